@@ -1,8 +1,7 @@
 """Section 3: rows to files and back, by bits-back coding in exact arithmetic; tables to files by themselves.
 
-coding                       files
-bit_stack                    the stack of bits
-integer_sums, integer_layers, integer_model, matrices   the model in integers
+coding                       files, the stack of bits
+integer_sums, integer_layers, integer_model   the model in integers
 rates                        what general compressors need
 table                        delimited tables to files and back, byte for byte, without a model
 table_columns, table_model   their columns; contexts, mixture and range coder
@@ -13,12 +12,10 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
-        "bit_stack",
         "coding",
         "integer_layers",
         "integer_model",
         "integer_sums",
-        "matrices",
         "rates",
         "table",
         "table_columns",

@@ -1,14 +1,14 @@
 """Deep autoregressive networks (Gregor et al., 2014), in the paper's order.
 
-autoregressive      Eqs. (1), (2): triangular logistic regression (sampling, conditionals, pairs)
+autoregressive      Eqs. (1), (2): triangular logistic regression (sampling)
 categories          bits that are one variable
 model               Eqs. (3)-(10): encoder, decoder, prior (config, layers, wiring)
 description_length  Eqs. (11)-(15)
 likelihood          Eq. (16) and estimates of it
-gradients           Section 4, Appendix A: the gradient through bits
-sparsity            fDARN's penalty
-weight_noise        Section 5.2: adaptive weight noise (views, averaging)
+gradients           Section 4, Appendix A: the gradient through bits; fDARN's penalty
+weight_noise        Section 5.2: adaptive weight noise and a model as a function of its weights
 replicas            sums over several devices
+serialization       files; shapes of all variables from the configuration
 """
 
 import lazy_loader
@@ -17,22 +17,16 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         "autoregressive",
-        "averaging",
         "categories",
-        "conditionals",
         "config",
         "description_length",
         "gradients",
         "layers",
         "likelihood",
         "model",
-        "pairs",
         "replicas",
         "sampling",
         "serialization",
-        "shapes",
-        "sparsity",
-        "views",
         "weight_noise",
         "wiring",
     ],

@@ -23,6 +23,7 @@ The last four are unbiased, except Simpson's, whose error is of fifth order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
@@ -30,7 +31,7 @@ import tensorflow as tf
 
 from darn.model.autoregressive import Unit, bernoulli_log_prob, threshold
 from darn.model.model import DARN
-from darn.model.replicas import num_replicas, sum_over_replicas
+from darn.model.replicas import mean_over_replicas, num_replicas, sum_over_replicas
 
 __all__ = [
     "ENTROPIES",
@@ -42,6 +43,7 @@ __all__ = [
     "darn_unit",
     "estimate",
     "scored",
+    "sparsity_penalty",
     "straight_through_unit",
 ]
 
@@ -293,3 +295,17 @@ def _simpson(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str
 def _zero_with_gradient(gradient: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """0 whose gradient with respect to `logits` is `gradient`."""
     return tf.stop_gradient(gradient) * (logits - tf.stop_gradient(logits))
+
+
+def sparsity_penalty(estimated: Estimate, rho: float) -> tf.Tensor:
+    """sum_j KL(Bernoulli(rho) || Bernoulli(mean of q_j over the minibatch)), [], nats.
+
+    The paper names a sparsity penalty for fDARN without a formula; this one is ours.
+    """
+    total = []
+    for q in estimated.q:
+        mean = tf.clip_by_value(mean_over_replicas(tf.reduce_mean(q, axis=0)), 1e-6, 1.0 - 1e-6)
+        active = rho * (math.log(rho) - tf.math.log(mean))
+        silent = (1.0 - rho) * (math.log1p(-rho) - tf.math.log1p(-mean))
+        total.append(tf.reduce_sum(active + silent))
+    return tf.add_n(total)

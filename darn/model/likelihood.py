@@ -21,8 +21,7 @@ from scipy import special, stats
 
 from darn.model.description_length import row_width
 from darn.model.model import DARN, check_data
-from darn.model.pairs import log_joint_of_pairs, log_weights, own_logits
-from darn.more.distribution import MAX_EXACT_UNITS
+from darn.more.distribution import MAX_EXACT_UNITS, log_joint_of_pairs, log_weights, own_logits
 from gpflow_deep_base.seeds import Seed, as_seed
 from gpflow_deep_base.tracing import counted_alone
 

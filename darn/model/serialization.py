@@ -2,25 +2,153 @@
 
 save_darn(model, "darn.npz")
 model = load_darn("darn.npz")
+
+The shapes of all variables follow from the configuration alone: what a file holds is compared with these before room is
+made for any of it.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from darn.model.model import DARN, DARNConfig
-from darn.model.shapes import Shape, variable_shapes
+from darn.images.local_config import LocalConfig
+from darn.images.pixelcnn import PixelCNNConfig
+from darn.model.config import DARNConfig
+from darn.model.layers import EONADE_ORDERS
+from darn.model.model import DARN
+from darn.model.wiring import Wiring
 from gpflow_deep_base.container import load_container, save_container
 from gpflow_deep_base.files import PathLike
 from gpflow_deep_base.limits import refuse_damaged
 
-__all__ = ["darn_of", "load_darn", "named_variables", "save_darn"]
+__all__ = ["Shape", "darn_of", "load_darn", "named_variables", "save_darn", "variable_shapes"]
+
+Shape = tuple[int, ...]
+_Shapes = dict[str, Shape]
+
+
+def variable_shapes(config: DARNConfig) -> dict[str, Shape]:
+    """The shape of each variable by the name that :func:`darn.model.serialization.named_variables` gives it."""
+    wiring = Wiring((config.visible, *config.hidden), config.skip)
+    shapes: _Shapes = {"visible_mean": (config.visible,)}
+    for level in range(wiring.top + 1):
+        shapes |= _within(f"decoders/{level}", _decoder(config, wiring, level))
+    for level in range(1, wiring.top + 1):
+        shapes |= _within(f"encoders/{level - 1}", _encoder(config, wiring, level))
+    return shapes
+
+
+def _decoder(config: DARNConfig, wiring: Wiring, level: int) -> _Shapes:
+    """p(h^level | the layers above), as `darn.model.layers.make_decoder` makes it."""
+    local = config.local
+    num_local = len(local.hidden) if local is not None else 0
+    parents = sum(wiring.sizes[other] for other in wiring.above(level))
+    kind = config.prior if level else config.visible_conditional
+    n = wiring.sizes[level]
+    offset_size = n
+    if local is not None and 1 <= level <= num_local:
+        channels = local.grids[level][2]
+        window = (local.period, local.period, local.units_kernel**2 * channels, channels)
+        conditional: _Shapes = {"bias": (n,), "layer/weights": window}
+    else:
+        conditional = _conditional(config, kind, n, config.orders)
+    if config.pixelcnn is not None and kind == "pixelcnn":
+        offset_size = n * config.pixelcnn.maps
+    network: _Shapes = {}
+    if local is not None and level < num_local:
+        network = {"layer/weights": _periodic(local, level)}
+    elif parents and local is not None and level == 0:
+        network = _local_stack(local, parents)
+    elif parents:
+        network = _dense([parents, *config.units, offset_size])
+    return _within("conditional", conditional) | _within("network", network)
+
+
+def _encoder(config: DARNConfig, wiring: Wiring, level: int) -> _Shapes:
+    """q(h^level | the layers below), as `darn.model.layers.make_encoder` makes it."""
+    local = config.local
+    n = wiring.sizes[level]
+    if local is not None and level <= len(local.hidden):
+        network: _Shapes = {"layer/weights": _periodic(local, level - 1)}
+    elif local is not None and level == 1:
+        network = _local_stack(local, n)
+    else:
+        parents = sum(wiring.sizes[other] for other in wiring.below(level))
+        network = _dense([parents, *config.units, n])
+    return _within("conditional", _conditional(config, config.encoder, n, None)) | _within("network", network)
+
+
+def _conditional(config: DARNConfig, kind: str, n: int, orders: int | None) -> _Shapes:
+    """A conditional by its name, as `darn.model.layers.make_conditional` makes it, and those of images."""
+    units = config.conditional_units
+    shapes: _Shapes = {"bias": (n,)}
+    if kind == "local" and config.local is not None:
+        period, kernel = config.local.visible_period, config.local.visible_kernel
+        return shapes | {"weights": (period, period, kernel, kernel)}
+    if kind == "pixelcnn" and config.pixelcnn is not None:
+        return shapes | _pixelcnn(config.pixelcnn)
+    if kind == "factorial" or n == 1:
+        return shapes
+    if kind == "linear":
+        return shapes | {"weights": (n, n)}
+    if kind == "made":
+        shapes |= {"kernels/0": (n, units), "kernels/1": (units, n), "biases/0": (units,)}
+        return shapes | ({"degrees": (orders, n + units)} if orders is not None and orders > 1 else {})
+    shapes |= {"W": (n, units), "V": (n, units), "c": (units,)}
+    return shapes | ({"U": (n, units), "orders": (orders or EONADE_ORDERS, n)} if kind == "eonade" else {})
+
+
+def _dense(sizes: Sequence[int]) -> _Shapes:
+    kernels = {f"kernels/{i}": pair for i, pair in enumerate(itertools.pairwise(sizes))}
+    return kernels | {f"biases/{i}": (size,) for i, size in enumerate(sizes[1:-1])}
+
+
+def _periodic(local: LocalConfig, number: int) -> Shape:
+    """Weights of the locally connected layer of that number, from 0 next to the image."""
+    channels = local.grids[number][2]
+    return (local.period, local.period, local.kernels[number] ** 2 * channels, local.filters[number])
+
+
+def _local_stack(local: LocalConfig, n: int) -> _Shapes:
+    """All locally connected layers, and the dense map between the last one and n units."""
+    shapes: _Shapes = {"dense": (math.prod(local.grids[-1]), n)}
+    for number, grid in enumerate(local.grids[1:]):
+        shapes |= {f"layers/{number}/weights": _periodic(local, number), f"biases/{number}": grid}
+    return shapes
+
+
+def _pixelcnn(config: PixelCNNConfig) -> _Shapes:
+    filters = config.filters
+    shapes: _Shapes = {"hidden": (1, 1, filters, filters), "hidden_bias": (filters,), "last": (1, 1, filters, 1)}
+    for number in range(config.layers):
+        kernel = config.kernel if number else config.first_kernel
+        channels = filters if number else 1
+        reach = kernel // 2 + 1 if number else kernel // 2
+        layer: _Shapes = {
+            "vertical": (reach, kernel, channels, 2 * filters),
+            "horizontal": (1, reach, channels, 2 * filters),
+            "link": (1, 1, 2 * filters, 2 * filters),
+            "out": (1, 1, filters, filters),
+            "of_maps": (1, 1, config.maps, 4 * filters),
+            "biases/0": (2 * filters,),
+            "biases/1": (2 * filters,),
+            "biases/2": (filters,),
+        }
+        shapes |= _within(f"layers/{number}", layer)
+    return shapes
+
+
+def _within(path: str, shapes: _Shapes) -> _Shapes:
+    return {f"{path}/{name}": shape for name, shape in shapes.items()}
+
 
 _KIND = "a saved DARN"
 _VERSION = 1
@@ -88,7 +216,7 @@ def darn_of(config: DARNConfig, arrays: Mapping[str, NDArray[Any]]) -> DARN:
     """The model of a configuration and its variables by name.
 
     :param config: of the model.
-    :param arrays: of the shapes of :func:`darn.model.shapes.variable_shapes`.
+    :param arrays: of the shapes of :func:`darn.model.serialization.variable_shapes`.
     :raises ValueError: if an array has another type, is not finite, or has no orders where there must be some.
     """
     model = DARN(config)

@@ -22,8 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from darn.model.autoregressive import bernoulli_log_prob
 from darn.model.categories import are_possible
 from darn.model.model import DARN, DARNConfig
-from darn.model.serialization import check_parameters, darn_of, named_variables
-from darn.model.shapes import variable_shapes
+from darn.model.serialization import check_parameters, darn_of, named_variables, variable_shapes
 from darn.more.chain import Chain, chain_arrays, chain_header, chain_of, chain_shapes
 from darn.more.completion import Completed, completed
 from darn.more.distribution import log_prob_and_effective, warn_of_few

@@ -30,11 +30,11 @@ from darn.more.mixture import (
     member_log_prob,
     name_of,
 )
-from darn.train.candidates import OPTIMIZER, as_sizes
+from darn.train.chain_fitting import filled
 from darn.train.density_choice import KINDS, NEAR, DensityChoice, choose_density
 from darn.train.fitting import Course
-from darn.train.gaps import filled
 from darn.train.optimization import TrainingConfig
+from darn.train.rivals import OPTIMIZER, as_sizes
 from darn.train.selection import Choice, SearchConfig, choose, few_steps
 from darn.train.training import Trainer
 from darn.train.variables import Variables
@@ -69,7 +69,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     Samples of bits that stand for categories may be impossible rows, with two levels of a category or none, unless
     `categories` says which columns belong together, or rows come as a frame: a column of levels is one category there,
     and one of numbers other than 0 and 1 has ordered bins, of which one is 1 (of few values, a bin each). log p is that
-    of levels and bins; by column it is that of the frame's columns, and :meth:`sample` gives a frame.
+    of levels and bins, minus infinity for a level that no training row has; by column it is that of the frame's
+    columns, and :meth:`sample` gives a frame.
 
         >>> import pandas as pd
         >>> frame = pd.DataFrame({"size": ["S", "L"] * 50, "price": [3, 9] * 50})

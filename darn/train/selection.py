@@ -29,19 +29,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from darn.model.model import DARNConfig, check_data
-from darn.train.candidates import (
+from darn.train.fitting import evaluation_interval
+from darn.train.optimization import TrainingConfig
+from darn.train.rivals import (
     NONE,
+    Budget,
     Candidate,
+    Maker,
+    Rival,
+    Trial,
     as_sizes,
+    claim,
     draw_candidates,
     extended,
+    given,
     is_beyond,
     neighbours,
     value_spaces,
 )
-from darn.train.fitting import evaluation_interval
-from darn.train.optimization import TrainingConfig
-from darn.train.rivals import Budget, Maker, Rival, Trial, claim, given
 from gpflow_deep_base.files import write_text
 from gpflow_deep_base.seeds import Seed, as_seed
 

@@ -19,15 +19,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from darn.model.averaging import in_place, move_means
-from darn.model.gradients import Estimate, check_estimator, estimate
+from darn.model.gradients import Estimate, check_estimator, estimate, sparsity_penalty
 from darn.model.model import DARN, check_data
 from darn.model.replicas import own_rows
 from darn.model.serialization import named_variables
-from darn.model.sparsity import sparsity_penalty
-from darn.model.views import with_values
-from darn.model.weight_noise import WeightNoise
-from darn.train.optimization import TrainingConfig, make_optimizer
+from darn.model.weight_noise import WeightNoise, with_values
+from darn.train.optimization import TrainingConfig, in_place, make_optimizer, move_means
 from gpflow_deep_base.seeds import Seed, as_seed
 from gpflow_deep_base.tracing import counted_alone
 

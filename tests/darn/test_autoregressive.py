@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from darn.images.local_config import LocalConfig
-from darn.images.window import LocalCausalConditional
+from darn.images.local_units import LocalCausalConditional
 from darn.model.autoregressive import (
     Conditional,
     LinearConditional,
@@ -20,8 +20,8 @@ from darn.model.autoregressive import (
     logistic_noise,
     threshold,
 )
-from darn.model.conditionals import make_conditional
 from darn.model.gradients import darn_unit, straight_through_unit
+from darn.model.layers import make_conditional
 from darn.more.made import MADEConditional
 from darn.more.nade import EoNADEConditional, NADEConditional
 from tests.statistical import assert_mean_close

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darn.codec import bit_stack
-from darn.codec.bit_stack import BitStack
+from darn.codec import coding
+from darn.codec.coding import BitStack
 from darn.codec.integer_sums import PRECISION_BITS, logit_index, probability_table
 
 
@@ -73,7 +73,7 @@ def test_zeros_at_the_end() -> None:
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    bit_stack._constriction.cache_clear()
+    coding._constriction.cache_clear()
     load = builtins.__import__
 
     def refuse(name: str, *rest: Any, **more: Any) -> Any:
@@ -86,4 +86,4 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"coding needs the package constriction; `pip install"):
         BitStack()
     monkeypatch.undo()
-    bit_stack._constriction.cache_clear()
+    coding._constriction.cache_clear()

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from darn.images.local import LocalDecoder, LocalEncoder
 from darn.images.local_config import LocalConfig
+from darn.images.local_units import causal_window, periodic_correlation
 from darn.images.periodic import PeriodicLayer
-from darn.images.window import causal_window, periodic_correlation
 
 
 def layer(shape: tuple[int, int, int], seed: tf.Tensor, *, kernel: int, stride: int, period: int) -> PeriodicLayer:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.codec.matrices import causal_matrix, network_matrices
+from darn.codec.integer_layers import causal_matrix, network_matrices
 from darn.images.local import LocalDecoder, LocalEncoder
 from darn.images.local_config import LocalConfig
-from darn.images.window import LocalCausalConditional
+from darn.images.local_units import LocalCausalConditional
 from darn.model.layers import DenseNetwork
 
 CONFIG = LocalConfig((7, 5), (4, 2), (2, 1), (3, 2), period=2, visible_kernel=5, visible_period=3)

@@ -10,7 +10,9 @@ import pytest
 
 from darn import Choice, SearchConfig, choose
 from darn.model.model import DARN, DARNConfig
-from darn.train.candidates import (
+from darn.train.fitting import Course, evaluation_interval, minibatch_rows, some_rows
+from darn.train.optimization import TrainingConfig
+from darn.train.rivals import (
     HIDDEN,
     RATES,
     Candidate,
@@ -20,8 +22,6 @@ from darn.train.candidates import (
     neighbours,
     value_spaces,
 )
-from darn.train.fitting import Course, evaluation_interval, minibatch_rows, some_rows
-from darn.train.optimization import TrainingConfig
 from darn.train.selection import few_steps, stored_choice
 from darn.train.training import Trainer
 
@@ -247,7 +247,7 @@ def test_a_best_value_at_the_end_of_its_space_is_no_end(
 ) -> None:
     """All rates among which to choose are far too small: larger ones are tried as long as they are better."""
     x, valid = rows
-    monkeypatch.setattr("darn.train.candidates.RATES", (1e-5, 2e-5))
+    monkeypatch.setattr("darn.train.rivals.RATES", (1e-5, 2e-5))
     search = SearchConfig(candidates=2, search_steps=25, search_patience=1, falling=False)
     choice = choose(x, valid, search=search, model=FIXED, training={"weight_decay": 0.0})
     rates = sorted(trial.candidate.learning_rate for trial in choice.trials)
@@ -351,6 +351,6 @@ def test_an_interrupted_search_goes_on_and_chooses_the_same(
 
 
 def test_a_search_beside_others_is_shorter_in_wide_tables() -> None:
-    assert [few_steps(width) for width in (1, 250, 500, 784)] == [6000, 6000, 3000, 2000]
+    assert [few_steps(width) for width in (1, 250, 500, 784)] == [4000, 4000, 3000, 2000]
     assert SearchConfig().beside_others(500).search_total_steps == 3000
     assert SearchConfig(search_total_steps=7).beside_others(500).search_total_steps == 7

@@ -16,8 +16,7 @@ import tensorflow as tf
 from darn.images.local_config import LocalConfig
 from darn.images.pixelcnn import PixelCNNConfig
 from darn.model.model import DARN, DARNConfig
-from darn.model.serialization import load_darn, named_variables, save_darn
-from darn.model.shapes import variable_shapes
+from darn.model.serialization import load_darn, named_variables, save_darn, variable_shapes
 from gpflow_deep_base.container import save_container
 
 CONFIGS = {

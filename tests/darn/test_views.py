@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from darn import DARN, DARNConfig, LocalConfig, Trainer, TrainingConfig
 from darn.model.gradients import estimate
-from darn.model.views import with_values
+from darn.model.weight_noise import with_values
 
 N_X = 16
 CONFIGS = {
