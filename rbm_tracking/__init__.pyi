@@ -12,6 +12,7 @@ from .model.exact import log_likelihood_exact as log_likelihood_exact
 from .model.exact import log_z_exact as log_z_exact
 from .model.exact import moments_exact as moments_exact
 from .model.groups import find_groups as find_groups
+from .model.mixed import Mixed as Mixed
 from .model.rbm import RBM as RBM
 from .model.rbm import base_rate_biases as base_rate_biases
 from .model.rbm import energy as energy
@@ -19,6 +20,8 @@ from .model.rbm import free_energy as free_energy
 from .model.rbm import hidden_probs as hidden_probs
 from .model.rbm import initial_rbm as initial_rbm
 from .model.rbm import visible_probs as visible_probs
+from .model.rectified import DReLU as DReLU
+from .model.rectified import ReLU as ReLU
 from .model.serialization import SavedRBM as SavedRBM
 from .model.serialization import load_rbm as load_rbm
 from .model.serialization import save_rbm as save_rbm

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from rbm_tracking.model.rbm import visible_probs
+from rbm_tracking.model.rbm import TENSORS, visible_probs
 from rbm_tracking.track.evidence import Z_95, tracking_errors
 from rbm_tracking.track.learning import SMLState
 from rbm_tracking.use.training import Trainer
@@ -133,7 +133,7 @@ def pictures(state: SMLState, shape: tuple[int, int] | None) -> dict[str, NDArra
     if shape is None:
         return {}
     filters = state.rbm.W.numpy()[:100].reshape(-1, *shape)
-    hidden = tf.sigmoid(tf.boolean_mask(state.chains.a, tf.equal(state.chains.level, 0)))
+    hidden = state.rbm.hidden.mean(tf.boolean_mask(state.chains.a, tf.equal(state.chains.level, 0)), TENSORS)
     samples = visible_probs(state.rbm, hidden).numpy().reshape(-1, *shape)
     return {"filters": 0.5 + 0.5 * filters / (np.abs(filters).max() or 1.0), "samples": samples}
 

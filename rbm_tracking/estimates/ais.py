@@ -135,7 +135,7 @@ def ais(
     v = sample_visible(rbm.visible, tf.broadcast_to(base, [num_chains, base.shape[0]]), first)
     is_moved = base_b is not None
     v, change = annealed(rbm, base, is_moved, betas, v, seed, generator, jit_compile, chunk, after_chunk)
-    log_weights = float(log_z_independent(base, rbm.c.shape[0], rbm.visible)) + change
+    log_weights = float(log_z_independent(base, rbm.c.shape[0], rbm.visible, rbm.hidden)) + change
     return result_of(log_weights, v)
 
 
@@ -166,7 +166,7 @@ def reverse_ais(
         raise ValueError(f"samples must have at least 2 rows for a standard error, got {v.shape[0]}.")
     is_moved = base_b is not None
     v, change = annealed(rbm, base, is_moved, betas[::-1], v, seed, generator, jit_compile, chunk, after_chunk)
-    log_weights = float(log_z_independent(base, rbm.c.shape[0], rbm.visible)) - change
+    log_weights = float(log_z_independent(base, rbm.c.shape[0], rbm.visible, rbm.hidden)) - change
     return result_of(log_weights, v, is_reverse=True)
 
 

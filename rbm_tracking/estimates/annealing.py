@@ -16,7 +16,8 @@ from rbm_tracking.estimates.sparse_rows import key_at as key_at_numpy
 from rbm_tracking.model import plain
 from rbm_tracking.model.random import key_at
 from rbm_tracking.model.random import uniform as uniform_tensor
-from rbm_tracking.model.rbm import RBM, sample_visible
+from rbm_tracking.model.rbm import RBM, hidden_sum, sample_hidden, sample_visible
+from rbm_tracking.model.visible import Bernoulli, Visible
 
 __all__ = ["SITE_FIRST", "annealed"]
 
@@ -79,7 +80,7 @@ def _annealed_plain(
     change, d_b, total = np.zeros(len(rows)), at.b - start_b, len(betas) - 1
     with np.errstate(over="ignore"):
         for k, (old, new) in enumerate(itertools.pairwise(betas.tolist())):
-            more, h = plain.annealing_step(plain.activations(at, rows), old, new, rng)
+            more, h = plain.annealing_step(plain.activations(at, rows), old, new, rng, at.hidden)
             change += more
             b = at.b
             if is_moved:
@@ -137,22 +138,34 @@ def _chunk(
     def step(k: tf.Tensor, v: tf.Tensor, change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         old, new = betas[k], betas[k + 1]
         a = tf.linalg.matmul(v, W_up) + rbm.c
-        size = tf.abs(a)
-        decay = tf.exp(-new * size)
-        log_ratio = (new - old) * tf.reduce_sum(tf.nn.relu(a), axis=1)
-        log_ratio += _log_product((1 + decay) / (1 + tf.exp(-old * size)))
+        key = key_at(seed, start + k, _SITE_HIDDEN)
+        h, log_ratio = _hidden_step(rbm.hidden, a, old, new, key, generator)
         b = rbm.b
         if is_moved:
             log_ratio += (new - old) * tf.linalg.matvec(v, rbm.b - base)
             b = base + new * (rbm.b - base)
-        noise = uniform_tensor(key_at(seed, start + k, _SITE_HIDDEN), tuple(a.shape), a.dtype, generator)
-        h = tf.cast(noise * (1 + decay) < tf.where(a >= 0, tf.ones_like(a), decay), a.dtype)  # noise < sigmoid(new a)
         field = new * tf.linalg.matmul(h, rbm.W) + b
         v = sample_visible(rbm.visible, field, key_at(seed, start + k, _SITE_VISIBLE), generator)
         return k + 1, v, change + tf.cast(log_ratio, tf.float64)
 
     _, v, change = tf.while_loop(lambda k, *_: k < count, step, (0, v, change))
     return v, change
+
+
+def _hidden_step(
+    hidden: Visible, a: tf.Tensor, old: tf.Tensor, new: tf.Tensor, key: tf.Tensor, generator: str
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """h at beta = `new` given activations [C, n_h]; and the change of the log of their sum from `old` to it, [C]."""
+    if hidden != Bernoulli():
+        change = hidden_sum(hidden, a, new) - hidden_sum(hidden, a, old)
+        return sample_hidden(hidden, new * a, key, generator), change
+    size = tf.abs(a)
+    decay = tf.exp(-new * size)
+    change = (new - old) * tf.reduce_sum(tf.nn.relu(a), axis=1)
+    change += _log_product((1 + decay) / (1 + tf.exp(-old * size)))
+    noise = uniform_tensor(key, tuple(a.shape), a.dtype, generator)
+    h = tf.cast(noise * (1 + decay) < tf.where(a >= 0, tf.ones_like(a), decay), a.dtype)  # noise < sigmoid(new a)
+    return h, change
 
 
 def _log_product(ratio: tf.Tensor) -> tf.Tensor:

@@ -60,6 +60,7 @@ def is_sparse(rbm: RBM, means: ArrayLike) -> bool:
     return (
         HAS_NUMBA
         and rbm.visible == Bernoulli()
+        and rbm.hidden == Bernoulli()
         and rbm.W.dtype == tf.float32
         and rbm.W.shape.num_elements() >= _LEAST_WEIGHTS
         and float(np.asarray(means).mean()) <= _DENSEST

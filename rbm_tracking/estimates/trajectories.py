@@ -39,10 +39,10 @@ from rbm_tracking.model.rbm import (
     TENSORS,
     activations,
     gibbs_round,
+    hidden_sum,
     log_prob_unnormalised,
     log_z_independent,
     sample_visible,
-    softplus_sum,
 )
 from rbm_tracking.model.serialization import SavedRBM, load_rbm, save_rbm
 
@@ -262,11 +262,12 @@ def _anneal_plain(
         for k in range(1, num_steps + 1):
             last, here = here, between(first, second, np.asarray(k / num_steps, rows.dtype))
             a = plain.activations(here, rows)
-            change += plain.softplus_sum(a) - plain.softplus_sum(plain.activations(last, rows))
+            change += plain.hidden_sum(here.hidden, a)
+            change -= plain.hidden_sum(last.hidden, plain.activations(last, rows))
             change += rows @ (here.b - last.b)
             if tf.nest.flatten(here.visible):  # the measure has parameters
                 change += here.visible.log_measure(rows) - last.visible.log_measure(rows)
-            rows = plain.draw_visible(here, plain.draw_hidden(a, rng), rng)
+            rows = plain.draw_visible(here, plain.draw_units(here.hidden, a, rng), rng)
     return tf.constant(rows), tf.constant(change)
 
 
@@ -285,7 +286,8 @@ def _piece_plain(
     def step(k: tf.Tensor, v: tf.Tensor, change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         old, new = between(*ends, at[k]), between(*ends, at[k + 1])
         a = activations(new, v)
-        log_ratio = tf.cast(softplus_sum(a) - softplus_sum(activations(old, v)), tf.float64)
+        gain = hidden_sum(new.hidden, a) - hidden_sum(old.hidden, activations(old, v))
+        log_ratio = tf.cast(gain, tf.float64)
         log_ratio += tf.cast(tf.linalg.matvec(v, new.b - old.b), tf.float64)
         if tf.nest.flatten(new.visible):  # the measure has parameters
             measures = new.visible.log_measure(v, TENSORS) - old.visible.log_measure(v, TENSORS)
@@ -327,7 +329,7 @@ def first_states(start: RBM, num_chains: int, seed: tf.Tensor, generator: str = 
 
 
 def _log_z_start(path: Trajectory) -> float:
-    return float(log_z_independent(path[0].b, path[0].c.shape[0], path[0].visible))
+    return float(log_z_independent(path[0].b, path[0].c.shape[0], path[0].visible, path[0].hidden))
 
 
 def _spread_between(old: RBM, new: RBM, v: tf.Tensor) -> float:

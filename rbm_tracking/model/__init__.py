@@ -1,7 +1,7 @@
 """Restricted Boltzmann machines: Section 2 of Desjardins, Courville and Bengio (2011).
 
 rbm           energy, free energy, conditionals; the tempered family of Section 4
-visible       families of visible units (softmax, units, groups)
+visible       families of units (softmax, rectified, mixed, units, groups)
 exact         log Z by enumeration (exact_families)
 conditionals  some units given the others
 temperatures  ladders of inverse temperatures
@@ -19,10 +19,12 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "exact",
         "exact_families",
         "groups",
+        "mixed",
         "modes",
         "plain",
         "random",
         "rbm",
+        "rectified",
         "serialization",
         "softmax",
         "temperatures",

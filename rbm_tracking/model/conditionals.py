@@ -2,7 +2,9 @@
 
 Without log Z: with the observed units v_o and the states s of the missing ones,
 
-    p(s | v_o) = exp(b's) prod_j (1 + exp(a_j(v_o) + (W s)_j)) / (the same, summed over s),
+    p(s | v_o) = exp(b's) prod_j (1 + exp(a_j(v_o) + (W s)_j)) / (the same, summed over s)
+
+(of hidden bits; the sum of other families takes the place of the product),
 
 exactly where s has few states, as the label of a classification RBM (Larochelle and Bengio, 2008). Else by chains of
 Gibbs sampling in which the observed units stay as they are. NumPy in float64.
@@ -13,12 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, log_softmax
+from scipy.special import log_softmax
 
 from rbm_tracking.model.checks import check_rbm
+from rbm_tracking.model.mixed import Mixed
 from rbm_tracking.model.rbm import RBM
 from rbm_tracking.model.softmax import Softmax
-from rbm_tracking.model.visible import Gaussian, Spin, Visible, binary_vectors
+from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible, binary_vectors
 
 __all__ = ["Imputed", "fill_in", "impute", "log_label_probs"]
 
@@ -54,7 +57,7 @@ def log_label_probs(rbm: RBM, rows: ArrayLike, labels: ArrayLike) -> Array:
         raise ValueError(f"rows must be [N, {len(rest)}] without, or [N, {len(b)}] with the label, got {v.shape}.")
     a = (v if v.shape[1] == len(rest) else v[:, rest]) @ W[:, rest].T + c
     pieces = np.array_split(a, max(1, -(-a.size * len(columns) // _CHUNK)))
-    scores = [np.logaddexp(0.0, p[:, None] + W[:, columns].T[None]).sum(axis=2) + b[columns] for p in pieces]
+    scores = [rbm.hidden.log_normaliser(p[:, None] + W[:, columns].T[None]) + b[columns] for p in pieces]
     return log_softmax(np.concatenate(scores), axis=1)
 
 
@@ -118,7 +121,7 @@ def fill_in(rbm: RBM, rows: ArrayLike, is_missing: ArrayLike, *, rng: np.random.
     v, missing = np.asarray(rows, np.float64), np.asarray(is_missing, bool)
     clamped = _clamped(rbm.visible, v, missing)
     for _ in range(num_steps):
-        h = (rng.random((len(v), len(c))) < expit(v @ W.T + c)).astype(np.float64)
+        h = rbm.hidden.draw(v @ W.T + c, rng.random((len(v), rbm.hidden.num_noise(len(c)))))
         noise = rng.random((len(v), rbm.visible.num_noise(len(b))))
         v = np.where(missing, rbm.visible.draw(h @ W + b + clamped, noise), v)
     return v
@@ -127,9 +130,8 @@ def fill_in(rbm: RBM, rows: ArrayLike, is_missing: ArrayLike, *, rng: np.random.
 def _exact(rbm: RBM, v: Array, columns: NDArray[np.int64]) -> Array | None:
     """Conditional means of the missing columns of rows that miss the same ones; None if there are too many states."""
     W, b, c = _parts(rbm)
-    is_gaussian = isinstance(rbm.visible, Gaussian)
-    if is_gaussian:
-        return _by_hidden(rbm, v, columns) if len(c) <= _MAX_HIDDEN else None
+    if isinstance(rbm.visible, Gaussian):
+        return _by_hidden(rbm, v, columns) if len(c) <= _MAX_HIDDEN and rbm.hidden == Bernoulli() else None
     states = _states(rbm.visible, columns)
     if states is None:
         return None
@@ -137,7 +139,7 @@ def _exact(rbm: RBM, v: Array, columns: NDArray[np.int64]) -> Array | None:
     means, size = [], max(1, _CHUNK // (len(states) * len(c)))
     for start in range(0, len(v), size):
         moved = a[start : start + size, None] + (states @ W[:, columns].T)[None]
-        scores = np.logaddexp(0.0, moved).sum(axis=2) + states @ b[columns]
+        scores = rbm.hidden.log_normaliser(moved) + states @ b[columns]
         scores[~_fits(rbm.visible, v[start : start + size], states, columns)] = -np.inf
         means.append(np.exp(log_softmax(scores, axis=1)) @ states)
     return np.concatenate(means)
@@ -145,7 +147,12 @@ def _exact(rbm: RBM, v: Array, columns: NDArray[np.int64]) -> Array | None:
 
 def _clamped(visible: Visible, v: Array, is_missing: NDArray[np.bool_]) -> Array:
     """Fields [N, n_v] that leave observed units no choice, nor the others of their groups; numbers need none."""
-    if isinstance(visible, Gaussian):
+    if isinstance(visible, Mixed):
+        clamped = np.empty_like(v)
+        for family, columns in zip(visible.families, map(list, visible.columns), strict=True):
+            clamped[..., columns] = _clamped(family, v[..., columns], is_missing[..., columns])
+        return clamped
+    if visible.num_states(v.shape[-1]) == np.inf and not isinstance(visible, Softmax):
         return np.zeros_like(v)
     return np.where(is_missing, 0.0, _CLAMP * np.where(v > 0, 1.0, -1.0))
 
@@ -172,7 +179,8 @@ def _by_chains(
     for step in range(num_steps):
         noise = rng.random((*state.shape[:2], rbm.visible.num_noise(len(b))))
         state = np.where(is_missing, rbm.visible.draw(field, noise), state)
-        h = (rng.random((*state.shape[:2], len(c))) < expit(state @ W.T + c)).astype(np.float64)
+        h_noise = rng.random((*state.shape[:2], rbm.hidden.num_noise(len(c))))
+        h = rbm.hidden.draw(state @ W.T + c, h_noise)
         field = h @ W + b + clamped
         if step >= num_steps // 2:
             total += rbm.visible.mean(field)
@@ -182,6 +190,8 @@ def _by_chains(
 
 def _states(visible: Visible, columns: NDArray[np.int64]) -> Array | None:
     """States of the missing columns, [S, number of columns], not all allowed in each row; None if too many."""
+    if not isinstance(visible, Bernoulli | Spin | Softmax):
+        return None
     missing = {int(column): place for place, column in enumerate(columns)}
     groups = visible.groups if isinstance(visible, Softmax) else ()
     together = [[missing[column] for column in group if column in missing] for group in groups]
@@ -207,6 +217,10 @@ def _fits(visible: Visible, v: Array, states: Array, columns: NDArray[np.int64])
 
 def _check_observed(visible: Visible, v: Array, is_missing: NDArray[np.bool_]) -> None:
     """Check rows, of which the missing units have been put in so that they are allowed if the others are."""
+    if isinstance(visible, Mixed):
+        for family, columns in zip(visible.families, map(list, visible.columns), strict=True):
+            _check_observed(family, v[:, columns], is_missing[:, columns])
+        return
     whole = np.where(is_missing, -1.0 if isinstance(visible, Spin) else 0.0, v)
     if isinstance(visible, Softmax):
         for group, required in zip(visible.groups, visible.is_required, strict=True):

@@ -4,8 +4,8 @@ With the units u of the smaller layer enumerated, the other layer is summed anal
 
     Z_beta = sum_u exp(alpha'u) prod_i (1 + exp(x_i(u))),      x(u) = A'u + gamma,
 
-where (A, alpha, gamma) = beta (W, c), b for the hidden units and (beta W', b), beta c for the visible ones. For visible
-units that are not bits see :mod:`rbm_tracking.model.exact_families`.
+where (A, alpha, gamma) = beta (W, c), b for the hidden units and (beta W', b), beta c for the visible ones. For units
+that are not bits the sums are those of their families, see :mod:`rbm_tracking.model.exact_families`.
 
 :func:`log_z_exact` never takes an exponential or logarithm for each of the 2^n m factors. With u = (u0, u1, u2),
 exp(x_i) is a product of three tables, exp(x0_i(u0)) exp(x1_i(u1)) exp(x2_i(u2)), so a factor costs two multiplications
@@ -18,13 +18,13 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, logsumexp
+from scipy.special import logsumexp
 
 from rbm_tracking.model.checks import check_rbm
 from rbm_tracking.model.exact_families import as_bits, log_z_gaussian, log_z_softmax
 from rbm_tracking.model.rbm import RBM
 from rbm_tracking.model.softmax import Softmax
-from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, binary_vectors
+from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible, binary_vectors
 
 __all__ = ["MAX_UNITS", "Moments", "is_enumerable", "log_likelihood_exact", "log_z_exact", "moments_exact", "num_terms"]
 
@@ -51,8 +51,8 @@ class Moments(NamedTuple):
 
 
 def is_enumerable(rbm: RBM) -> bool:
-    """Whether log Z can be had exactly: at most 25 hidden units, 25 visible bits or signs, or 2^20 allowed rows."""
-    return len(rbm.c) <= MAX_UNITS or _has_few_rows(rbm)
+    """Whether log Z can be had exactly: at most 25 bits or signs in a layer, or 2^20 states of it."""
+    return _has_few_states(rbm.hidden, len(rbm.c)) or _has_few_states(rbm.visible, len(rbm.b))
 
 
 def num_terms(rbm: RBM) -> float:
@@ -61,8 +61,10 @@ def num_terms(rbm: RBM) -> float:
     if not is_enumerable(rbm):
         return np.inf
     n_h, n_v = (int(size) for size in rbm.W.shape)
-    states, others = (2.0**n_h, n_v) if _enumerates_hidden(rbm) else (rbm.visible.num_states(n_v), n_h)
-    return float(states * others * (1 if isinstance(rbm.visible, Bernoulli | Spin) else _DEAR))
+    is_hidden = _enumerates_hidden(rbm)
+    states, others = (rbm.hidden.num_states(n_h), n_v) if is_hidden else (rbm.visible.num_states(n_v), n_h)
+    is_cheap = isinstance(rbm.visible, Bernoulli | Spin) and rbm.hidden == Bernoulli()
+    return float(states * others * (1 if is_cheap else _DEAR))
 
 
 def log_z_exact(rbm: RBM, beta: float = 1.0) -> float:
@@ -75,6 +77,8 @@ def log_z_exact(rbm: RBM, beta: float = 1.0) -> float:
     """
     W, b, c = _checked(rbm, beta)
     visible, excess = rbm.visible, 0.0
+    if rbm.hidden != Bernoulli():
+        return float(logsumexp([logsumexp(log_weights) for _, log_weights, _ in _states(rbm, beta)]))
     if isinstance(visible, Spin):
         W, b, c, excess = as_bits(W, b, c)
         visible = Bernoulli()
@@ -98,7 +102,7 @@ def log_likelihood_exact(rbm: RBM, v: ArrayLike) -> Array:
     W, b, c = _checked(rbm, 1.0)
     x = np.asarray(rbm.visible.check(v, n_v=len(b), name="v"), np.float64)
     log_z, pieces = log_z_exact(rbm), np.array_split(x, -(-len(x) * len(c) // _CHUNK_TERMS))
-    parts = [p @ b + np.logaddexp(0.0, p @ W.T + c).sum(axis=1) + rbm.visible.log_measure(p) for p in pieces if len(p)]
+    parts = [p @ b + rbm.hidden.log_normaliser(p @ W.T + c) + rbm.visible.log_measure(p) for p in pieces if len(p)]
     return np.concatenate(parts) - log_z
 
 
@@ -132,15 +136,16 @@ def _checked(rbm: RBM, beta: float) -> tuple[Array, Array, Array]:
     return W, b, c
 
 
-def _has_few_rows(rbm: RBM) -> bool:
-    n_v = len(rbm.b)
-    is_bit = isinstance(rbm.visible, Bernoulli | Spin)
-    return rbm.visible.num_states(n_v) <= (2**MAX_UNITS if is_bit else _MAX_ROWS)
+def _has_few_states(units: Visible, count: int) -> bool:
+    return units.num_states(count) <= (2**MAX_UNITS if isinstance(units, Bernoulli | Spin) else _MAX_ROWS)
 
 
 def _enumerates_hidden(rbm: RBM) -> bool:
     """Whether the hidden units have fewer states than the visible ones, or those cannot be enumerated."""
-    return not _has_few_rows(rbm) or 2.0 ** len(rbm.c) <= rbm.visible.num_states(len(rbm.b))
+    n_h, n_v = len(rbm.c), len(rbm.b)
+    if not _has_few_states(rbm.hidden, n_h):
+        return False
+    return not _has_few_states(rbm.visible, n_v) or rbm.hidden.num_states(n_h) <= rbm.visible.num_states(n_v)
 
 
 def _states(rbm: RBM, beta: float) -> Iterator[tuple[Array, Array, Array]]:
@@ -148,18 +153,20 @@ def _states(rbm: RBM, beta: float) -> Iterator[tuple[Array, Array, Array]]:
     W, b, c = _checked(rbm, beta)
     n_h, n_v = W.shape
     is_hidden = _enumerates_hidden(rbm)
-    count = 2**n_h if is_hidden else int(rbm.visible.num_states(n_v))
+    count = int(rbm.hidden.num_states(n_h) if is_hidden else rbm.visible.num_states(n_v))
     size = max(_CHUNK_TERMS // (n_v if is_hidden else n_h), 1)
     for start in range(0, count, size):
         stop = min(start + size, count)
         if is_hidden:
-            u = binary_vectors(n_h, start, stop)
+            u = rbm.hidden.states(n_h, start, stop)
             x = beta * (u @ W) + b
-            yield u, beta * (u @ c) + rbm.visible.log_normaliser(x), rbm.visible.mean(x)
+            log_weights = beta * (u @ c) + rbm.hidden.log_measure(u) + rbm.visible.log_normaliser(x)
+            yield u, log_weights, rbm.visible.mean(x)
         else:
             u = rbm.visible.states(n_v, start, stop)
             a = beta * (u @ W.T + c)
-            yield u, u @ b + np.logaddexp(0.0, a).sum(axis=1), expit(a)
+            log_weights = u @ b + rbm.visible.log_measure(u) + rbm.hidden.log_normaliser(a)
+            yield u, log_weights, rbm.hidden.mean(a)
 
 
 # Enumeration by tables

@@ -11,14 +11,17 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from rbm_tracking.model.rbm import RBM
-from rbm_tracking.model.visible import Bernoulli
+from rbm_tracking.model.visible import Bernoulli, Visible
 
 __all__ = [
     "activations",
     "annealing_step",
     "arrays",
     "draw_hidden",
+    "draw_units",
     "draw_visible",
+    "hidden_mean",
+    "hidden_sum",
     "noise_of",
     "sigmoid",
     "softplus_sum",
@@ -63,6 +66,26 @@ def softplus_sum(a: Array, beta: Any = 1.0) -> Array:
     return np.asarray(total + np.log(x, out=x).sum(axis=-1))
 
 
+def hidden_sum(hidden: Visible, a: Array, beta: Any = 1.0) -> Array:
+    """As `rbm.hidden_sum`."""
+    if type(hidden) is Bernoulli:
+        return softplus_sum(a, beta)
+    return np.asarray(hidden.log_normaliser(a * np.asarray(beta, a.dtype)[..., None]))
+
+
+def hidden_mean(hidden: Visible, a: Array) -> Array:
+    """E[h | v] of activations [..., n_h]."""
+    return sigmoid(a) if type(hidden) is Bernoulli else np.asarray(hidden.mean(a), a.dtype)
+
+
+def draw_units(units: Visible, x: Array, rng: np.random.Generator) -> Array:
+    """Units of either layer given their field [..., n]."""
+    if type(units) is Bernoulli:
+        return draw_hidden(x, rng)
+    noise = rng.random((*x.shape[:-1], units.num_noise(x.shape[-1])), dtype=x.dtype)
+    return np.asarray(units.draw(x, noise), x.dtype)
+
+
 def draw_hidden(x: Array, rng: np.random.Generator) -> Array:
     """Bits with P(1) = sigmoid(x): u (1 + exp(-x)) < 1."""
     y = np.exp(-x)
@@ -80,17 +103,20 @@ def draw_visible(rbm: RBM, h: Array, rng: np.random.Generator, beta: Any = 1.0, 
     field = (h.reshape(-1, h.shape[-1]) @ rbm.W).reshape(*h.shape[:-1], rbm.W.shape[1])
     field *= np.asarray(beta, field.dtype)[..., None]
     field += rbm.b if b is None else b
-    if type(rbm.visible) is Bernoulli:
-        return draw_hidden(field, rng)
-    noise = rng.random((*field.shape[:-1], rbm.visible.num_noise(field.shape[-1])), dtype=field.dtype)
-    return np.asarray(rbm.visible.draw(field, noise), field.dtype)
+    return draw_units(rbm.visible, field, rng)
 
 
-def annealing_step(a: Array, old: float, new: float, rng: np.random.Generator) -> tuple[Array, Array]:
+def annealing_step(
+    a: Array, old: float, new: float, rng: np.random.Generator, hidden: Visible = Bernoulli()
+) -> tuple[Array, Array]:
     """sum_j log(1 + exp(new a_j)) - log(1 + exp(old a_j)) of activations [C, n_h], [C]; and h at `new`, [C, n_h].
 
-    With e = exp(-new |a|), 1 + exp(new a) = exp(max(new a, 0)) (1 + e), and P(h = 1) is 1 or e, over 1 + e.
+    With e = exp(-new |a|), 1 + exp(new a) = exp(max(new a, 0)) (1 + e), and P(h = 1) is 1 or e, over 1 + e. Other
+    `hidden` units have their own sums and draws.
     """
+    if type(hidden) is not Bernoulli:
+        change = hidden_sum(hidden, a, new).astype(np.float64) - hidden_sum(hidden, a, old)
+        return change, draw_units(hidden, a * np.asarray(new, a.dtype), rng)
     size = np.abs(a)
     before = np.exp(np.asarray(-old, a.dtype) * size)
     before += 1

@@ -7,9 +7,9 @@ visible units are independent with their own rates, and log Z is known there. Su
 
     log q~_beta(v) = b'v + sum_j log(1 + exp(beta a_j)),     a = W v + c.
 
-This is so for bits. Other families of visible units (:mod:`rbm_tracking.model.visible`) have a measure on their rows
-besides,
-which multiplies q~ and does not depend on beta.
+This is so for bits. Other families of units (:mod:`rbm_tracking.model.visible`) have a measure besides, which does not
+depend on beta: that of a row multiplies q~, and hidden units h of measure m have log int m(h) exp(beta a h) dh in the
+place of log(1 + exp(beta a)).
 
 Everything is a function of the parameters, a tuple of tensors; logarithms are in nats.
 """
@@ -33,11 +33,13 @@ __all__ = [
     "free_energy",
     "gibbs_round",
     "hidden_probs",
+    "hidden_sum",
     "initial_rbm",
     "log_prob_unnormalised",
     "log_probs_unnormalised",
     "log_z_independent",
     "matmul_rows",
+    "sample_hidden",
     "sample_visible",
     "softplus_sum",
     "visible_probs",
@@ -45,13 +47,14 @@ __all__ = [
 
 
 class RBM(NamedTuple):
-    """Parameters: weights `W` [n_h, n_v], visible biases `b` [n_v], hidden biases `c` [n_h]; what the visible units
-    are, with precisions [n_v] if they are Gaussian."""
+    """Parameters: weights `W` [n_h, n_v], visible biases `b` [n_v], hidden biases `c` [n_h]; what the units of both
+    layers are, with parameters of their own if these have any."""
 
     W: tf.Tensor
     b: tf.Tensor
     c: tf.Tensor
     visible: Visible = Bernoulli()
+    hidden: Visible = Bernoulli()
 
 
 def _repeat(count: int, body: Callable[..., Any], state: Any) -> Any:
@@ -79,6 +82,7 @@ TENSORS = Ops(
     log=tf.math.log,
     sqrt=tf.sqrt,
     ndtri=tf.math.ndtri,
+    erfc=tf.math.erfc,
     cast=lambda x, like: tf.cast(x, like.dtype),
     max=lambda x: tf.reduce_max(x, axis=-1),
     maximum=tf.maximum,
@@ -103,6 +107,7 @@ def initial_rbm(
     clip: float = 1e-5,
     dtype: tf.DType = tf.float32,
     visible: Visible = Bernoulli(),
+    hidden: Visible = Bernoulli(),
 ) -> RBM:
     """Parameters to start from: W ~ N(0, weight_scale^2), c = 0, and b of the data's base rates (Section 4).
 
@@ -111,6 +116,7 @@ def initial_rbm(
     :param data: [N, n_v], rows that `visible` allows; their means give b. Without it, give `n_v`, and b is 0.
     :param clip: means are kept in [clip, 1 - clip], so that constant pixels have finite biases.
     :param visible: what the visible units are.
+    :param hidden: what the hidden units are.
     :raises ValueError: if sizes are not positive, or the family does not allow the data.
     """
     if data is None and n_v is None:
@@ -119,8 +125,8 @@ def initial_rbm(
         raise ValueError(f"n_h must be at least 1 and weight_scale at least 0, got {n_h} and {weight_scale}.")
     b = np.zeros(n_v or 0) if data is None else base_rate_biases(data, clip=clip, visible=visible)
     W = weight_scale * tf.random.stateless_normal([n_h, len(b)], seed, dtype=tf.float64)
-    visible = tf.nest.map_structure(lambda part: tf.cast(part, dtype), visible)
-    return RBM(tf.cast(W, dtype), tf.constant(b, dtype), tf.zeros([n_h], dtype), visible)
+    visible, hidden = tf.nest.map_structure(lambda part: tf.cast(part, dtype), (visible, hidden))
+    return RBM(tf.cast(W, dtype), tf.constant(b, dtype), tf.zeros([n_h], dtype), visible, hidden)
 
 
 def base_rate_biases(data: ArrayLike, *, clip: float = 1e-5, visible: Visible = Bernoulli()) -> NDArray[np.float64]:
@@ -136,7 +142,7 @@ def base_rate_biases(data: ArrayLike, *, clip: float = 1e-5, visible: Visible = 
 
 
 def energy(rbm: RBM, v: tf.Tensor, h: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
-    """E_beta(v, h) = -beta (h'Wv + c'h) - b'v - log m(v).
+    """E_beta(v, h) = -beta (h'Wv + c'h) - b'v - log m(v) - log m(h).
 
     :param v: [..., n_v].
     :param h: [..., n_h].
@@ -144,7 +150,8 @@ def energy(rbm: RBM, v: tf.Tensor, h: tf.Tensor, beta: tf.Tensor | float = 1.0) 
     :return: [...], nats.
     """
     coupling = tf.reduce_sum(h * activations(rbm, v), axis=-1)
-    return -beta * coupling - tf.linalg.matvec(v, rbm.b) - rbm.visible.log_measure(v, TENSORS)
+    measures = rbm.visible.log_measure(v, TENSORS) + rbm.hidden.log_measure(h, TENSORS)
+    return -beta * coupling - tf.linalg.matvec(v, rbm.b) - measures
 
 
 def activations(rbm: RBM, v: tf.Tensor) -> tf.Tensor:
@@ -178,9 +185,18 @@ def softplus_sum(a: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
     return tf.reduce_sum(tf.nn.relu(x), axis=-1) + tf.reduce_sum(tf.math.log(products), axis=-1)
 
 
+def hidden_sum(hidden: Visible, a: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
+    """log of the sum, or integral, over all hidden units of m(h) exp(beta a'h): [..., n_h] to [...]; `beta` broadcasts
+    against [...]."""
+    if hidden == Bernoulli():
+        return softplus_sum(a, beta)
+    return hidden.log_normaliser(tf.convert_to_tensor(beta, a.dtype)[..., None] * a, TENSORS)
+
+
 def log_prob_unnormalised(rbm: RBM, v: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
     """log q~_beta(v) = b'v + S_beta(Wv + c) + log m(v): [..., n_v] to [...], nats."""
-    return tf.linalg.matvec(v, rbm.b) + softplus_sum(activations(rbm, v), beta) + rbm.visible.log_measure(v, TENSORS)
+    of_hidden = hidden_sum(rbm.hidden, activations(rbm, v), beta)
+    return tf.linalg.matvec(v, rbm.b) + of_hidden + rbm.visible.log_measure(v, TENSORS)
 
 
 def log_probs_unnormalised(rbm: RBM, rows: ArrayLike, chunk: int = 5000) -> NDArray[np.float64]:
@@ -199,8 +215,8 @@ def free_energy(rbm: RBM, v: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Ten
 
 
 def hidden_probs(rbm: RBM, v: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
-    """P(h_j = 1 | v) = sigmoid(beta a_j): [..., n_v] to [..., n_h]."""
-    return tf.sigmoid(tf.convert_to_tensor(beta, rbm.W.dtype)[..., None] * activations(rbm, v))
+    """E[h | v], of bits P(h_j = 1 | v) = sigmoid(beta a_j): [..., n_v] to [..., n_h]."""
+    return rbm.hidden.mean(tf.convert_to_tensor(beta, rbm.W.dtype)[..., None] * activations(rbm, v), TENSORS)
 
 
 def visible_probs(rbm: RBM, h: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
@@ -214,6 +230,11 @@ def sample_visible(visible: Visible, x: tf.Tensor, key: tf.Tensor, generator: st
     shape = tuple(x.shape)
     noise = uniform(key, (*shape[:-1], visible.num_noise(shape[-1])), x.dtype, generator)
     return visible.draw(x, noise, TENSORS)
+
+
+def sample_hidden(hidden: Visible, x: tf.Tensor, key: tf.Tensor, generator: str = "threefry") -> tf.Tensor:
+    """Draws of h given the field x [..., n_h], as :func:`sample_visible`."""
+    return bernoulli(key, x, generator) if hidden == Bernoulli() else sample_visible(hidden, x, key, generator)
 
 
 def gibbs_round(
@@ -230,10 +251,13 @@ def gibbs_round(
     :param beta: broadcasts against [...].
     """
     own = tf.convert_to_tensor(beta, a.dtype)[..., None]
-    h = bernoulli(keys[0], own * a, generator)
+    h = sample_hidden(rbm.hidden, own * a, keys[0], generator)
     return sample_visible(rbm.visible, own * matmul_rows(h, rbm.W) + rbm.b, keys[1], generator)
 
 
-def log_z_independent(b: tf.Tensor, n_h: int, visible: Visible = Bernoulli()) -> tf.Tensor:
+def log_z_independent(
+    b: tf.Tensor, n_h: int, visible: Visible = Bernoulli(), hidden: Visible = Bernoulli()
+) -> tf.Tensor:
     """zeta_M = log Z(b) + n_h log 2: log Z at beta = 0 (footnote 3), sum_i log(1 + exp(b_i)) for bits, [], float64."""
-    return visible.log_normaliser(tf.cast(b, tf.float64), TENSORS) + n_h * np.log(2.0)
+    of_hidden = n_h * np.log(2.0) if hidden == Bernoulli() else hidden_sum(hidden, tf.zeros([n_h], tf.float64))
+    return visible.log_normaliser(tf.cast(b, tf.float64), TENSORS) + of_hidden

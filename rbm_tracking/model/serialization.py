@@ -16,7 +16,9 @@ from gpflow_deep_base.container import Shapes, load_container, save_container
 from gpflow_deep_base.files import PathLike
 from gpflow_deep_base.limits import refuse_damaged
 from rbm_tracking.model.checks import check_rbm
+from rbm_tracking.model.mixed import Mixed
 from rbm_tracking.model.rbm import RBM
+from rbm_tracking.model.rectified import DReLU, ReLU
 from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
 
@@ -24,6 +26,8 @@ __all__ = ["SavedRBM", "from_description", "load_rbm", "save_rbm"]
 
 _KIND = "a saved RBM"
 _VERSION = 3
+_NUM_OWN = {"gaussian": 1, "relu": 1, "drelu": 3}
+"""Arrays of own parameters of a family."""
 _SCALARS = ("log_z", "log_z_std", "step")
 
 
@@ -49,10 +53,12 @@ def save_rbm(saved: SavedRBM, path: PathLike) -> None:
     rbm = saved.rbm
     arrays = {"W": rbm.W.numpy(), "b": rbm.b.numpy(), "c": rbm.c.numpy(), "beta": np.asarray(saved.beta)}
     arrays |= {"log_z": np.float64(saved.log_z), "log_z_std": np.float64(saved.log_z_std), "step": np.int64(saved.step)}
-    if isinstance(rbm.visible, Gaussian):
-        arrays["precision"] = np.asarray(rbm.visible.precision)
     n_h, n_v = rbm.W.shape
-    header = {"n_h": n_h, "n_v": n_v, "num_temps": len(saved.beta), "visible": rbm.visible.describe()}
+    header: dict[str, Any] = {"n_h": n_h, "n_v": n_v, "num_temps": len(saved.beta)}
+    for layer, units in (("visible", rbm.visible), ("hidden", rbm.hidden)):
+        if layer == "visible" or units != Bernoulli():
+            header[layer] = units.describe()
+        arrays |= {name: np.asarray(own) for name, own in zip(_own(layer, header), _leaves(units), strict=True)}
     save_container(path, kind=_KIND, version=_VERSION, header=header, arrays=arrays)
 
 
@@ -72,9 +78,13 @@ def load_rbm(path: PathLike, *, max_bytes: int | None = None) -> SavedRBM:
     if arrays["b"].dtype != arrays["c"].dtype:
         refuse_damaged(path, _KIND, f"b and c have different types, {arrays['b'].dtype} and {arrays['c'].dtype}")
     try:
-        visible = from_description(stored.header["visible"], arrays.get("precision"))
+        layers = [
+            from_description(stored.header[layer], *(tf.constant(arrays[name]) for name in _own(layer, stored.header)))
+            for layer in ("visible", "hidden")
+            if layer in stored.header
+        ]
         W, b, c = (tf.constant(arrays[name]) for name in ("W", "b", "c"))
-        rbm = RBM(W, b, c, _with_tensors(visible))
+        rbm = RBM(W, b, c, *layers)
         check_rbm(rbm)
     except ValueError as error:
         refuse_damaged(path, _KIND, error)
@@ -83,13 +93,15 @@ def load_rbm(path: PathLike, *, max_bytes: int | None = None) -> SavedRBM:
     )
 
 
-def from_description(description: Mapping[str, Any], precision: Any = None) -> Visible:
+def from_description(description: Mapping[str, Any], *own: Any) -> Visible:
     """The family of :meth:`Visible.describe`.
 
     :param description: as JSON has it.
-    :param precision: [n_v], that of Gaussian units.
+    :param own: its own parameters: precisions [n] of Gaussian units, those of ReLU and dReLU units; of mixed ones those
+        of each family in turn.
     :raises ValueError: if it is no such description.
     """
+    own = tuple(part for part in own if part is not None)
     try:
         match dict(description):
             case {"family": "bernoulli"}:
@@ -99,18 +111,49 @@ def from_description(description: Mapping[str, Any], precision: Any = None) -> V
             case {"family": "softmax", "n_v": int(n_v), "groups": list(groups), "is_required": list(is_required)}:
                 columns = tuple(tuple(int(column) for column in group) for group in groups)
                 return Softmax(n_v, columns, tuple(bool(required) for required in is_required))
-            case {"family": "gaussian", "is_learnt": bool(is_learnt)} if precision is not None:
-                return Gaussian(precision, is_learnt)
-    except TypeError:
+            case {"family": "gaussian", "is_learnt": bool(is_learnt)} if len(own) == 1:
+                return Gaussian(own[0], is_learnt)
+            case {"family": "relu", "is_learnt": bool(is_learnt)} if len(own) == 1:
+                return ReLU(own[0], is_learnt)
+            case {"family": "drelu", "is_learnt": bool(is_learnt)} if len(own) == 3:
+                return DReLU(*own, is_learnt)
+            case {"family": "mixed", "columns": list(columns), "families": list(families)}:
+                parts, start = [], 0
+                for family in families:
+                    stop = start + _NUM_OWN.get(family.get("family"), 0)
+                    parts.append(from_description(family, *own[start:stop]))
+                    start = stop
+                return Mixed(tuple(tuple(int(column) for column in each) for each in columns), tuple(parts))
+    except (TypeError, AttributeError):
         pass
     raise ValueError(f"no family of visible units is described by {str(description)[:200]}; save it again.")
 
 
-def _with_tensors(visible: Visible) -> Visible:
-    """The family with its parameters as tensors, as training has them."""
-    if isinstance(visible, Gaussian):
-        return Gaussian(tf.constant(visible.precision), visible.is_learnt)
-    return visible
+def _leaves(units: Visible) -> list[Any]:
+    """Own parameters of units, in the order in which they are stored."""
+    return list(tf.nest.flatten(units))
+
+
+def _own(layer: str, header: Mapping[str, Any]) -> list[str]:
+    """Names of the arrays of the own parameters of a layer."""
+    family = header.get(layer, {})
+    inside = family.get("families", [family])
+    count = sum(_NUM_OWN.get(part.get("family"), 0) for part in inside)
+    if layer == "visible" and family.get("family") == "gaussian":
+        return ["precision"]
+    return [f"{layer}_{number}" for number in range(count)]
+
+
+def _own_shapes(layer: str, header: Mapping[str, Any], count: int) -> dict[str, tuple[int, ...]]:
+    """Their shapes, of a layer of `count` units."""
+    family = header.get(layer, {})
+    sizes = [len(columns) for columns in family.get("columns", [range(count)])]
+    lengths = [
+        size
+        for size, part in zip(sizes, family.get("families", [family]), strict=True)
+        for _ in range(_NUM_OWN.get(part.get("family"), 0))
+    ]
+    return {name: (length,) for name, length in zip(_own(layer, header), lengths, strict=True)}
 
 
 def _shapes(header: dict[str, Any]) -> Shapes:
@@ -122,6 +165,7 @@ def _shapes(header: dict[str, Any]) -> Shapes:
             raise ValueError("its header must have the sizes n_h, n_v and num_temps, and the family of visible units")
     shapes: dict[str, tuple[int, ...]] = {"W": (n_h, n_v), "b": (n_v,), "c": (n_h,), "beta": (num_temps,)}
     shapes |= dict.fromkeys(_SCALARS, ())
-    if header["visible"].get("family") == "gaussian":
-        shapes["precision"] = (n_v,)
-    return shapes
+    try:
+        return shapes | _own_shapes("visible", header, n_v) | _own_shapes("hidden", header, n_h)
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError("the families of its units must have columns and parameters") from None

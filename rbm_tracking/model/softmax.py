@@ -166,10 +166,15 @@ class Softmax:
     def highest_log_p(self, n_v: int) -> float:
         return 0.0
 
-    def moved(self, difference: Any, rate: Any, ops: Ops = NUMPY) -> Softmax:
+    num_own = 0
+
+    def moved(self, change: Any, ops: Ops = NUMPY) -> Softmax:
         return self
 
-    def slopes(self, v: Any) -> None:
+    def slopes(self, v: Any, ops: Ops = NUMPY) -> None:
+        return None
+
+    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> None:
         return None
 
     def describe(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Which visible units rows call for: chosen by the user, or by the rows themselves."""
+"""Which units there are: chosen by the user, or visible ones by the rows themselves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -9,12 +9,19 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from rbm_tracking.model.groups import find_groups, fitting, group_text, parse_groups, softmax
+from rbm_tracking.model.mixed import simplest
+from rbm_tracking.model.rectified import DReLU, ReLU
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
 
-__all__ = ["UNITS", "Units", "UnitsConfig", "as_tensor", "choose_units"]
+__all__ = ["FAMILIES", "UNITS", "Layer", "Units", "UnitsConfig", "as_tensor", "choose_units", "hidden_units", "layer"]
 
 UnitsName = Literal["auto", "bernoulli", "softmax", "spin", "gaussian"]
 UNITS: tuple[str, ...] = get_args(UnitsName)
+
+FamilyName = Literal["bernoulli", "spin", "softmax", "gaussian", "relu", "drelu"]
+FAMILIES: tuple[str, ...] = get_args(FamilyName)
+Layer = UnitsName | FamilyName | Mapping[FamilyName, Any]
+"""A family, or how many units of which family there are, or which columns are of it."""
 
 Rows = NDArray[Any]
 
@@ -87,7 +94,70 @@ def choose_units(
     return Units(visible, dict(parts), note)
 
 
-def _scale(rows: Rows, part: str) -> Rows:
+def hidden_units(units: Layer, n_h: int) -> Visible:
+    """The hidden units.
+
+    :param units: a family, or the number of units of each of some families, whose sum is `n_h`.
+    :param n_h: number of units.
+    :raises ValueError: if it is no such thing.
+    """
+    counts: Mapping[Any, Any] = {units: n_h} if isinstance(units, str) else units
+    known = [name for name in FAMILIES if name != "softmax"]
+    is_right = isinstance(counts, Mapping) and counts and all(name in known for name in counts)
+    if not is_right or not all(isinstance(count, int | np.integer) and count > 0 for count in counts.values()):
+        raise ValueError(
+            f"hidden must be one of {', '.join(known)}, or how many units there are of each, for example "
+            f'{{"bernoulli": 20, "drelu": 10}}, got {units!r}.'
+        )
+    if sum(counts.values()) != n_h:
+        raise ValueError(f"hidden must name {n_h} units in all, as n_components says, got {sum(counts.values())}.")
+    ends = np.cumsum(list(counts.values())).tolist()
+    columns = tuple(tuple(range(end - count, end)) for end, count in zip(ends, counts.values(), strict=True))
+    none = {name: np.zeros(count, np.float32) for name, count in counts.items()}
+    families: dict[str, Callable[[Any], Visible]] = {
+        "bernoulli": lambda zeros: Bernoulli(),
+        "spin": lambda zeros: Spin(),
+        "gaussian": lambda zeros: Gaussian(zeros + 1),
+        "relu": ReLU,
+        "drelu": lambda zeros: DReLU(zeros, zeros, zeros),
+    }
+    return simplest(columns, tuple(families[name](none[name]) for name in counts))
+
+
+def layer(columns: Mapping[FamilyName, Any], rows: Rows, *, learn_variances: bool = True) -> Visible:
+    """Visible units of several families.
+
+    :param columns: those of each family; of "softmax" the columns of each category. Each column of the rows is in one
+        place.
+    :param rows: that the units are fitted to, [N, n_v].
+    :param learn_variances: whether widths of numbers are learnt; else they stay those of the columns.
+    :raises ValueError: if families or columns are not as described, or rows are not what the units can be.
+    """
+    places, families = [], []
+    for name, own in columns.items():
+        groups = [list(group) for group in own] if name == "softmax" else []
+        index = [int(column) for group in groups for column in group] if groups else [int(column) for column in own]
+        part = rows[:, index]
+        if name == "softmax":
+            ends = np.cumsum([len(group) for group in groups]).tolist()
+            found: Visible = softmax(
+                part, [list(range(end - len(group), end)) for end, group in zip(ends, groups, strict=True)]
+            )
+        elif name == "gaussian":
+            found = Gaussian((_scale(part, "X") ** -2.0).astype(np.float32), learn_variances)
+        elif name in ("relu", "drelu"):
+            _scale(part, "X", is_centred=False)
+            found = (ReLU if name == "relu" else DReLU).of(part, is_learnt=learn_variances)
+        else:
+            found = Bernoulli() if name == "bernoulli" else Spin()
+        places.append(tuple(index))
+        families.append(found)
+    units = simplest(tuple(places), tuple(families))
+    units.check(rows, n_v=rows.shape[1], name="X")
+    return units
+
+
+def _scale(rows: Rows, part: str, *, is_centred: bool = True) -> Rows:
     """Standard deviations of the columns, [n_v].
 
     :raises ValueError: if a column is constant, or so far from mean 0 and deviation 1 that training would diverge.
@@ -98,7 +168,14 @@ def _scale(rows: Rows, part: str) -> Rows:
             f"columns must vary for Gaussian units, but column {column} of {part} is {mean[column]:g} in every row; "
             "leave it out."
         )
+    if not is_centred:  # units whose 0 has a meaning keep it
+        mean = np.zeros_like(mean)
     for column in np.flatnonzero((std < _SMALL) | (std > _LARGE) | (np.abs(mean) > _LARGE * np.maximum(std, 1.0))):
+        if not is_centred:
+            raise ValueError(
+                f"columns must have a deviation of about 1 for relu and drelu units, got {std[column]:g} in column "
+                f"{column} of {part}; scale them, for example by sklearn.preprocessing.MaxAbsScaler."
+            )
         raise ValueError(
             f"columns must have about mean 0 and deviation 1 for Gaussian units, got {mean[column]:g} and "
             f"{std[column]:g} in column {column} of {part}; standardise them, for example by "

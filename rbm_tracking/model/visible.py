@@ -1,5 +1,5 @@
 # ruff: noqa: D102 (what the methods of a family are is said in `Visible`)
-"""Families of visible units: what a row of an RBM may be, and how it is distributed given its field.
+"""Families of units: what a layer of an RBM may be, and how it is distributed given its field.
 
 Every family has the energy of an RBM of bits, and a measure m of its own on the rows v that it allows:
 
@@ -8,6 +8,9 @@ Every family has the energy of an RBM of bits, and a measure m of its own on the
 Given the hidden units, p(v | h) = m(v) exp(x'v) / Z(x) with the field x = beta W'h + b. Swaps and bridges depend on the
 hidden side alone, so that a family is the measure, its log-normaliser log Z(x) = log sum_v m(v) exp(x'v), its mean and
 its draws. log Z of the RBM at beta = 0 is log Z(b) + n_h log 2.
+
+Hidden units may be of any family, too. Then exp(log Z(beta a)) of the hidden family takes the place of the product over
+j, its mean that of the sigmoid, and its draws those of bits; log 2 becomes log Z(0).
 
 Families are frozen values. Their formulas are written once, for arrays in NumPy and, with the functions of
 `rbm_tracking.model.rbm.TENSORS`, for tensors; this module needs no TensorFlow. In nested structures of TensorFlow a
@@ -52,6 +55,7 @@ class Ops(NamedTuple):
     log: Callable[[Any], Any]
     sqrt: Callable[[Any], Any]
     ndtri: Callable[[Any], Any]
+    erfc: Callable[[Any], Any]
     cast: Callable[[Any, Any], Any]  # to the type of the second one
     max: Callable[[Any], Any]
     maximum: Callable[[Any, Any], Any]
@@ -86,6 +90,7 @@ NUMPY = Ops(
     log=np.log,
     sqrt=np.sqrt,
     ndtri=special.ndtri,
+    erfc=special.erfc,
     cast=lambda x, like: np.asarray(x, like.dtype),
     max=functools.partial(np.max, axis=-1),
     maximum=np.maximum,
@@ -161,20 +166,28 @@ class Visible(Protocol):
         """A bound of log p(v) of every row of every RBM of this family: 0 for probabilities."""
         ...
 
-    def moved(self, difference: Any, rate: Any, ops: Ops = NUMPY) -> Visible:
+    @property
+    def num_own(self) -> int:
+        """K, the number of own parameters that training moves."""
+        ...
+
+    def moved(self, change: Any, ops: Ops = NUMPY) -> Visible:
         """The family after a step up the gradient of its own parameters; itself where it has none.
 
-        :param difference: E[v^2] of the data less that of the model, [n_v].
-        :param rate: learning rate.
+        :param change: learning rate times the mean of :meth:`slopes` of the data less that of the model, [K].
         """
         ...
 
-    def slopes(self, v: Any) -> Any:
+    def slopes(self, v: Any, ops: Ops = NUMPY) -> Any:
         """d log q~ / d own parameters of rows, [..., n_v] to [..., K]; None where there are none."""
         ...
 
+    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> Any:
+        """E[slopes] given the field, [..., n_v] to [..., K], where there are own parameters."""
+        ...
+
     def describe(self) -> dict[str, Any]:
-        """What `serialization.from_description` needs, besides the precisions."""
+        """What `serialization.from_description` needs, besides parameters."""
         ...
 
 
@@ -221,10 +234,15 @@ class Bernoulli:
     def highest_log_p(self, n_v: int) -> float:
         return 0.0
 
-    def moved(self, difference: Any, rate: Any, ops: Ops = NUMPY) -> Bernoulli:
+    num_own = 0
+
+    def moved(self, change: Any, ops: Ops = NUMPY) -> Bernoulli:
         return self
 
-    def slopes(self, v: Any) -> None:
+    def slopes(self, v: Any, ops: Ops = NUMPY) -> None:
+        return None
+
+    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> None:
         return None
 
     def describe(self) -> dict[str, Any]:
@@ -287,10 +305,15 @@ class Spin:
     def highest_log_p(self, n_v: int) -> float:
         return 0.0
 
-    def moved(self, difference: Any, rate: Any, ops: Ops = NUMPY) -> Spin:
+    num_own = 0
+
+    def moved(self, change: Any, ops: Ops = NUMPY) -> Spin:
         return self
 
-    def slopes(self, v: Any) -> None:
+    def slopes(self, v: Any, ops: Ops = NUMPY) -> None:
+        return None
+
+    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> None:
         return None
 
     def describe(self) -> dict[str, Any]:
@@ -359,16 +382,20 @@ class Gaussian:
         """Of the density: p(v | h) is at most that at its mean."""
         return 0.5 * float(np.sum(np.log(np.asarray(self.precision, np.float64) / (2 * np.pi))))
 
-    def moved(self, difference: Any, rate: Any, ops: Ops = NUMPY) -> Gaussian:
-        """With precisions after a step of gradient ascent in their logarithms, whose slope is -v^2 precision / 2.
+    @property
+    def num_own(self) -> int:
+        return int(self.precision.shape[0]) if self.is_learnt else 0
 
-        :param difference: E[v^2] of the data less that of the model, [n_v].
-        """
-        return replace(self, precision=self.precision * ops.exp(-0.5 * rate * self.precision * difference))
+    def moved(self, change: Any, ops: Ops = NUMPY) -> Gaussian:
+        """With precisions after a step in their logarithms."""
+        return replace(self, precision=self.precision * ops.exp(change)) if self.is_learnt else self
 
-    def slopes(self, v: Any) -> Any:
+    def slopes(self, v: Any, ops: Ops = NUMPY) -> Any:
         """d log q~ / d log precision of rows, if they are learnt: [..., n_v] to [..., n_v]."""
         return -0.5 * self.precision * v * v if self.is_learnt else None
+
+    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> Any:
+        return -0.5 * (1.0 + x * x / ops.cast(self.precision, x))
 
     def describe(self) -> dict[str, Any]:
         return {"family": "gaussian", "is_learnt": self.is_learnt}

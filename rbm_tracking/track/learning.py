@@ -69,9 +69,10 @@ def sml_update(
     rbm = state.rbm
     rate = learning_rate_at(config, state.step, rbm.W.dtype) if rate is None else tf.cast(rate, rbm.W.dtype)
     chains, target, swaps = _sampled(state, seed, config)
-    h_data = tf.sigmoid(activations(rbm, batch))
+    a_data = activations(rbm, batch)
+    h_data = rbm.hidden.mean(a_data, TENSORS)
     negative = _negative(rbm, chains, target, batch, weights, {"seed": seed, "step": state.step}, config)
-    h_model = tf.sigmoid(negative.a)
+    h_model = rbm.hidden.mean(negative.a, TENSORS)
     offsets = state.offsets
     if config.centred:
         offsets = (offsets[0], offsets[1] + 0.01 * (row_mean(h_data, weights) - offsets[1]))
@@ -80,8 +81,8 @@ def sml_update(
     if config.sparsity_target is not None:
         pull = config.sparsity_cost * (config.sparsity_target - row_mean(h_data, weights))
         move = move._replace(c=move.c + rate * pull)
-    visible = _moved_visible(rbm, batch, negative, rate, weights)
-    after, d_b = _moved(state._replace(target=target, offsets=offsets), chains, move, visible, rate, config)
+    units = _moved_units(rbm, batch, a_data, negative, rate, weights)
+    after, d_b = _moved(state._replace(target=target, offsets=offsets), chains, move, units, rate, config)
 
     acceptance = tf.zeros([chains.level.shape[0] - 1], rbm.W.dtype) if swaps is None else swaps.acceptance
     if config.adaptive and swaps is not None:
@@ -94,8 +95,10 @@ def sml_update(
     if config.bias == "both" and negative.num_tracked:
         by_zero = (tf.zeros_like(rbm.b), tf.zeros_like(rbm.c))
         share = negative.num_tracked / num_tracked(state, config)
-        slopes = rbm.visible.slopes(negative.v)
-        bias = reuse_bias(negative.v, h_model, rate, centre or by_zero, slopes)
+        slopes = [rbm.visible.slopes(negative.v, TENSORS)] if rbm.visible.is_learnt else []
+        slopes += [rbm.hidden.mean_slopes(negative.a, TENSORS)] if rbm.hidden.is_learnt else []
+        own = tf.concat(slopes, axis=-1) if slopes else None
+        bias = reuse_bias(negative.v, h_model, rate, centre or by_zero, own)
         known_bias = share * tf.cast(bias, tf.float64)
     tracker, observed = tracked(state, after, swaps, d_b, rate, known_bias, config)
     return after._replace(tracker=tracker), observed
@@ -111,7 +114,7 @@ def _sampled(state: SMLState, seed: tf.Tensor, config: SMLConfig) -> tuple[Chain
         target = moved_target(state.rbm, target, steps=config.gibbs_steps, **noise)
     if config.track or config.method == "tempering":
         chains = gibbs(state.rbm, chains, state.ladder.beta, steps=config.gibbs_steps, **noise)
-        chains, swaps = swap(chains, state.ladder.beta, scheme=config.swaps, **noise)
+        chains, swaps = swap(chains, state.ladder.beta, scheme=config.swaps, hidden=state.rbm.hidden, **noise)
     return chains, target, swaps
 
 
@@ -137,18 +140,25 @@ def _negative(
     return Negative(v, a, num_tracked=v.shape[0])
 
 
-def _moved_visible(
-    rbm: RBM, batch: tf.Tensor, negative: Negative, rate: tf.Tensor, weights: tf.Tensor | None
-) -> Visible:
-    """The visible units after the step: those that have parameters of their own move with it."""
-    if not rbm.visible.is_learnt:
-        return rbm.visible
-    difference = row_mean(batch**2, weights) - row_mean(negative.v**2, negative.weights)
-    return rbm.visible.moved(difference, rate, TENSORS)
+def _moved_units(
+    rbm: RBM, batch: tf.Tensor, a_data: tf.Tensor, negative: Negative, rate: tf.Tensor, weights: tf.Tensor | None
+) -> tuple[Visible, Visible]:
+    """Visible and hidden units after the step: those that have parameters of their own move with it."""
+
+    def change(of_data: tf.Tensor, of_model: tf.Tensor) -> tf.Tensor:
+        return rate * (row_mean(of_data, weights) - row_mean(of_model, negative.weights))
+
+    visible, hidden = rbm.visible, rbm.hidden
+    if visible.is_learnt:
+        visible = visible.moved(change(visible.slopes(batch, TENSORS), visible.slopes(negative.v, TENSORS)), TENSORS)
+    if hidden.is_learnt:
+        slopes = hidden.mean_slopes(a_data, TENSORS), hidden.mean_slopes(negative.a, TENSORS)
+        hidden = hidden.moved(change(*slopes), TENSORS)
+    return visible, hidden
 
 
 def _moved(
-    state: SMLState, chains: Chains, move: Step, visible: Visible, rate: tf.Tensor, config: SMLConfig
+    state: SMLState, chains: Chains, move: Step, units: tuple[Visible, Visible], rate: tf.Tensor, config: SMLConfig
 ) -> tuple[SMLState, tf.Tensor]:
     """The state with parameters after the step, activations of all particles at these; and the change of b."""
     rbm, kept = state.rbm, (1.0 - rate * config.l2 if config.l2 else None)
@@ -158,11 +168,11 @@ def _moved(
         d_W = d_W - rate * config.l2 * rbm.W if config.l2 else d_W
         step = zip((state.velocity.W, state.velocity.b, state.velocity.c), (d_W, move.b, move.c), strict=True)
         d_W, d_b, d_c = (config.momentum * last + change for last, change in step)
-        new = RBM(rbm.W + d_W, rbm.b + d_b, rbm.c + d_c, visible)
+        new = RBM(rbm.W + d_W, rbm.b + d_b, rbm.c + d_c, *units)
         velocity = state.velocity._replace(W=d_W, b=d_b, c=d_c)
     else:
         d_b, W = move.b, rbm.W if kept is None else kept * rbm.W
-        new = RBM(W + d_W, rbm.b + move.b, rbm.c + move.c, visible)
+        new = RBM(W + d_W, rbm.b + move.b, rbm.c + move.c, *units)
     if config.l1:  # the proximal step of the absolute values
         new = new._replace(W=tf.sign(new.W) * tf.nn.relu(tf.abs(new.W) - rate * config.l1))
 
@@ -192,6 +202,7 @@ def _averaged(average: RBM, new: RBM, step: tf.Tensor, decay: float) -> RBM:
         b=average.b + weight * (new.b - average.b),
         c=average.c + weight * (new.c - average.c),
         visible=tf.nest.map_structure(lambda mean, now: mean + weight * (now - mean), average.visible, new.visible),
+        hidden=tf.nest.map_structure(lambda mean, now: mean + weight * (now - mean), average.hidden, new.hidden),
     )
 
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
 from rbm_tracking.model.checks import check_rbm
 from rbm_tracking.model.temperatures import check_ladder
@@ -321,39 +320,49 @@ def _shape(parameters: Any) -> tuple[Any, ...]:
 def rbm_family(visible: Visible) -> Family:
     """RBMs with such visible units and hidden bits, with parameters (W [n_h, n_v], b [n_v], c [n_h]).
 
-    A fourth part, if there is one, takes the place of `visible` for these parameters: the precisions of Gaussian units,
-    if they are learnt.
+    A fourth part, if there is one, takes the place of `visible` for these parameters, for example where precisions of
+    Gaussian units are learnt, and a fifth one that of hidden bits.
     """
+
+    def hidden_units(rbm: Any) -> Visible:
+        return rbm[4] if len(rbm) > 4 else Bernoulli()
 
     def units(rbm: Any) -> Visible:
         return rbm[3] if len(rbm) > 3 else visible
 
     def log_q(rbm: Any, v: Array, betas: Array) -> Array:
         x = betas[:, :, None, None] * _activations(rbm, v)
-        softplus = np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
-        return softplus.sum(axis=-1) + v @ np.asarray(rbm[1], np.float64) + units(rbm).log_measure(v)
+        of_hidden = (
+            (np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))).sum(axis=-1)
+            if hidden_units(rbm) == Bernoulli()
+            else hidden_units(rbm).log_normaliser(x)
+        )
+        return of_hidden + v @ np.asarray(rbm[1], np.float64) + units(rbm).log_measure(v)
 
     def log_z_last(rbm: Any) -> float:
-        return float(units(rbm).log_normaliser(np.asarray(rbm[1], np.float64)) + len(rbm[2]) * np.log(2.0))
+        of_visible = units(rbm).log_normaliser(np.asarray(rbm[1], np.float64))
+        return float(of_visible + hidden_units(rbm).log_normaliser(np.zeros(len(rbm[2]))))
 
     def check(rbm: Any, v: Array) -> None:
-        check_rbm((*rbm[:3], units(rbm)))
+        check_rbm((*rbm[:3], units(rbm), hidden_units(rbm)))
         n_v = np.shape(rbm[1])[0]
         if v.ndim != 3 or v.shape[2] != n_v:
             raise ValueError(f"samples must have the shape [M, N, n_v] = [..., {n_v}], got {v.shape}.")
         units(rbm).check(v.reshape(-1, n_v), name="samples")
 
     def gram(rbm: Any, v: Array) -> Array:
-        h = expit(_activations(rbm, v))
+        a = _activations(rbm, v)
+        h = hidden_units(rbm).mean(a)
         vv, hh = v @ v.T, h @ h.T
         products = vv * hh + vv + hh
-        slopes = units(rbm).slopes(v)
-        return products if slopes is None else products + np.asarray(slopes) @ np.asarray(slopes).T
+        slopes = [units(rbm).slopes(v)] if units(rbm).is_learnt else []
+        slopes += [hidden_units(rbm).mean_slopes(a)] if hidden_units(rbm).is_learnt else []
+        return products + sum(np.asarray(own) @ np.asarray(own).T for own in slopes)
 
     def residuals(rbm: Any, v: Array, betas: Array, rng: np.random.Generator) -> Sequence[Residuals]:
         beta = betas[:, None, None]
-        p = expit(beta * _activations(rbm, v))
-        h = (rng.random(p.shape) < p).astype(np.float64)
+        x = beta * _activations(rbm, v)
+        h = hidden_units(rbm).draw(x, rng.random((*x.shape[:-1], hidden_units(rbm).num_noise(x.shape[-1]))))
         coupled = beta * (h.reshape(-1, h.shape[-1]) @ np.asarray(rbm[0], np.float64)).reshape(v.shape)
         field = coupled + np.asarray(rbm[1], np.float64)
         off = v - units(rbm).mean(field)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rbm_tracking.model import plain
 from rbm_tracking.model.rbm import RBM
+from rbm_tracking.model.visible import Bernoulli, Visible
 
 __all__ = ["PlainSwaps", "gibbs", "swap"]
 
@@ -29,29 +30,37 @@ class PlainSwaps(NamedTuple):
 def gibbs(rbm: RBM, v: Array, a: Array, beta: Array, *, steps: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """`steps` rounds at inverse temperatures `beta` [...] of rows v [..., n_v] with activations a [..., n_h]."""
     for _ in range(steps):
-        h = plain.draw_hidden(a * beta[..., None], rng)
+        h = plain.draw_units(rbm.hidden, a * beta[..., None], rng)
         v = plain.draw_visible(rbm, h, rng, beta)
         a = plain.activations(rbm, v)
     return v, a
 
 
 def swap(
-    a: Array, level: Array, beta: Array, *, step: int, scheme: str, rng: np.random.Generator
+    a: Array,
+    level: Array,
+    beta: Array,
+    *,
+    step: int,
+    scheme: str,
+    rng: np.random.Generator,
+    hidden: Visible = Bernoulli(),
 ) -> tuple[Array, PlainSwaps]:
     """The levels of all slots after a round of swaps, and what it saw; other arguments as for `tempering.swap`.
 
     :param rng: of the noise.
+    :param hidden: what the hidden units are.
     """
     num_temps, num_chains = level.shape
     slot = np.argsort(level, axis=0)
-    log_q = plain.softplus_sum(a, beta[level])
+    log_q = plain.hidden_sum(hidden, a, beta[level])
     d_upper = np.empty((num_temps - 1, num_chains), a.dtype)
     d_lower = np.empty_like(d_upper)
     for parity in (1, 0):
         pairs = np.arange(parity, num_temps - 1, 2)
         partner = np.arange(num_temps)
         partner[pairs], partner[pairs + 1] = pairs + 1, pairs
-        log_q_partner = plain.softplus_sum(a, beta[partner[level]])
+        log_q_partner = plain.hidden_sum(hidden, a, beta[partner[level]])
         difference = np.take_along_axis(log_q_partner - log_q, slot, axis=0)  # in the order of temperatures
         d_upper[pairs], d_lower[pairs] = difference[pairs], -difference[pairs + 1]
         noise = rng.random((len(pairs), num_chains))

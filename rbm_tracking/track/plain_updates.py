@@ -76,8 +76,10 @@ def plain_update(
     chains, target, swaps = _sampled(state, step, config, rng)
 
     # The gradient: the data's mean of -dF/dtheta less that of the particles
-    h_data = plain.sigmoid(plain.activations(rbm, batch))
-    v_model, h_model, model_weights, tracked = _negative(rbm, chains, target, swaps, batch, weights, config, rng)
+    a_data = plain.activations(rbm, batch)
+    h_data = plain.hidden_mean(rbm.hidden, a_data)
+    v_model, a_model, model_weights, tracked = _negative(rbm, chains, target, swaps, batch, weights, config, rng)
+    h_model = plain.hidden_mean(rbm.hidden, a_model)
     of_data, of_model = _shares(weights, batch), _shares(model_weights, v_model)
     d_v: Array = of_data @ batch - of_model @ v_model
     d_h: Array = of_data @ h_data - of_model @ h_model
@@ -91,8 +93,8 @@ def plain_update(
         d_v, d_h = d_v - h_mean @ d_W, d_h - d_W @ v_mean
     if config.sparsity_target is not None:
         d_h = d_h + config.sparsity_cost * (config.sparsity_target - of_data @ h_data)
-    visible = _moved_visible(rbm, batch, of_data, v_model, of_model, scale)
-    new, velocity = _moved(state, d_W * scale, d_v * scale, d_h * scale, visible, rate, config)
+    units = _moved_units(rbm, (batch, v_model), (a_data, a_model), (of_data, of_model), scale)
+    new, velocity = _moved(state, d_W * scale, d_v * scale, d_h * scale, units, rate, config)
 
     after = state._replace(
         step=np.asarray(step + 1, np.int32),
@@ -112,7 +114,9 @@ def plain_update(
         return after, Observed._make([*([0.0] * (len(Observed._fields) - 1)), acceptance])
     bias = 0.0
     if config.bias == "both" and tracked:
-        slopes = rbm.visible.slopes(v_model)
+        own = [rbm.visible.slopes(v_model)] if rbm.visible.is_learnt else []
+        own += [rbm.hidden.mean_slopes(a_model)] if rbm.hidden.is_learnt else []
+        slopes = np.concatenate(own, axis=-1) if own else None
         bias = _reuse_bias(v_model - v_mean, h_model - h_mean, rate, slopes) * tracked / num_tracked(state, config)
     return _tracked(state, after, swaps, rate, bias, config)
 
@@ -143,7 +147,7 @@ def _sampled(
     swaps = None
     if config.track or config.method == "tempering":
         v, a = gibbs(rbm, v, a, beta[level], steps=config.gibbs_steps, rng=rng)
-        level, swaps = swap(a, level, beta, step=step, scheme=config.swaps, rng=rng)
+        level, swaps = swap(a, level, beta, step=step, scheme=config.swaps, rng=rng, hidden=rbm.hidden)
     return Chains(v, a, level), target, swaps
 
 
@@ -157,30 +161,36 @@ def _negative(
     config: SMLConfig,
     rng: np.random.Generator,
 ) -> tuple[Array, Array, Array | None, int]:
-    """What drives the gradient downwards: states, their hidden means and weights; how many of them are tracked."""
+    """What drives the gradient downwards: states, their activations and weights; how many of them are tracked."""
     if config.method == "cd":
         ones = np.ones(len(batch), batch.dtype)
         v, a = gibbs(rbm, batch, plain.activations(rbm, batch), ones, steps=config.gibbs_steps, rng=rng)
-        return v, plain.sigmoid(a), weights, 0
+        return v, a, weights, 0
     if config.method == "pcd" and target:
-        return target.v[0], plain.sigmoid(target.a[0]), None, 0
+        return target.v[0], target.a[0], None, 0
     count = config.gradient_chains or chains.level.shape[1]
     columns = np.arange(count)
     slot = (np.argmin(chains.level, axis=0) if swaps is None else swaps.slot[0])[:count]
     v, a = chains.v[slot, columns], chains.a[slot, columns]
     if target:
         v, a = np.concatenate([v, target.v[0]]), np.concatenate([a, target.a[0]])
-    return v, plain.sigmoid(a), None, len(v)
+    return v, a, None, len(v)
 
 
-def _moved_visible(rbm: RBM, batch: Array, of_data: Array, v_model: Array, of_model: Array, rate: Array) -> Visible:
-    if not rbm.visible.is_learnt:
-        return rbm.visible
-    return rbm.visible.moved(of_data @ batch**2 - of_model @ v_model**2, rate)
+def _moved_units(
+    rbm: RBM, v: tuple[Array, Array], a: tuple[Array, Array], shares: tuple[Array, Array], rate: Array
+) -> tuple[Visible, Visible]:
+    """As `learning._moved_units`, of rows, activations and weights of data and model."""
+    visible, hidden = rbm.visible, rbm.hidden
+    if visible.is_learnt:
+        visible = visible.moved(rate * (shares[0] @ visible.slopes(v[0]) - shares[1] @ visible.slopes(v[1])))
+    if hidden.is_learnt:
+        hidden = hidden.moved(rate * (shares[0] @ hidden.mean_slopes(a[0]) - shares[1] @ hidden.mean_slopes(a[1])))
+    return visible, hidden
 
 
 def _moved(
-    state: SMLState, d_W: Array, d_b: Array, d_c: Array, visible: Visible, rate: float, config: SMLConfig
+    state: SMLState, d_W: Array, d_b: Array, d_c: Array, units: tuple[Visible, Visible], rate: float, config: SMLConfig
 ) -> tuple[RBM, Any]:
     """The parameters after the step, and the velocity."""
     rbm = state.rbm
@@ -194,14 +204,17 @@ def _moved(
     W = rbm.W + d_W
     if config.l1:
         W = np.sign(W) * np.maximum(np.abs(W) - np.asarray(rate * config.l1, W.dtype), 0)
-    return RBM(W, rbm.b + d_b, rbm.c + d_c, visible), velocity
+    return RBM(W, rbm.b + d_b, rbm.c + d_c, *units), velocity
 
 
 def _averaged(average: RBM, new: RBM, step: int, decay: float) -> RBM:
     """As `learning._averaged`."""
     weight = np.asarray(max(1.0 - decay, 9.0 / (step + 10.0)), new.W.dtype)
-    moved: RBM = tf.nest.map_structure(lambda mean, now: mean + weight * (now - mean), average, new)
-    return moved
+    units = new[3:]
+    if any(family.is_learnt for family in units):
+        units = tf.nest.map_structure(lambda mean, now: mean + weight * (now - mean), average[3:], units)
+    W, b, c = (mean + weight * (now - mean) for mean, now in zip(average[:3], new[:3], strict=True))
+    return RBM(W, b, c, *units)
 
 
 def _reuse_bias(v: Array, h: Array, rate: float, slopes: Array | None) -> float:
@@ -230,7 +243,8 @@ def _tracked(
     drift = 0.0 if config.bias == "none" else config.bias_drift * rate
     tracker = filtering.predict(tracker, unbiased, bias_variance=drift, sigma_z=config.sigma_z, factor=factor)
     rbm = after.rbm
-    log_z_last = float(rbm.visible.log_normaliser(rbm.b.astype(np.float64)) + len(rbm.c) * np.log(2.0))
+    none = np.zeros(len(rbm.c))
+    log_z_last = float(rbm.visible.log_normaliser(rbm.b.astype(np.float64)) + plain.hidden_sum(rbm.hidden, none))
     tracker = filtering.anchor(tracker, log_z_last)
     bias = float(tracker.mean[-1]) + known_bias
     observed = Observed(
@@ -257,14 +271,15 @@ def _change(before: SMLState, after: SMLState, swaps: PlainSwaps, config: SMLCon
     def measure(v: Array) -> Any:
         return new.visible.log_measure(v) - old.visible.log_measure(v) if new.visible.is_learnt else 0.0
 
-    log_weights = plain.softplus_sum(chains.a, after.ladder.beta[chains.level]) - swaps.log_q
+    log_weights = plain.hidden_sum(new.hidden, chains.a, after.ladder.beta[chains.level]) - swaps.log_q
     log_weights = log_weights + (chains.v @ d_b + measure(chains.v))
     by_level = np.take_along_axis(log_weights, swaps.slot, axis=0).astype(np.float64)
     change = filtering.log_mean_exp(by_level)
     if not after.target or config.method != "tempering":
         return change
     target: Any = after.target
-    of_target = plain.softplus_sum(target.a) - plain.softplus_sum(plain.activations(old, target.v))
+    of_target = plain.hidden_sum(new.hidden, target.a)
+    of_target = of_target - plain.hidden_sum(old.hidden, plain.activations(old, target.v))
     of_target = of_target + (target.v @ d_b + measure(target.v))
     top = filtering.log_mean_exp(np.concatenate([by_level[:1], of_target.astype(np.float64)], axis=1))
     return filtering.Estimate(*(np.append(first, rest[1:]) for first, rest in zip(top, change, strict=True)))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.model.checks import check_rbm
 from rbm_tracking.model.random import key_at
-from rbm_tracking.model.rbm import RBM, TENSORS, log_probs_unnormalised, log_z_independent, softplus_sum
+from rbm_tracking.model.rbm import RBM, TENSORS, hidden_sum, log_probs_unnormalised, log_z_independent
 from rbm_tracking.track.filtering import FilterState, anchor, initial_filter, insert_level, log_mean_exp
 from rbm_tracking.track.ladder import Ladder, initial_ladder
 from rbm_tracking.track.settings import SMLConfig
@@ -66,11 +66,11 @@ def initial_state(
     chains = initial_chains(rbm, num_temps, num_chains, seed=seed)
     mean = tf.constant(np.mean(np.asarray(data), axis=0, dtype=np.float64), rbm.W.dtype)
     hidden = tf.linalg.matvec(rbm.W, rbm.visible.mean(rbm.b, TENSORS)) + rbm.c
-    at_beta = softplus_sum(tf.tile(hidden[None], [num_temps, 1]), ladder.beta)
+    at_beta = hidden_sum(rbm.hidden, tf.tile(hidden[None], [num_temps, 1]), ladder.beta)
     log_z = rbm.visible.log_normaliser(tf.cast(rbm.b, tf.float64), TENSORS) + tf.cast(at_beta, tf.float64)
-    log_z_last = float(log_z_independent(rbm.b, rbm.c.shape[0], rbm.visible))
+    log_z_last = float(log_z_independent(rbm.b, rbm.c.shape[0], rbm.visible, rbm.hidden))
     tracker = _tensors(anchor(initial_filter(log_z.numpy(), expected_ess=num_chains / 2), log_z_last))
-    half = tf.fill([rbm.c.shape[0]], tf.constant(0.5, rbm.W.dtype))
+    half = rbm.hidden.mean(tf.zeros_like(rbm.c), TENSORS)
     return with_parts(SMLState(tf.constant(0), rbm, chains, ladder, tracker, (mean, half)), config, seed)
 
 
@@ -120,7 +120,8 @@ def spawn(state: SMLState, level: int) -> SMLState:
     hot = tf.stack([tf.argmax(tf.equal(chains.level, level + 1), output_type=tf.int32), tf.range(num_chains)], axis=1)
     v, a = tf.gather_nd(chains.v, hot), tf.gather_nd(chains.a, hot)
     beta = 0.5 * (ladder.beta[level] + ladder.beta[level + 1])
-    change = log_mean_exp((softplus_sum(a, beta) - softplus_sum(a, ladder.beta[level + 1]))[None])
+    hidden = state.rbm.hidden
+    change = log_mean_exp((hidden_sum(hidden, a, beta) - hidden_sum(hidden, a, ladder.beta[level + 1]))[None])
     log_z = float(tracker.mean[level + 1] + change.value[0])
     raised = tf.where(chains.level > level, chains.level + 1, chains.level)
     new_level = tf.fill([1, num_chains], tf.constant(level + 1))

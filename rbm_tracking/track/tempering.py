@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.model import plain
 from rbm_tracking.model.random import key_at, uniform
-from rbm_tracking.model.rbm import RBM, activations, gibbs_round, sample_visible, softplus_sum
+from rbm_tracking.model.rbm import RBM, activations, gibbs_round, hidden_sum, sample_visible
 from rbm_tracking.model.temperatures import check_ladder, linear_ladder
+from rbm_tracking.model.visible import Bernoulli, Visible
 from rbm_tracking.track import plain_tempering
 
 __all__ = [
@@ -140,7 +141,7 @@ def _rounds_plain(
 
     def body(i: tf.Tensor, chains: Chains) -> tuple[tf.Tensor, Chains]:
         moved = gibbs(rbm, chains, betas, steps=1, seed=seed, step=i, generator=generator)
-        return i + 1, swap(moved, betas, seed=seed, step=i, generator=generator)[0]
+        return i + 1, swap(moved, betas, seed=seed, step=i, generator=generator, hidden=rbm.hidden)[0]
 
     return tf.while_loop(lambda i, _: i < start + count, body, (start, chains))[1]
 
@@ -155,7 +156,7 @@ def _rounds_numpy(
     with np.errstate(over="ignore"):
         for step in range(first, first + int(count)):
             v, a = plain_tempering.gibbs(at, v, a, beta[level], steps=1, rng=rng)
-            level, _ = plain_tempering.swap(a, level, beta, step=step, scheme="even_odd", rng=rng)
+            level, _ = plain_tempering.swap(a, level, beta, step=step, scheme="even_odd", rng=rng, hidden=at.hidden)
     return Chains(*map(tf.constant, (v, a, level)))
 
 
@@ -171,24 +172,26 @@ def swap(
     step: tf.Tensor,
     scheme: str = "even_odd",
     generator: str = "threefry",
+    hidden: Visible = Bernoulli(),
 ) -> tuple[Chains, Swaps]:
     """Propose to swap all neighbouring pairs (i, i+1): those of even i, then those of odd i, counted from 1 (Eq. 2).
 
     :param beta: [M].
     :param scheme: "even_odd" proposes both sets at every update as in the paper; "deo" (deterministic even-odd) one of
         them in turn, which moves particles along the ladder without reversing.
+    :param hidden: what the hidden units are.
     :raises ValueError: if the scheme is not known.
     """
     if scheme not in SCHEMES:
         raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}.")
     v, a, level = chains
     num_temps, num_chains = level.shape
-    log_q = softplus_sum(a, tf.gather(beta, level))
+    log_q = hidden_sum(hidden, a, tf.gather(beta, level))
     d_upper = d_lower = tf.zeros([num_temps - 1, num_chains], a.dtype)
     for parity in (1, 0):  # counted from 0, the paper's even pairs are the odd ones
         is_pair = tf.constant(np.arange(num_temps - 1) % 2 == parity)[:, None]
         partner = tf.constant(_partners(num_temps, range(parity, num_temps - 1, 2)), tf.int32)
-        log_q_partner = softplus_sum(a, tf.gather(beta, tf.gather(partner, level)))
+        log_q_partner = hidden_sum(hidden, a, tf.gather(beta, tf.gather(partner, level)))
         difference = at_level(log_q_partner - log_q, level)
         d_upper = tf.where(is_pair, difference[:-1], d_upper)
         d_lower = tf.where(is_pair, -difference[1:], d_lower)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from rbm_tracking.model.rbm import TENSORS, activations, log_z_independent, softplus_sum
+from rbm_tracking.model.rbm import TENSORS, activations, hidden_sum, log_z_independent
 from rbm_tracking.track.filtering import (
     Estimate,
     FilterState,
@@ -72,7 +72,7 @@ def tracked(
     unbiased = change._replace(value=change.value - known_bias * first)
     drift = 0.0 if config.bias == "none" else config.bias_drift * tf.cast(rate, tf.float64)
     tracker = predict(tracker, unbiased, bias_variance=drift, sigma_z=config.sigma_z, factor=factor)
-    log_z_last = log_z_independent(after.rbm.b, after.rbm.c.shape[0], after.rbm.visible)
+    log_z_last = log_z_independent(after.rbm.b, after.rbm.c.shape[0], after.rbm.visible, after.rbm.hidden)
     tracker = anchor(tracker, log_z_last)
     bias = tracker.mean[-1] + known_bias
     observed = Observed(
@@ -94,14 +94,16 @@ def tracked(
 def _change(before: SMLState, after: SMLState, swaps: Swaps, d_b: tf.Tensor, config: SMLConfig) -> Estimate:
     """O^(dt) at each temperature; at beta = 1 by the target chains, too, if they take turns in the ladder."""
     chains = after.chains
-    new_log_q = softplus_sum(chains.a, tf.gather(after.ladder.beta, chains.level))
+    old_units, new_units = before.rbm.hidden, after.rbm.hidden
+    new_log_q = hidden_sum(new_units, chains.a, tf.gather(after.ladder.beta, chains.level))
     log_weights = new_log_q - swaps.log_q + tf.linalg.matvec(chains.v, d_b) + _measure_change(before, after, chains.v)
     by_level = at_level(log_weights, chains.level)
     change = log_mean_exp(by_level)
     if not after.target or config.method != "tempering":
         return change
     old_a = activations(before.rbm, after.target.v)
-    of_target = softplus_sum(after.target.a) - softplus_sum(old_a) + tf.linalg.matvec(after.target.v, d_b)
+    of_target = hidden_sum(new_units, after.target.a) - hidden_sum(old_units, old_a)
+    of_target += tf.linalg.matvec(after.target.v, d_b)
     of_target += _measure_change(before, after, after.target.v)
     top = log_mean_exp(tf.concat([by_level[:1], of_target], axis=1))
     parts = zip(top, change, strict=True)

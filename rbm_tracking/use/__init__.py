@@ -5,6 +5,7 @@ alignment          FASTA files and weights of sequences
 training           steps with evaluations
 evaluation         log-likelihoods by each estimate of log Z
 averages           averaged parameters with their log Z
+search             width and decay by validation rows
 learning_baselines CD-k and PCD-k to compare with
 """
 
@@ -21,6 +22,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "estimator_rows",
         "evaluation",
         "learning_baselines",
+        "search",
         "training",
     ],
 )

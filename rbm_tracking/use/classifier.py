@@ -90,8 +90,11 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise ValueError(f"RBMClassifier needs at least 2 classes, got 1 class, {self.classes_[0]!r}.")
         rbm = TrackedRBM() if self.rbm is None else clone(self.rbm)
-        if rbm.visible not in ("bernoulli", "softmax"):
-            raise ValueError(f"rows of bits or categories can be classified, got visible={rbm.visible!r}.")
+        if rbm.visible not in ("bernoulli", "softmax") or rbm.hidden != "bernoulli":
+            raise ValueError(
+                f"rows of bits or categories can be classified, got visible={rbm.visible!r}; and hidden units must be "
+                f"bits, got hidden={rbm.hidden!r}."
+            )
         known = rbm.groups or ()
         known = blocks(known, self.n_features_in_) if isinstance(known, int) else known
         groups = [list(group) for group in known]

@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
@@ -27,7 +26,16 @@ from rbm_tracking.model.modes import low_rank_rbm
 from rbm_tracking.model.random import Generator
 from rbm_tracking.model.rbm import RBM, activations, initial_rbm
 from rbm_tracking.model.temperatures import linear_ladder
-from rbm_tracking.model.units import UNITS, UnitsConfig, UnitsName, choose_units
+from rbm_tracking.model.units import (
+    FAMILIES,
+    UNITS,
+    Layer,
+    UnitsConfig,
+    UnitsName,
+    choose_units,
+    hidden_units,
+    layer,
+)
 from rbm_tracking.model.visible import Bernoulli, Visible
 from rbm_tracking.track.evidence import (
     Z_95,
@@ -59,6 +67,7 @@ from rbm_tracking.use.estimator_rows import (
     drawn,
     drawn_given,
     filled,
+    is_numeric,
     log_probs_unnormalised,
     minibatches,
     one_hot,
@@ -67,6 +76,7 @@ from rbm_tracking.use.estimator_rows import (
     resampled,
 )
 from rbm_tracking.use.evaluation import Evaluations
+from rbm_tracking.use.search import DECAY, WIDTH, Trial, best_trial
 from rbm_tracking.use.training import not_finite
 
 __all__ = ["TrackedRBM"]
@@ -77,9 +87,11 @@ _BLOCK_OF_GAPS = 20  # updates with one draw of what is absent
 _SCORE_ROWS = 5000
 _MOST_HELD_OUT = 10_000  # rows, dense
 _FEW_ROWS = 10  # below it none is set aside
+_PASSES, _LEAST_UPDATES = 50, 1000
 _MOST_WEIGHTS, _MOST_UPDATES = 20_000, 10_000  # up to both a graph is done before XLA has compiled it
 _MOST_TERMS = 2.0**32  # of log Z by enumeration, which is about a second
 _RATE, _HIGHEST_RATE, _RATE_TIMES_COLUMNS = 0.1, 0.5, 32.0
+_RATE_OF_NUMBERS = 0.03  # hidden units without bounds have larger gradients
 _MANY_IN_BATCH = 50  # rows; with fewer the gradient is too noisy for a high rate
 _FINE, _COARSE = 1.15, 1.5  # ratios of the updates of parameters along the way; coarse where they only check log Z
 
@@ -113,16 +125,23 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     as they are; the log-likelihood of such a row does not exist, and :meth:`score_samples` refuses it. Unlike there,
     values outside [0, 1] are an error.
 
-    :param n_components: number of hidden units.
+    :param n_components: number of hidden units. None: 256, or fewer where validation rows are better off with these.
     :param learning_rate: epsilon_0 of the parameters' gradient ascent. None: 32 over the number of columns, at least
         0.1 and at most 0.5, in :meth:`fit` of bits or categories with 50 rows in a minibatch or more; else 0.1.
     :param batch_size: rows in a minibatch.
-    :param max_updates: updates of the parameters, each with a minibatch.
+    :param max_updates: updates of the parameters, each with a minibatch. None: fifty passes over the rows, at least
+        1,000 updates and at most 10,000.
     :param n_iter: passes over the rows; if given, `max_updates` is the smaller of the two numbers.
-    :param l2: weight decay.
+    :param l2: weight decay. None: 1e-4, or more where validation rows are better off with that. It is raised, and the
+        number of hidden units lowered if that is None, only after a fit whose validation score fell in the end.
     :param l1: how strongly weights are pulled to exactly 0.
     :param visible: what the visible units are: "bernoulli", bits; "softmax", categories of one bit a level; "spin", -1
-        and 1; "gaussian", numbers, best standardised. Units besides bits take X as it is, not as probabilities.
+        and 1; "gaussian", numbers, best standardised; "relu", numbers from 0 on; "drelu", numbers with a width for each
+        sign. Several of them in one table: the columns of each, of softmax those of each category, as in
+        `{"bernoulli": [0, 1], "gaussian": [2], "softmax": [[3, 4, 5]]}`. Units besides bits take X as it is, not as
+        probabilities.
+    :param hidden: what the hidden units are, one of these but softmax; or how many there are of each, as in
+        `{"bernoulli": 20, "drelu": 10}`. dReLU units learn their shape, between a Gaussian one and one of two values.
     :param groups: of softmax units: the columns of each category; a number, if each category has so many, one after
         the other, as in an alignment of 21 letters; None for categories as they come, or for contiguous columns of
         which at most one is 1 in all rows. In :meth:`fit` a category with a 1 in all rows has one in all rows to come.
@@ -138,9 +157,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     `log_z_` and its standard deviation `log_z_std_`, nats, of which 1.96 cover the 95 % interval that the lag of the
     particles widens; `evidence_`, the `evidence.Verdict` that they come from, with its reasons; `flags_`, reasons of
     the filter not to trust itself (none: an empty tuple);
-    `n_updates_`; `validation_scores_`, a list of (update, mean log-likelihood in nats); `rbm_`, the parameters for the
-    functions of this package; `trajectory_`, those along the way with `keep_trajectory`. :meth:`bracket` checks log Z
-    independently.
+    `n_updates_`; `validation_scores_`, a list of (update, mean log-likelihood in nats); `trials_`, a list of (hidden
+    units, decay, mean log-likelihood of validation rows) of all fits that were made to choose; `rbm_`, the parameters
+    for the functions of this package; `trajectory_`, those along the way with `keep_trajectory`. :meth:`bracket` checks
+    log Z independently.
     """
 
     _observed: Observed
@@ -153,18 +173,21 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     _along: Annealing | None  # and AIS along the parameters of training
     _rise: float  # of AIS from few temperatures to many
     _exact: float | None  # and enumeration
+    _nodes: list[RBM]  # parameters along the way, in `fit`
+    trajectory_: list[RBM]
 
     def __init__(
         self,
-        n_components: int = 256,
+        n_components: int | None = None,
         *,
         learning_rate: float | None = None,
         batch_size: int = 100,
-        max_updates: int = 10_000,
+        max_updates: int | None = None,
         n_iter: int | None = None,
-        l2: float = 1e-4,
+        l2: float | None = None,
         l1: float = 0.0,
-        visible: UnitsName = "bernoulli",
+        visible: Layer = "bernoulli",
+        hidden: Layer = "bernoulli",
         groups: Sequence[Sequence[int]] | int | None = None,
         early_stopping: bool = True,
         keep_trajectory: bool = False,
@@ -180,6 +203,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.l2 = l2
         self.l1 = l1
         self.visible = visible
+        self.hidden = hidden
         self.groups = groups
         self.early_stopping = early_stopping
         self.keep_trajectory = keep_trajectory
@@ -211,15 +235,26 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._visible = self._units(rows)
         train, valid = self._held_out(rows, missing)
         size = min(self.batch_size, len(train))
-        total = self.max_updates
-        if self.n_iter is not None:
-            total = min(total, -(-self.n_iter * len(train) // size))
+        total = self._num_updates(len(train), size)
         of_train = None if weights is None else weights[train]
         self._rate = self._first_rate(rows.shape[1], size)
-        self._start(rows[train if weights is None else resampled(self.random_state_, weights[train], train)], total)
-        self.validation_scores_: list[tuple[int, float]] = []
+        first = rows[train if weights is None else resampled(self.random_state_, weights[train], train)]
         absent = None if missing is None else missing[train]
-        self._train(Rows(rows[train], of_train, absent), self._validation(rows, weights, valid), total, size)
+        own, trials = Rows(rows[train], of_train, absent), []
+
+        def trial(width: int, decay: float) -> Trial:
+            self._start(first, total, width, decay)
+            self.validation_scores_: list[tuple[int, float]] = []
+            choice, is_overfit = self._train(own, self._validation(rows, weights, valid), total, size)
+            trials.append((width, decay, np.nan if choice is None else choice.log_likelihood))
+            return Trial(width, decay, choice, is_overfit, dict(vars(self)))
+
+        best = best_trial(self._given_width, self.l2, trial)
+        self.__dict__.update(best.left)
+        self.trials_ = trials
+        self._check_again(self._nodes)
+        self.trajectory_ = self._nodes if self.keep_trajectory else []
+        del self._nodes
         return self
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> "TrackedRBM":
@@ -238,7 +273,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self.random_state_ = check_random_state(self.random_state)
             self._visible = self._units(rows)
             self.validation_scores_ = []
-            self._start(rows, self.max_updates)
+            decay = DECAY if self.l2 is None else self.l2
+            self._start(rows, self.max_updates or _MOST_UPDATES, self._given_width or WIDTH, decay)
         count = rows.shape[0]
         padded = packed(self._drawn(rows), 1 << (count - 1).bit_length())
         weights = (np.arange(len(padded)) < count) / count
@@ -287,10 +323,22 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return both
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """P(h = 1 | v = X), [n_samples, n_components], in the float type of X."""
+        """P(h = 1 | v = X), [n_samples, n_components], in the float type of X; of other hidden units E[h | v]."""
         check_is_fitted(self)
         v = self._validated(X, reset=False)
-        return expit(safe_sparse_dot(v, self.components_.T.astype(v.dtype)) + self.intercept_hidden_.astype(v.dtype))
+        return np.asarray(self._hidden.mean(self._field(v)), v.dtype)
+
+    def _field(self, v: Any) -> NDArray[Any]:
+        """Activations of the hidden units."""
+        return np.asarray(
+            safe_sparse_dot(v, self.components_.T.astype(v.dtype)) + self.intercept_hidden_.astype(v.dtype)
+        )
+
+    @property
+    def _hidden(self) -> Visible:
+        """The hidden units, with arrays."""
+        found: Visible = tf.nest.map_structure(np.asarray, self._parameters.hidden)
+        return found
 
     def score_samples(self, X: ArrayLike, *, return_interval: bool = False) -> Array | tuple[Array, Array, Array]:
         """log p(x) of rows, [n_samples], nats; all share the error of log Z, of deviation `log_z_std_`. Of Gaussian
@@ -302,7 +350,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_is_fitted(self)
         v = self._validated(X, reset=False)
         values = np.asarray(v.data if sparse.issparse(v) else v)
-        if self.visible not in ("spin", "gaussian") and not ((values == 0) | (values == 1)).all():
+        if not is_numeric(self.visible) and not ((values == 0) | (values == 1)).all():
             raise ValueError(
                 "score_samples needs rows of 0 and 1, of which there is a probability, got values between them; "
                 "binarise X as the model should see it, for example X > 0.5."
@@ -318,12 +366,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def gibbs(self, v: ArrayLike) -> NDArray[Any]:
         """One step of Gibbs sampling from rows v [n_samples, n_features]: h given v, then v given h."""
-        p = self.transform(v)
-        h = self.random_state_.uniform(size=p.shape) < p
-        visible = self._visible
+        check_is_fitted(self)
+        a, hidden, visible = self._field(self._validated(v, reset=False)), self._hidden, self._visible
+        h = hidden.draw(a, self.random_state_.uniform(size=(len(a), hidden.num_noise(a.shape[1]))))
         noise = self.random_state_.uniform(size=(len(h), visible.num_noise(self.n_features_in_)))
         rows = visible.draw(h @ self.components_ + self.intercept_visible_, noise)
-        return rows if self.visible in ("spin", "gaussian") else rows.astype(bool)
+        return rows if is_numeric(self.visible) else rows.astype(bool)
 
     def sample(
         self,
@@ -405,7 +453,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
-        tags.input_tags.positive_only = self.visible not in ("spin", "gaussian")
+        tags.input_tags.positive_only = not is_numeric(self.visible)
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -427,15 +475,25 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return trajectory([*nodes, self._parameters], base_b=self._base_b, smoothing=smoothing, beta=beta)
 
     def _check_parameters(self) -> None:
-        check_whole(self, {"n_components": 1, "batch_size": 1, "max_updates": 1})
+        check_whole(self, {"batch_size": 1})
+        check_whole(self, {name: 1 for name in ("n_components", "max_updates") if getattr(self, name) is not None})
         if self.training is not None and not isinstance(self.training, TrainingConfig):
             raise ValueError(f"training must be a TrainingConfig or None, got {type(self.training).__name__}.")
         if self.n_iter is not None and self.n_iter < 1:
             raise ValueError(f"n_iter must be at least 1, or None for max_updates alone, got {self.n_iter!r}.")
-        if self.visible not in UNITS:
-            raise ValueError(f"visible must be one of {', '.join(UNITS)}, got {self.visible!r}.")
+        if isinstance(self.visible, str) and self.visible not in (*UNITS, *FAMILIES):
+            names = ", ".join(dict.fromkeys((*UNITS, *FAMILIES)))
+            raise ValueError(f"visible must be one of {names}, or columns of some of them, got {self.visible!r}.")
+        hidden_units(self.hidden, self._given_width or WIDTH)
         if self.groups is not None and self.visible != "softmax":
             raise ValueError(f"groups are of softmax units; give visible='softmax', got {self.visible!r}.")
+
+    @property
+    def _given_width(self) -> int | None:
+        """Number of hidden units, as far as the user says so."""
+        if self.n_components is None and not isinstance(self.hidden, str):
+            return sum(self.hidden.values())
+        return self.n_components
 
     @property
     def evidence_(self) -> Verdict:
@@ -485,6 +543,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _known_groups(self, n_features: int) -> Sequence[Sequence[int]]:
         """The columns of each category, as far as the user or the levels say so."""
+        if not isinstance(self.visible, str):
+            return tuple(tuple(group) for group in self.visible.get("softmax", ()))
         if self.visible == "softmax" and self.groups is None and self.encoder_ is not None:
             ends = np.cumsum([len(levels) for levels in self.encoder_.categories_])
             return tuple(
@@ -497,7 +557,13 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _units(self, X: Any) -> Visible:
         """The visible units that all rows of X call for."""
-        config = UnitsConfig(visible=self.visible, learn_variances=self._settings.learn_variances)
+        learn_variances = self._settings.learn_variances
+        if not isinstance(self.visible, str):
+            return layer(self.visible, self._drawn(X), learn_variances=learn_variances)
+        if self.visible in ("relu", "drelu"):
+            return layer({self.visible: range(X.shape[1])}, self._drawn(X), learn_variances=learn_variances)
+        name: UnitsName = self.visible  # type: ignore[assignment]  # the others have returned
+        config = UnitsConfig(visible=name, learn_variances=self._settings.learn_variances)
         if config.visible in ("auto", "bernoulli") and self.groups is None:
             return Bernoulli()
         return choose_units(config, {"X": self._drawn(X)}, self._known_groups(X.shape[1]), part="X").visible
@@ -542,28 +608,39 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """The learning rate that is given, or that suits so many columns, each of which moves all activations."""
         if self.learning_rate is not None:
             return self.learning_rate
+        if self.hidden not in ("bernoulli", "spin"):
+            return _RATE_OF_NUMBERS
         is_tame = self.visible in ("bernoulli", "softmax") and size >= _MANY_IN_BATCH
         return float(np.clip(_RATE_TIMES_COLUMNS / n_v, _RATE, _HIGHEST_RATE)) if is_tame else _RATE
 
     def _new_seed(self) -> tf.Tensor:
         return tf.constant(self.random_state_.randint(2**31 - 1, size=2), tf.int32)
 
-    def _start(self, X: Any, total: int) -> None:
+    def _num_updates(self, num_rows: int, size: int) -> int:
+        """How many there are at most."""
+        a_pass = -(-num_rows // size)
+        total = self.max_updates
+        if total is None:
+            total = min(max(_PASSES * a_pass, _LEAST_UPDATES), _MOST_UPDATES)
+        return total if self.n_iter is None else min(total, -(-self.n_iter * num_rows // size))
+
+    def _start(self, X: Any, total: int, width: int, decay: float) -> None:
         settings = self._settings
-        self._decay_steps = total
-        is_long = total > _MOST_UPDATES or self.n_components * X.shape[1] > _MOST_WEIGHTS
+        self._decay_steps, self._decay = total, decay
+        is_long = total > _MOST_UPDATES or width * X.shape[1] > _MOST_WEIGHTS
         self._jit = is_long if settings.jit_compile is None else settings.jit_compile
         best: Generator = "threefry" if self._jit else "numpy"
         self._generator = best if settings.generator is None else settings.generator
         sample = X if X.shape[0] <= _SCORE_ROWS else X[self.random_state_.permutation(X.shape[0])[:_SCORE_ROWS]]
         data = self._drawn(sample)
         kind: dict[str, Any] = {"seed": self._new_seed(), "data": data, "clip": 1 / (2 * len(data) + 2)}
-        rbm = initial_rbm(self.n_components, visible=self._visible, **kind)
+        rbm = initial_rbm(width, visible=self._visible, hidden=hidden_units(self.hidden, width), **kind)
         self._base_b = rbm.b.numpy()
-        if settings.n_modes and self._visible != Bernoulli():
-            raise ValueError(f"n_modes is for bits, got visible={self.visible!r}; leave it out.")
+        if settings.n_modes and (self._visible != Bernoulli() or self.hidden != "bernoulli"):
+            wrong = f"visible={self.visible!r} and hidden={self.hidden!r}"
+            raise ValueError(f"n_modes is for bits, got {wrong}; leave it out.")
         if settings.n_modes:
-            rbm = low_rank_rbm(self.n_components, settings.n_modes, **kind)
+            rbm = low_rank_rbm(width, settings.n_modes, **kind)
         ladder, config = linear_ladder(settings.n_temps), self._config()
         self._state = initial_state(rbm, ladder, settings.n_chains, seed=self._new_seed(), data=data, config=config)
         self._verdict = None
@@ -575,19 +652,27 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._is_refuted = False
         self._seed = self._new_seed()
         self.n_updates_ = 0
-        self.trajectory_: list[RBM] = []
+        self.trajectory_ = []
 
-    def _train(self, rows: Rows, watch: Evaluations | None, total: int, size: int) -> None:
-        """Updates up to `total`, with early stopping if there are rows to validate with."""
+    def _train(self, rows: Rows, watch: Evaluations | None, total: int, size: int) -> tuple[Choice | None, bool]:
+        """Updates up to `total`, with early stopping if there are rows to validate with.
+
+        :return: the best validation score, and whether it fell since then.
+        """
         train = rows.X
         batches, best, num_worse = minibatches(self.random_state_, train.shape[0], size, rows.weights), None, 0
+        verdict: bool | None = None
         block = _BLOCK if rows.is_missing is None else _BLOCK_OF_GAPS
         seed = self._new_seed()
         every = self._settings.eval_every or evaluation.interval(train.shape[0], size)
         nodes: list[RBM] = []
         if self.verbose:
             early = "" if watch is None else f", fewer if {self._settings.patience} evaluations in a row are no better"
-            print(f"{total} updates of {size} of {train.shape[0]} rows, evaluated every {every}{early}", flush=True)
+            of_model = f"{len(self._state.rbm.c)} hidden units, decay {self._decay:g}: "
+            print(
+                f"{of_model}{total} updates of {size} of {train.shape[0]} rows, evaluated every {every}{early}",
+                flush=True,
+            )
         while self.n_updates_ < total:
             until = min(total, (self.n_updates_ // every + 1) * every)
             first = self.n_updates_ + 1
@@ -627,8 +712,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self._take(best.state, best.observed)
             self._verdict = best.verdict
             del nodes[best.num_nodes :]
-        self._check_again(nodes)
-        self.trajectory_ = nodes if self.keep_trajectory else []
+        self._nodes = nodes
+        return (None if best is None else best.choice), verdict is False
 
     def _is_kept(self, first: int) -> bool:
         """Whether to keep the parameters after updates from `first` on: all of the way, or a few to check log Z by."""
@@ -686,7 +771,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             adaptive=settings.adaptive,
             centred=settings.centred,
             momentum=settings.momentum,
-            l2=self.l2,
+            l2=self._decay,
             l1=self.l1,
             sparsity_target=settings.sparsity_target,
             sparsity_cost=settings.sparsity_cost,

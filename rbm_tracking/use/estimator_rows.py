@@ -1,5 +1,6 @@
 """Rows of the estimator: what is in them, probabilities drawn as bits, minibatches, scores; dense or sparse."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -12,16 +13,20 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from rbm_tracking.model.conditionals import fill_in
 from rbm_tracking.model.rbm import RBM
+from rbm_tracking.model.units import FAMILIES, Layer
+from rbm_tracking.model.visible import Bernoulli, Spin
 
 __all__ = [
     "Rows",
     "as_categories",
     "at_temperature",
+    "check_layer",
     "check_values",
     "checked",
     "drawn",
     "drawn_given",
     "filled",
+    "is_numeric",
     "log_probs_unnormalised",
     "minibatches",
     "one_hot",
@@ -37,7 +42,7 @@ ONE_HOT = "X must be 0 or 1 everywhere for visible='softmax' with groups, a colu
 AS_THEY_COME = "leave out groups, and whole numbers, texts and pandas categories are taken as they come."
 
 
-def checked(validate: Callable[[], Any], X: Any, visible: str) -> Any:
+def checked(validate: Callable[[], Any], X: Any, visible: Layer) -> Any:
     """The rows that `validate` gives, with messages that name what helps where scikit-learn's cannot know.
 
     :param validate: scikit-learn's validation of X.
@@ -62,15 +67,58 @@ def checked(validate: Callable[[], Any], X: Any, visible: str) -> Any:
         raise
 
 
-def check_values(X: Any, visible: str) -> None:
+def is_numeric(visible: Layer) -> bool:
+    """Whether rows may hold more than 0, 1 and probabilities."""
+    return visible not in ("auto", "bernoulli", "softmax")
+
+
+def check_layer(visible: Layer, n_v: int) -> None:
+    """Check that columns of several families are named once each.
+
+    :raises ValueError: saying what is wrong.
+    """
+    if isinstance(visible, str):
+        return
+    try:
+        named = [
+            int(column)
+            for name, own in visible.items()
+            for column in (itertools.chain.from_iterable(own) if name == "softmax" else own)
+        ]
+    except TypeError:
+        raise ValueError(
+            "visible must name the columns of each family by their numbers, and of softmax the columns of each "
+            f'category, for example {{"gaussian": [0, 1], "softmax": [[2, 3, 4]]}}, got {visible!r}.'
+        ) from None
+    missing, twice = set(range(n_v)) - set(named), {column for column in named if named.count(column) > 1}
+    if unknown := [name for name in visible if name not in FAMILIES]:
+        raise ValueError(f"visible must name families of {', '.join(FAMILIES)}, got {unknown[0]!r}.")
+    if missing or twice or max(named) >= n_v or min(named) < 0:
+        wrong = f"column {min(missing)} in none" if missing else f"{sorted(twice or named)[-1]} twice or beyond"
+        raise ValueError(f"visible must name each of the {n_v} columns of X in one family, got {wrong}.")
+
+
+def check_values(X: Any, visible: Layer) -> None:
     """Check that the values are in the range of the units.
 
     :raises ValueError: saying what to do.
     """
+    if not isinstance(visible, str):
+        check_layer(visible, X.shape[1])
+        if sparse.issparse(X):
+            raise ValueError("X must be dense for visible units of several families; X.toarray() makes it so.")
+        for name, own in visible.items():
+            columns = list(itertools.chain.from_iterable(own)) if name == "softmax" else list(own)
+            check_values(X[:, columns], name)
+        return
     values = np.asarray(X.data if sparse.issparse(X) else X)
     if np.issubdtype(values.dtype, np.floating):
         values = values[np.isfinite(values)]
-    if visible == "gaussian" or not values.size:
+    if visible in ("gaussian", "drelu") or not values.size:
+        return
+    if visible == "relu":
+        if values.min() < 0:
+            raise ValueError(f"X must not be negative for visible='relu', got {values.min():g}; 'drelu' takes it.")
         return
     if visible == "spin":
         if sparse.issparse(X) or (np.abs(values) != 1).any():
@@ -88,14 +136,14 @@ def check_values(X: Any, visible: str) -> None:
         )
 
 
-def drawn(rows: Any, visible: str, rng: np.random.RandomState) -> NDArray[Any]:
+def drawn(rows: Any, visible: Layer, rng: np.random.RandomState) -> NDArray[Any]:
     """Dense rows as the units take them: numbers and signs in float32, bits as uint8; of probabilities between 0 and 1
     bits are drawn.
     """
-    if sparse.issparse(rows) and visible not in ("spin", "gaussian") and (rows.data == rows.data.astype(bool)).all():
+    if sparse.issparse(rows) and not is_numeric(visible) and (rows.data == rows.data.astype(bool)).all():
         return np.asarray(rows.astype(np.uint8).toarray())
     dense = rows.toarray() if sparse.issparse(rows) else rows
-    if visible in ("spin", "gaussian"):
+    if is_numeric(visible):
         return np.asarray(dense, np.float32)
     binary = dense.astype(np.uint8)
     if not (binary == dense).all():
@@ -236,7 +284,12 @@ def _is_absent(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def at_temperature(rbm: RBM, temperature: float) -> RBM:
-    """The RBM whose energies are divided by the temperature."""
+    """The RBM whose energies are divided by the temperature.
+
+    :raises ValueError: if hidden units are rectified, of which there is none.
+    """
+    if rbm.hidden.num_own or not isinstance(rbm.hidden, Bernoulli | Spin):
+        raise ValueError("temperature is of hidden bits and signs; leave it out for other hidden units.")
     moved: RBM = tf.nest.map_structure(lambda part: part / temperature, rbm)
     return moved
 
@@ -262,10 +315,10 @@ def drawn_given(rbm: RBM, given: ArrayLike, n_samples: int, num_steps: int, rng:
 def log_probs_unnormalised(rbm: RBM, X: Any) -> NDArray[np.float64]:
     """log q~(x) of each row, dense or sparse, in float64, nats, [N]."""
     W, b, c = (np.asarray(part, np.float64) for part in (rbm.W, rbm.b, rbm.c))
-    parts = []
+    parts, hidden = [], rbm.hidden
     for start in range(0, X.shape[0], _SCORE_ROWS):
         v = X[start : start + _SCORE_ROWS].astype(np.float64)
         a = safe_sparse_dot(v, W.T) + c
         measure = 0.0 if sparse.issparse(v) else rbm.visible.log_measure(v)
-        parts.append(safe_sparse_dot(v, b) + np.logaddexp(0.0, a).sum(axis=1) + measure)
+        parts.append(safe_sparse_dot(v, b) + hidden.log_normaliser(a) + measure)
     return np.concatenate(parts)

@@ -77,7 +77,7 @@ def likelihood_gradient(rbm: RBM, data: tf.Tensor, model: tf.Tensor) -> RBM:
         means = tf.linalg.matmul(h, v, transpose_a=True), tf.reduce_sum(v, axis=0), tf.reduce_sum(h, axis=0)
         gradient = [total + count * mean for total, mean in zip(gradient, means, strict=True)]
     W, b, c = gradient
-    return RBM(W, b, c, rbm.visible)
+    return RBM(W, b, c, rbm.visible, rbm.hidden)
 
 
 def _ascend(rbm: RBM, gradient: RBM, learning_rate: tf.Tensor | float) -> RBM:

@@ -267,7 +267,8 @@ def test_the_step_of_the_precisions_is_up_the_gradient(rng: np.random.Generator)
     x = h @ W + b
     p = np.exp(h @ c + rbm.visible.log_normaliser(x) - log_z_exact(rbm))
     model = p @ ((x / precision) ** 2 + 1 / precision)
-    moved = rbm.visible.moved((data**2).mean(axis=0) - model, 1e-4)
+    slopes = np.mean(rbm.visible.slopes(data), axis=0) + 0.5 * precision * model
+    moved = rbm.visible.moved(1e-4 * slopes)
     for i in range(3):
         ends = []
         for sign in (1, -1):
