@@ -59,7 +59,7 @@ _MAX_MIXTURE_WORK = 5e8  # members times rows times columns
 _MOST_MEMBERS = 1024  # of a mixture, as its file may hold; there are no more than rows
 _NETWORK_WORK = 5e11  # multiplications of fits that choose the settings of networks: about half a minute
 _ORDERS_WORK = 4e11  # of networks in other orders
-_BEHIND = 0.5  # of this work for networks that are behind another kind
+_BEHIND = 0.5  # of this work for networks that are behind another kind by half of NEAR
 _SHARE = 0.6  # of the work that one fit may take
 _LEAST_SHARE = 0.05  # of a mean: who has less is left out
 _MEAN_STEPS = 200
@@ -385,8 +385,8 @@ class _Search:
         """Of the most work, what networks get whose best one is this."""
         if best is None:
             return most
-        is_behind = -float(self._shares @ best.log_p) > min(tried.nats for tried in self.tried)
-        return _BEHIND * most if is_behind else most
+        nearest = min(tried.nats for tried in self.tried) * (1.0 + 0.5 * NEAR)
+        return _BEHIND * most if -float(self._shares @ best.log_p) > nearest else most
 
     def _fit(
         self, settings: NetworkSettings, title: str, most_work: float, best: FittedNetwork | None
