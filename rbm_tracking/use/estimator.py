@@ -668,11 +668,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         nodes: list[RBM] = []
         if self.verbose:
             early = "" if watch is None else f", fewer if {self._settings.patience} evaluations in a row are no better"
-            of_model = f"{len(self._state.rbm.c)} hidden units, decay {self._decay:g}: "
-            print(
-                f"{of_model}{total} updates of {size} of {train.shape[0]} rows, evaluated every {every}{early}",
-                flush=True,
-            )
+            of_model = f"{len(self._state.rbm.c)} hidden units with decay {self._decay:g}"
+            of_rows = f"{total} updates of {size} of {train.shape[0]} rows"
+            print(f"{of_rows}, {of_model}, evaluated every {every}{early}", flush=True)
         while self.n_updates_ < total:
             until = min(total, (self.n_updates_ // every + 1) * every)
             first = self.n_updates_ + 1
