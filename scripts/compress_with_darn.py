@@ -168,7 +168,8 @@ def encode(flags: Encode) -> None:
     integer = model if isinstance(model, Chain) else IntegerModel(model)
     start = time.perf_counter()
     data = coding.encode(integer, images, batch_size=codec.batch_size)
-    seconds, (num_images, width) = time.perf_counter() - start, images.shape
+    seconds = time.perf_counter() - start
+    (num_images, width) = images.shape
     with atomic_path(output) as temporary:
         temporary.write_bytes(data)
     seed = Seeds(flags.seed)("description_length")

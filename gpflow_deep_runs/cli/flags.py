@@ -269,9 +269,11 @@ def _own_flags(
     defaults: Mapping[str, Any] = types.MappingProxyType({}),
     is_later: bool = False,
 ) -> Iterator[NamedFlag]:
-    hints, helps = get_type_hints(kind), _helps(kind)
+    hints = get_type_hints(kind)
+    helps = _helps(kind)
     for field in dataclasses.fields(kind):
-        base, is_open = _without_none(hints[field.name]), field.default is dataclasses.MISSING
+        base = _without_none(hints[field.name])
+        is_open = field.default is dataclasses.MISSING
         default = defaults.get(field.name, None if is_open else field.default)
         is_left_out = field.name in omit or not _is_flag(base) or (is_open and is_later)
         if is_left_out or only not in (None, field.name):
@@ -283,7 +285,8 @@ def _own_flags(
 
 def _made(kind: type[T], values: Mapping[NamedFlag, Any]) -> T:
     """The dataclass from the values of its flags."""
-    hints, given = get_type_hints(kind), dict[str, Any]()
+    hints = get_type_hints(kind)
+    given = dict[str, Any]()
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if "prefix" in field.metadata:
             omitted = {name: field.metadata["defaults"].get(name) for name in field.metadata["omit"]}
@@ -353,7 +356,8 @@ def _listed(values: Sequence[Any]) -> str:
 
 def _converted(flag: NamedFlag, value: Any) -> Any:
     if get_origin(flag.kind) is tuple and value is not None:
-        item, given = get_args(flag.kind)[0], _listed(value)
+        item = get_args(flag.kind)[0]
+        given = _listed(value)
         try:
             value = tuple(item(text) for text in value if str(text).strip())
         except ValueError as error:

@@ -94,7 +94,8 @@ def _chosen(main: Main | Mapping[str, Main], argv: Sequence[str]) -> tuple[Main,
     """
     if callable(main):
         return main, list(argv)
-    program, name = _program(argv), argv[1] if len(argv) > 1 else ""
+    program = _program(argv)
+    name = argv[1] if len(argv) > 1 else ""
     if name in main:
         return main[name], [f"{argv[0]} {name}", *argv[2:]]
     if name == "--help":
@@ -153,14 +154,17 @@ def _called(main: Main, flags: Any, program: str, explain: Explain, is_run: bool
         main(flags)
         return 0
     except Interrupted as stop:
-        message, code = str(stop), stop.exit_code
+        message = str(stop)
+        code = stop.exit_code
     except KeyboardInterrupt:
-        message, code = "stopped; continue from the last checkpoint with --resume." if is_run else "stopped.", 130
+        message = "stopped; continue from the last checkpoint with --resume." if is_run else "stopped."
+        code = 130
     except Exception as error:
         explained = explain(error) or _explained(error, is_run)
         if explained is None or (verbosity.present and int(verbosity.value or 0) >= 1):
             raise
-        message, code = f"error: {explained[0]}", explained[1]
+        message = f"error: {explained[0]}"
+        code = explained[1]
     print(f"{program}: {message}", file=sys.stderr)
     return code
 

@@ -32,7 +32,9 @@ class Minibatches:
     def __init__(self, num_rows: int, batch_size: int, seeds: Seeds) -> None:
         if num_rows < 1 or batch_size < 1:
             raise ValueError(f"minibatches need at least 1 row and --batch_size >= 1, got {num_rows} and {batch_size}.")
-        self.num_rows, self.size, self._seed = num_rows, min(batch_size, num_rows), seeds.seed
+        self.num_rows = num_rows
+        self.size = min(batch_size, num_rows)
+        self._seed = seeds.seed
 
     @property
     def is_full(self) -> bool:
@@ -69,7 +71,9 @@ class ArrayBatches:
                 f"a batch of {num_lanes} lanes must have at most the {num_rows} rows there are, got "
                 f"{batch_size * num_lanes}; lower --batch_size."
             )
-        self._arrays, self._seed, self._size = arrays, seed, batch_size * num_lanes
+        self._arrays = arrays
+        self._seed = seed
+        self._size = batch_size * num_lanes
         self._lane = slice(lane * batch_size, (lane + 1) * batch_size)
         is_full = num_lanes == 1 and batch_size >= num_rows
         self._everything = _tensors(arrays) if is_full else None

@@ -65,7 +65,8 @@ def density(
     made: dict[str, Part] = {}
     digest = hashlib.sha256()
     for part in PARTS:
-        rows, what = parts[part], f"the {part} part of {name!r}"
+        rows = parts[part]
+        what = f"the {part} part of {name!r}"
         if rows.ndim != 2 or 0 in rows.shape or rows.shape[1] != D:
             raise ValueError(
                 f"{what} must be [N, {D}] with at least one row, got {rows.shape}; check that the file is complete."
@@ -110,7 +111,8 @@ def as_bits(rows: NDArray[Any], names: Sequence[str], what: str) -> Bits:
 
 def categories(data: Rows) -> tuple[tuple[int, ...], ...]:
     """Columns of the bits that are one variable: of each category, and of each column of bins, that has several."""
-    groups, start = [], 0
+    groups = []
+    start = 0
     for feature in () if data.schema is None else data.schema.columns:
         width = len(feature.value_names)
         if (feature.column.kind == "category" or feature.bins is not None) and width > 1:
@@ -163,7 +165,9 @@ def read_bits(
     for what, fraction in (("valid_fraction", valid_fraction), ("test_fraction", test_fraction)):
         if not 0 < fraction < 1:
             raise ValueError(f"{what} must be between 0 and 1, got {fraction}.")
-    schema, source, image_shape = None, [f"the file {path.name}"], None
+    schema = None
+    source = [f"the file {path.name}"]
+    image_shape = None
     if path.suffix.lower() == ".npz" and path.is_file() and path.stat().st_size:
         if spec.given():
             raise ValueError(f"--{spec.given()[0]} is for tables with names of columns, and {path} holds matrices.")
@@ -171,7 +175,9 @@ def read_bits(
         parts = {part: as_bits(rows, names, f"{part} of {path}") for part, rows in parts.items()}
     else:
         X, schema, notes = _read_table(path, spec, bins)
-        parts, names, source = {"train": X}, schema.feature_names, source + notes
+        parts = {"train": X}
+        names = schema.feature_names
+        source = source + notes
     for part, fraction in (("test", test_fraction), ("valid", valid_fraction)):
         if part not in parts:
             parts["train"], parts[part] = _set_aside(parts["train"], fraction, seed, part, path)

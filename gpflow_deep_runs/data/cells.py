@@ -68,7 +68,8 @@ class Cells(NamedTuple):
     def spread(self, values: NDArray[Any], missing: Any) -> NDArray[Any]:
         """Values of the texts as values of the rows; `missing` where there is no text."""
         extended = np.empty(len(values) + 1, dtype=values.dtype)
-        extended[:-1], extended[-1] = values, missing
+        extended[:-1] = values
+        extended[-1] = missing
         return extended[self.rows]
 
 

@@ -60,7 +60,8 @@ def standardised(data: Rows, *, split: int = 0, valid_fraction: float = 0.1) -> 
     X = X[:, is_kept]
     both = replace(data, parts={"all": Part(X, np.zeros([len(X), 1]))}, schema=None, feature_names=names)
     parts = divide(both, split=split, valid_fraction=valid_fraction).parts
-    mean, deviation = parts["train"].X.mean(axis=0), parts["train"].X.std(axis=0)
+    mean = parts["train"].X.mean(axis=0)
+    deviation = parts["train"].X.std(axis=0)
     made = {name: Part(((part.X - mean) / deviation).astype(np.float32)) for name, part in parts.items()}
     return Rows(
         data.name,

@@ -113,17 +113,22 @@ def dialect_of(
     notes = [] if codec in _CODECS or encoding else [f"read as {codec} (--encoding=NAME reads another)"]
     text = text if not skip_rows else "".join(_line_ends(text)[skip_rows:])
     rows = {delimiter: _rows(text, delimiter, where, is_whole) for delimiter in DELIMITERS}
-    cells, places = _spaced(text, rows, is_whole), () if names else _places_of(text, rows, is_whole)
+    cells = _spaced(text, rows, is_whole)
+    places = () if names else _places_of(text, rows, is_whole)
     if places:
         lines = [(row, line) for row, line in enumerate(_line_ends(text)) if line.strip()][: _HEAD_ROWS + 1]
         fixed = [(row, _cut(line, places)) for row, line in lines]
         if cells is not None and (fixed[0][1] != cells[0][1] or fixed[: len(cells)] == cells):
             places = ()  # as it is without them, or by chance
     if places:
-        rows, delimiter, start = {_SPACES: fixed}, _SPACES, 0
+        rows = {_SPACES: fixed}
+        delimiter = _SPACES
+        start = 0
         notes.append(f"columns of fixed width, from the characters {', '.join(map(str, places))} (from 0) on")
     elif cells is not None:
-        rows, delimiter, start = {_SPACES: cells}, _SPACES, 0
+        rows = {_SPACES: cells}
+        delimiter = _SPACES
+        start = 0
         notes.append("white space stands between the columns")
     else:
         delimiter, start = _delimiter(rows, where, is_known=skip_rows is not None)
@@ -372,7 +377,8 @@ def _are_words(cells: Sequence[str], width: int) -> bool:
 
 def foot_of(table: pa.Table) -> int:
     """How many rows at the end of a table of texts hold nothing, or a text in the first of three columns or more."""
-    count, limit = 0, min(_MAX_FOOT, len(table) - 1)
+    count = 0
+    limit = min(_MAX_FOOT, len(table) - 1)
     if limit < 1:
         return 0
     tail = [column.slice(len(table) - limit).to_pylist() for column in table.columns]
@@ -465,17 +471,20 @@ def _sealed(stream: IO[bytes], dialect: Dialect) -> Iterator[bytes]:
     if dialect.encoding != "utf-8":
         decoder = codecs.getincrementaldecoder(dialect.encoding)()
     num_titles = dialect.num_titles
-    titles, is_first = bytearray(), True
+    titles = bytearray()
+    is_first = True
     while piece := stream.read(PIECE):
         if decoder is not None:
             piece = decoder.decode(piece).encode()
-            piece, is_first = piece.removeprefix(_MARK) if is_first else piece, False
+            piece = piece.removeprefix(_MARK) if is_first else piece
+            is_first = False
         if num_titles:  # its line ends may be those of old computers, and a title may end in the next piece
             titles += piece
             lines = _LINE.findall(titles, 0, len(titles) - 1)
             if len(lines) < num_titles:
                 continue
-            piece, num_titles = bytes(titles[sum(map(len, lines[:num_titles])) :]), 0
+            piece = bytes(titles[sum(map(len, lines[:num_titles])) :])
+            num_titles = 0
         yield piece
     if num_titles:
         lines = _LINE.findall(titles)

@@ -207,9 +207,11 @@ def _keys(table: TableSpec) -> tuple[str, str]:
 
 
 def _read_lines(path: Path, text: str, label: str) -> tuple[list[str], list[Any]]:
-    texts, labels = [], []
+    texts = []
+    labels = []
     for number, record in _objects(path):
-        body, name = record.get(text), record.get(label)
+        body = record.get(text)
+        name = record.get(label)
         if not isinstance(body, str):
             raise ValueError(
                 f"line {number} of {path} must have a text under {text!r}, got {type(body).__name__}; name its key by "

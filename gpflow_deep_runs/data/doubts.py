@@ -58,7 +58,10 @@ _DATES = (
 )
 """Dates that mean no date, or no end."""
 
-_FAR, _FAR_OFTEN, _MOST_PEELED, _MAX_CODES = 5.0, 2.0, 6, 50
+_FAR = 5.0
+_FAR_OFTEN = 2.0
+_MOST_PEELED = 6
+_MAX_CODES = 50
 _FOOT = 5
 _LEAST_SUMMED = 4
 _CHANCE = 3e-4
@@ -94,13 +97,15 @@ def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOW
     for _ in range(_MOST_PEELED):
         if len(rest) < 4:
             break
-        low, high = float(rest.min()), float(rest.max())
+        low = float(rest.min())
+        high = float(rest.max())
         if low == high:
             break
         inner = rest[(rest != low) & (rest != high)]
         if not len(inner):
             break
-        least, largest = float(inner.min()), float(inner.max())
+        least = float(inner.min())
+        largest = float(inner.max())
         ends = [low, high] if least - low >= high - largest else [high, low]
         near = {low} if least - low <= _FAR_OFTEN * (high - least) else set[float]()
         near |= {high} if high - largest <= _FAR_OFTEN * (largest - low) else set[float]()
@@ -118,9 +123,9 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
     others = values[values != value]
     count = len(values) - len(others)
     if value in known:
-        is_known = _is_one_of(others, known)
-        others = others[~is_known] if is_known.mean() < 0.5 else others
-    low, high = float(others.min()), float(others.max())
+        others = _without_ends(others, known)
+    low = float(others.min())
+    high = float(others.max())
     gap = low - value if value < low else value - high
     spread = high - low
     if gap <= 0 or spread <= 0 or (_is_usual(value, known) and gap <= _FAR_OFTEN * spread):
@@ -160,11 +165,12 @@ def _is_usual(value: float, known: frozenset[float]) -> bool:
     return value not in known and value not in _REFUSED and value not in (-1, 0, 9)
 
 
-def _is_one_of(values: NDArray[np.float64], known: frozenset[float]) -> NDArray[np.bool_]:
-    """Which of many values are among a few; without sorting them, as `np.isin` does."""
-    few = np.array(sorted(known))
-    places = np.minimum(np.searchsorted(few, values), len(few) - 1)
-    return np.asarray(few[places] == values)
+def _without_ends(values: NDArray[np.float64], known: frozenset[float]) -> NDArray[np.float64]:
+    """Values without their least and largest ones as long as these are known, unless these are most of them."""
+    rest = values
+    while len(rest) > 0.5 * len(values) and (ends := known & {float(rest.min()), float(rest.max())}):
+        rest = rest[~np.isin(rest, list(ends))]
+    return rest if len(rest) > 0.5 * len(values) else values
 
 
 def odd_values(values: NDArray[np.float64], *, keep: Sequence[str] = (), is_date: bool = False) -> list[str]:
@@ -180,7 +186,8 @@ def odd_values(values: NDArray[np.float64], *, keep: Sequence[str] = (), is_date
 def _asked(values: NDArray[np.float64], keep: Sequence[str], is_date: bool) -> tuple[list[float], list[float]]:
     """Values to ask about, and these with those that the user wants to keep."""
     if is_date:
-        kept, known = _days(keep), frozenset(_days(_DATES).tolist())
+        kept = _days(keep)
+        known = frozenset(_days(_DATES).tolist())
         candidates = sentinels_of(np.floor(values), known=known)
     else:
         kept = numbers(pa.array([text.strip() for text in keep], pa.string()), Style())
@@ -247,9 +254,11 @@ def check_codes(contents: Contents) -> None:
     """
     texts = contents.cells.texts
     if contents.share(matches(texts, "\\+[0-9]{7,}")) == 1:
-        odd, reading = contents.is_value, "with a plus sign"
+        odd = contents.is_value
+        reading = "with a plus sign"
     elif contents.share(matches(texts, "[0-2][0-9]\\.[0-5][0-9]")) == 1:
-        odd, reading = matches(texts, "0[1-9]\\..*") & contents.is_value, "with a zero in front"
+        odd = matches(texts, "0[1-9]\\..*") & contents.is_value
+        reading = "with a zero in front"
         if odd.any():
             raise ValueError(
                 f"{contents.what} has values such as {contents.example(odd)} (from 0), which may be times of the day, "
@@ -315,7 +324,8 @@ def _may_be_times(name: str, where: str, example: str, form: str) -> str:
 
 def _are_codes(values: NDArray[np.float64]) -> bool:
     """Whether numbers are whole, of ten digits or more and equally long, and no moments of computers or thousands."""
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     is_moment = any(scale <= low and high < 2.2 * scale for scale in (1e9, 1e12, 1e15, 1e18))
     if is_moment or low < 1e9 or high >= 10 * 10.0 ** np.floor(np.log10(low)) or not np.isfinite(high):
         return False
@@ -362,7 +372,8 @@ def totals_of_texts(table: pa.Table) -> dict[int, str]:
         first = max(0, num_rows - _FOOT) if _is_numeric(column) else 0  # texts above are asked about anyway
         column = column.slice(first)
         counts = pc.value_counts(column)
-        texts, often = counts.field("values"), counts.field("counts").to_numpy(zero_copy_only=False)
+        texts = counts.field("values")
+        often = counts.field("counts").to_numpy(zero_copy_only=False)
         is_level = 2 * len(texts) <= num_rows
         is_once = often == 1
         is_sure = matches(texts, TOTAL_WORD) & is_once | matches(texts, _PART)
@@ -436,10 +447,13 @@ def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:
     """
     numeric = [values for values in found.values() if values.dtype.kind == "f" and len(values) > _LEAST_SUMMED]
     fitting = dict.fromkeys(_STATISTICS, 1.0)  # the chance that a row agrees that is none
-    is_larger, are_signed, num_columns = False, True, 0
+    is_larger = False
+    are_signed = True
+    num_columns = 0
     alike = np.ones(len(numeric[0]) - 1, np.bool_) if numeric else np.zeros(0, np.bool_)
     for values in numeric:
-        end, above = float(values[-1]), values[:-1]
+        end = float(values[-1])
+        above = values[:-1]
         known = above[np.isfinite(above)]
         if not np.isfinite(end) or end == 0 or len(known) < 2 or known.min() == known.max():
             continue

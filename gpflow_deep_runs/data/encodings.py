@@ -76,7 +76,8 @@ def encoding_of(content: bytes, where: str) -> str:
     if "windows-1252" in fitting:
         return "windows-1252"
     if others := [page for page in fitting if texts[page] != texts[fitting[0]]]:
-        one, other = fitting[0], others[0]
+        one = fitting[0]
+        other = others[0]
         word = next(pair for pair in zip(texts[one].split(), texts[other].split(), strict=False) if len(set(pair)) > 1)
         raise ValueError(
             f"{where} may be text in {one} (as {word[0][:40]!r}) or in {other} (as {word[1][:40]!r}); give "

@@ -2,7 +2,7 @@
 
     feature = Feature(Column("colour", "category"), levels=("blue", "red"), rare=("pink",), num_missing=3)
     feature.names                                    # colour=blue, colour=red, colour=(rare), colour=missing
-    feature.encode(cells, into)                      # writes its columns of X
+    feature.encode(feature.coded(cells), into)       # writes its columns of X
 
 | kind         | cells, as `columns.parse` returns them   | columns of X                                         |
 |--------------|------------------------------------------|------------------------------------------------------|
@@ -82,32 +82,39 @@ class Feature:
         told = "(missing)" if "missing" in self.levels else "missing"
         return (*self.value_names, *([f"{self.name}={told}"] if self.is_used and self.num_missing else []))
 
-    def encode(self, cells: NDArray[Any], into: NDArray[np.float64]) -> bool:
+    def coded(self, cells: NDArray[Any]) -> NDArray[Any]:
+        """Cells [n] of a category as the numbers of their columns, NaN where missing; other cells as they are.
+
+        An unknown level is -1: it is read as a rare one, or as none of the levels if there are no rare ones.
+        """
+        if self.column.kind != "category":
+            return cells
+        known = pd.Index([*self.levels, *self.rare], dtype=object).get_indexer(pd.Index(cells, dtype=object))
+        codes = np.minimum(known, len(self.levels)).astype(np.float64)
+        codes[pd.isna(cells)] = np.nan
+        return codes
+
+    def encode(self, coded: NDArray[Any], into: NDArray[np.float64]) -> None:
         """Write its columns of X, fast and by several threads at once, as streams need it.
 
-        :param cells: [n]. An unknown level is read as a rare one, or as none of the levels if there are no rare ones.
-        :param into: its columns of X, [n, number of names].
-        :return: whether there are unknown levels.
+        :param coded: [n], of :meth:`coded`.
+        :param into: its columns of X, [n, number of names]; NaN where a value is missing.
         """
-        width, has_unknown = len(self.value_names), False
-        is_missing = np.asarray(np.isnan(cells) if cells.dtype.kind == "f" else cells == np.array(None), np.bool_)
+        width = len(self.value_names)
         if self.column.kind == "category":
-            codes = pd.Index([*self.levels, *self.rare], dtype=object).get_indexer(pd.Index(cells, dtype=object))
-            is_unknown = (codes < 0) & ~is_missing
-            has_unknown = bool(is_unknown.any())
-            codes = np.where(is_unknown & (len(self.rare) > 0), width - 1, np.minimum(codes, len(self.levels)))
+            codes = np.where(coded < 0, len(self.levels), coded) if self.rare else coded
             into[:, :width] = codes[:, None] == np.arange(width)
         elif self.column.kind == "date":
-            into[:, :width] = date_parts(cells[:, None], self.parts)
+            into[:, :width] = date_parts(coded[:, None], self.parts)
         elif self.bins is not None:
-            into[:, :width] = self.bins.levels(cells)
+            into[:, :width] = self.bins.levels(coded)
         else:
-            into[:, 0] = cells
-        if is_missing.any():
+            into[:, 0] = coded
+        has_levels = self.column.kind == "category" or self.bins is not None
+        if has_levels and (is_missing := np.isnan(coded)).any():
             into[is_missing, :width] = np.nan
         if self.num_missing:
-            into[:, width] = is_missing
-        return has_unknown
+            into[:, width] = np.isnan(coded)
 
     def check_known(self, values: NDArray[Any], where: str, first_row: int = 0) -> None:
         """Refuse levels that are none of those of a category.
@@ -121,7 +128,8 @@ class Feature:
         known = pd.Index([*self.levels, *self.rare], dtype=object)
         is_unknown = (known.get_indexer(pd.Index(values, dtype=object)) < 0) & ~pd.isna(values)
         if is_unknown.any():
-            row, shown = int(is_unknown.argmax()), ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
+            row = int(is_unknown.argmax())
+            shown = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
             raise ValueError(
                 f"column {self.name!r} of {where} has the value {values[row]!r} in row {first_row + row} (from 0), no "
                 f"level of the training data ({shown}; {int(is_unknown.sum())} such rows); give --unknown=level to "
@@ -163,10 +171,24 @@ def date_parts(days: NDArray[np.float64], parts: Sequence[DatePart] = PARTS) -> 
     if "day" in parts:
         columns["day"] = day
     if "day_of_year" in parts:
-        dates = day.astype("datetime64[D]")
-        columns["day_of_year"] = (dates - dates.astype("datetime64[Y]")).astype(np.float64) + 1
+        columns["day_of_year"] = _days_of_year(day)
     if "weekday" in parts:
         columns["weekday"] = (day + 3) % 7
     if "hour" in parts:
         columns["hour"] = (milliseconds - day * _DAY) / (_DAY / 24)
     return np.concatenate([np.where(is_known, columns[part], np.nan) for part in parts], axis=1)
+
+
+def _days_of_year(day: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of whole days since 1970-01-01; the calendar is asked once for each day where there are many rows of few days."""
+    first = day.min(initial=np.inf)
+    span = day.max(initial=-np.inf) - first
+    if span < len(day):
+        calendar = np.arange(span + 1) + first
+        return _by_calendar(calendar)[(day - first).astype(np.int64)]
+    return _by_calendar(day)
+
+
+def _by_calendar(day: NDArray[np.float64]) -> NDArray[np.float64]:
+    dates = day.astype("datetime64[D]")
+    return (dates - dates.astype("datetime64[Y]")).astype(np.float64) + 1

@@ -62,7 +62,8 @@ def forced_columns(
             if name in found:
                 raise ValueError(f"{name!r} must be in one flag once, got {chosen_by[name]} and {flag}; choose one.")
             _check_how(flag, kind, name, how)
-            found[name], chosen_by[name] = Forced(kind, how), flag
+            found[name] = Forced(kind, how)
+            chosen_by[name] = flag
     return found
 
 

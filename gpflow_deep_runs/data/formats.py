@@ -45,7 +45,8 @@ _COMPACT = ["%Y%m%d", "%Y%m%dT%H%M%S", "%Y%m%d%H%M%S", "%Y"]
 _CLOCKS = ["%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I %p"]
 _TIMES = [*_CLOCKS, "%M:%S.%f", "%H.%M.%S"]
 _LIKE_A_TIME = "(?s:.*)(?::[0-9]{2}|[0-9] ?(?i:[ap]\\.?m))(?s:.*)|[0-9]{1,2}\\.[0-9]{2}\\.[0-9]{2}"
-_LOOKED_AT, _SAMPLE = 20, 1000
+_LOOKED_AT = 20
+_SAMPLE = 1000
 _DAY_2030 = 21915
 """Years of two digits from 30 to 68 may be of this century or of the last one."""
 
@@ -101,7 +102,8 @@ def find_time_format(contents: Contents, how: str = "", *, is_tolerant: bool = F
     :raises ValueError: most values are times, but not all, or not in one format; or they may be hours and minutes or
         minutes and seconds.
     """
-    texts, is_value = contents.cells.texts, contents.is_value
+    texts = contents.cells.texts
+    is_value = contents.is_value
     if not how and not matches(texts, _LIKE_A_TIME).any():
         return None
     fits = {form: ~np.isnan(read_times(texts, form)) & is_value for form in ([how] if how else _TIMES)}
@@ -118,7 +120,9 @@ def find_time_format(contents: Contents, how: str = "", *, is_tolerant: bool = F
 
 def _fits(contents: Contents, candidates: list[str]) -> dict[str, NDArray[np.bool_]]:
     """Which texts each format reads; of one that reads them all alone, as some of them tell, only this one."""
-    texts, is_value, some = contents.cells.texts, contents.is_value, contents.sample(_SAMPLE)
+    texts = contents.cells.texts
+    is_value = contents.is_value
+    some = contents.sample(_SAMPLE)
     is_sure = [not np.isnan(read_dates(some.cells.texts, form)[some.is_value]).any() for form in candidates]
     fits = {}
     for form in [form for form, is_it in zip(candidates, is_sure, strict=True) if is_it] or candidates:
@@ -178,7 +182,8 @@ def _candidates(contents: Contents, dates: list[str]) -> list[str]:
 
 def _formats_of(text: str, dates: list[str]) -> list[str]:
     found = []
-    has_month, has_weekday = re.search(_MONTH_WORD, text) is not None, text[0].isalpha()
+    has_month = re.search(_MONTH_WORD, text) is not None
+    has_weekday = text[0].isalpha()
     for form in ("%a %b %d %H:%M:%S %Y", *dates):
         if ("%b" in form) != has_month or ("%a" in form and not has_weekday):
             continue

@@ -34,8 +34,10 @@ __all__ = ["MAX_LEVELS", "infer", "infer_columns", "plain_column"]
 
 _EMPTY_NOTE = "every value is missing"
 _SAMPLE = 1000
-_MIN_DAYS, _MOST = 5, 0.9
-_DAY_1900, _DAY_2100 = -25567, 47482
+_MIN_DAYS = 5
+_MOST = 0.9
+_DAY_1900 = -25567
+_DAY_2100 = 47482
 _ODD = "^\\s*(?:[0-9]+[eE][0-9]+|\\+[0-9]{7,}|0[1-9]\\.[0-9]+)\\s*$"
 _LAST_ZERO = "^\\s*[0-9]+\\.[0-9]+0\\s*$"
 _POINT = "[-+]?(?:[0-9]*\\.(?:[0-9]{0,2}|[0-9]{4,})|0*\\.[0-9]{3}|[0-9]{4,}\\.[0-9]{3})(?:[eE][-+]?[0-9]+)?"
@@ -134,7 +136,8 @@ def _looked_at(
         values = decoded(values)
         kind = kind_of_type(values.type)
     if forced is not None and forced.kind == "date" and are_whole(values):
-        values, kind = texts_of(values), "text"
+        values = texts_of(values)
+        kind = "text"
     if kind != "text":
         return _typed_column(name, values, where, forced, na_values), ""
     if forced is None or forced.kind == "number":
@@ -277,7 +280,8 @@ def _read(
     contents: Contents, forced: Forced | None, na_values: Sequence[str], is_tolerant: bool
 ) -> tuple[Column | _Numbers, Sign]:
     """What a column of texts is; as :func:`_looked_at`."""
-    name, how = contents.name, forced.how if forced else ""
+    name = contents.name
+    how = forced.how if forced else ""
     if not contents.is_value.any():
         return Column(name, "ignored", note=_EMPTY_NOTE), ""
     hint = ""

@@ -21,7 +21,8 @@ from gpflow_deep_runs.data.tables import apply_schema, load_schema, schema_of
 
 __all__ = ["COLUMNS", "WORDS", "keep", "read"]
 
-COLUMNS, WORDS = "columns.json", "words.json"
+COLUMNS = "columns.json"
+WORDS = "words.json"
 """Files of the columns of a table, and of the words of documents; a sparse matrix needs neither."""
 
 

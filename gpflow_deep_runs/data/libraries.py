@@ -46,4 +46,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 else:
-    pd, pa, pc = _Lazy("pandas"), _Lazy("pyarrow"), _Lazy("pyarrow.compute")
+    pd = _Lazy("pandas")
+    pa = _Lazy("pyarrow")
+    pc = _Lazy("pyarrow.compute")

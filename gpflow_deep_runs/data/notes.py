@@ -15,8 +15,11 @@ from gpflow_deep_runs.data.times import ISO_FORMATS, read_dates
 
 __all__ = ["of_date", "of_levels", "of_markers", "of_numbers", "of_time", "of_values", "of_zone"]
 
-_SHOWN, _EXAMPLES = 3, 100
-_EXACT, _FIRST_DAY, _LAST_DAY = 2.0**53, 19000101, 20991231
+_SHOWN = 3
+_EXAMPLES = 100
+_EXACT = 2.0**53
+_FIRST_DAY = 19000101
+_LAST_DAY = 20991231
 
 
 def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> str:
@@ -27,7 +30,8 @@ def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> 
     odd = np.flatnonzero(is_odd)[:_EXAMPLES]
     parts = []
     if len(odd):
-        texts, values = contents.cells.texts.take(pa.array(odd)).to_pylist(), found[odd]
+        texts = contents.cells.texts.take(pa.array(odd)).to_pylist()
+        values = found[odd]
         best = max(range(len(texts)), key=lambda i: (style.thousands in texts[i], style.decimal in texts[i], -i))
         parts.append(f"{shown(' '.join(texts[best].split()))} is {values[best]:.15g}")
     return "; ".join([*parts, *filter(None, [of_values(contents.name, found)]), *of_markers(contents)])
@@ -102,14 +106,16 @@ def of_values(name: str, found: NDArray[np.float64]) -> str:
     finite = found[np.isfinite(found)]
     if not len(finite) or np.abs(finite).max() < 1900_00 or (finite != np.round(finite)).any():
         return ""
-    years, month = finite // 100, finite % 100
+    years = finite // 100
+    month = finite % 100
     if ((years >= 1900) & (years < 2100) & (month >= 1) & (month <= 12)).all() and len(np.unique(month)) > 2:
         return f"--dates={name}:%Y%m reads them as months"
     if np.abs(finite).max() < _FIRST_DAY:
         return ""
     if np.abs(finite).max() >= _EXACT:
         return "whole numbers above 2^53 lose digits"
-    months, days = finite // 100 % 100, finite % 100
+    months = finite // 100 % 100
+    days = finite % 100
     are_dates = (
         (finite >= _FIRST_DAY) & (finite <= _LAST_DAY) & (months >= 1) & (months <= 12) & (days >= 1) & (days < 32)
     )

@@ -51,7 +51,8 @@ FLAG = "(?:\\*{1,3}|[\u2020\u2021\u00a7]|\\[[0-9A-Za-z]{1,3}\\]|\\([a-z]\\)| [bc
 """What statistical offices write after a number that is provisional (4.9 p, 4.9*) or has a note (4.9 [1])."""
 
 _FLAGGED = f"^([-+\u2212]?[0-9.,][0-9.,'\u2019{SPACES}]*?)[{SPACES}]*?{FLAG}$"
-_HEAD, _MANY = 100, 10_000
+_HEAD = 100
+_MANY = 10_000
 
 
 class Style(NamedTuple):
@@ -82,8 +83,8 @@ class Marks(NamedTuple):
 
 def marks_of(values: pa.ChunkedArray | pa.Array) -> Marks | None:
     """The marks of texts by their bytes, in a tenth of the time that patterns take; None if some have spaces."""
-    has_point = may_be_code = has_zero = ends_with_zero = False
-    shortest, longest = np.inf, -np.inf
+    may_be_code = has_zero = ends_with_zero = False
+    pieces: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []  # of texts with points: where these are, and texts
     for chunk in one_chunk(values).chunks:
         _, places, content = chunk.buffers()
         if content is None or not pa.types.is_string(chunk.type):
@@ -101,16 +102,27 @@ def marks_of(values: pa.ChunkedArray | pa.Array) -> Marks | None:
         may_be_code |= any(mark in raw for mark in (b"e", b"E", b"+"))
         may_be_code |= bool((is_zero & (second >= ord("1")) & (second <= ord("9"))).any())
         points = np.flatnonzero(text == ord("."))
-        if not len(points):
-            continue
-        has_point = True
-        ends = offsets[1:]
-        if len(points) != len(ends) or (points < offsets[:-1]).any() or (points >= ends).any():
-            ends = offsets[np.searchsorted(offsets, points, side="right")]
-        decimals = ends - points - 1
-        shortest, longest = min(shortest, decimals.min()), max(longest, decimals.max())
-        ends_with_zero |= bool(((decimals > 1) & (text[ends - 1] == ord("0"))).any())
-    return Marks(has_point, may_be_code, has_zero, ends_with_zero and shortest < longest)
+        if len(points):
+            pieces.append((points, offsets))
+            ends_with_zero |= _has_last_zero(text, points, offsets)
+    is_padded = ends_with_zero and len(set().union(*(_lengths(*piece) for piece in pieces))) > 1
+    return Marks(bool(pieces), may_be_code, has_zero, is_padded)
+
+
+def _has_last_zero(text: NDArray[np.uint8], points: NDArray[np.int64], offsets: NDArray[np.int32]) -> bool:
+    """Whether one of the texts between offsets has two digits or more behind its point, the last of them a zero."""
+    is_long = np.diff(offsets) > 2
+    starts = offsets[:-1][is_long]
+    ends = offsets[1:][is_long]
+    is_such = text[ends - 1] == ord("0")
+    last = points[np.searchsorted(points, ends[is_such]) - 1]  # of an earlier text, if it has none
+    return bool(((last >= starts[is_such]) & (ends[is_such] - last > 2)).any())
+
+
+def _lengths(points: NDArray[np.int64], offsets: NDArray[np.int32]) -> set[int]:
+    """How many characters there are behind the points of some texts."""
+    ends = offsets[np.searchsorted(offsets, points, side="right")]
+    return set(np.unique(ends - points).tolist())
 
 
 def plain_numbers(values: pa.ChunkedArray | pa.Array, missing: Sequence[str] = MISSING) -> NDArray[np.float64] | None:
@@ -185,7 +197,10 @@ def group_pattern(thousands: str) -> str:
 
 def _pattern(style: Style) -> str:
     """The pattern of a cell that holds a number; of the signs before and after a unit only one may be there."""
-    point, group, sign, gap = re.escape(style.decimal), group_pattern(style.thousands), f"[{SIGNS}]", f"[{SPACES}]*"
+    point = re.escape(style.decimal)
+    group = group_pattern(style.thousands)
+    sign = f"[{SIGNS}]"
+    gap = f"[{SPACES}]*"
     whole = "[0-9]+"
     if group:
         whole = f"(?:[0-9]+|[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+)"
@@ -194,7 +209,8 @@ def _pattern(style: Style) -> str:
     digits = f"{whole}(?:{point}[0-9]*)?{EXPONENT}"
     body = f"(?:{digits}|{point}[0-9]+{EXPONENT}|(?i:inf|infinity))"
     if not style.unit:
-        cells, bare = [f"{sign}?{gap}{body}"], [body]
+        cells = [f"{sign}?{gap}{body}"]
+        bare = [body]
     else:
         unit = re.escape(style.unit)
         inner = f"(?:{digits})" if style.unit[-1].isalpha() else body  # in "Rs.500" the point is not decimal

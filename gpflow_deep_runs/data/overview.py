@@ -27,7 +27,8 @@ def overview(
 
 
 def _rows(alike: Sequence[Feature]) -> Iterator[list[str]]:
-    kind, details = alike[0].column.kind, _details(alike[0])
+    kind = alike[0].column.kind
+    details = _details(alike[0])
     if len(alike) < _MIN_JOINED:
         yield from ([feature.name, kind, details, _becomes(feature.names)] for feature in alike)
         return
@@ -36,7 +37,8 @@ def _rows(alike: Sequence[Feature]) -> Iterator[list[str]]:
 
 
 def _details(feature: Feature) -> str:
-    details, column = [], feature.column
+    details = []
+    column = feature.column
     if column.kind == "ignored" and not column.note:
         details.append("by --ignore")
     if column.kind == "boolean" and column.true[0].lower() != "true":

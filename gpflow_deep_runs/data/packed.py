@@ -20,7 +20,8 @@ COMPRESSIONS = ("gz", "bz2", "xz", "zst", "zip")
 PIECE = 2**20
 """Bytes that are read at once."""
 
-_MAX_RATIO, _MAX_BYTES = 20, 10**8
+_MAX_RATIO = 20
+_MAX_BYTES = 10**8
 
 
 def compression_of(path: str | os.PathLike[str]) -> str:
@@ -37,7 +38,8 @@ def open_unpacked(path: str | os.PathLike[str], max_bytes: int | None = None) ->
     :raises OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError: if it cannot be read, or is
         damaged or encrypted.
     """
-    path, packed = Path(path), compression_of(path)
+    path = Path(path)
+    packed = compression_of(path)
     if not packed:
         return open(path, "rb")
     if packed == "zip":
@@ -67,7 +69,8 @@ class Pieces(io.RawIOBase):
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         super().__init__()
-        self._pieces, self._rest = pieces, memoryview(b"")
+        self._pieces = pieces
+        self._rest = memoryview(b"")
 
     def readable(self) -> bool:
         """It is."""
@@ -81,7 +84,8 @@ class Pieces(io.RawIOBase):
                 return 0
             self._rest = memoryview(piece)
         count = min(len(buffer), len(self._rest))
-        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
         return count
 
 

@@ -162,7 +162,8 @@ def divide(data: Rows, *, split: int = 0, valid_fraction: float = 0.1, seed: int
     """
     X, Y = data.parts["all"]
     numbers = _split_numbers(data.name, X.shape[0], data.splits, split, valid_fraction, seed)
-    parts, schema = {part: _rows_of(X, Y, rows) for part, rows in numbers.items()}, data.schema
+    parts = {part: _rows_of(X, Y, rows) for part, rows in numbers.items()}
+    schema = data.schema
     if schema is not None:
         schema = schema.learned(parts["train"].X, data.name)
         parts = {name: Part(schema.filled(part.X), part.Y) for name, part in parts.items()}
@@ -200,7 +201,8 @@ def _split_numbers(
     else:
         num_train = min(round(0.9 * num_data), num_data - 1)
         order = numpy_rng(0, f"split/{split}").permutation(num_data)
-        train, test = np.sort(order[:num_train]), np.sort(order[num_train:])
+        train = np.sort(order[:num_train])
+        test = np.sort(order[num_train:])
     if valid_fraction == 0:
         return {"train": train, "test": test}
     num_valid = max(1, round(valid_fraction * len(train)))
@@ -216,7 +218,8 @@ def _split_numbers(
 
 def _rows_of(X: Any, Y: Any, rows: Indices) -> Part:
     """Some rows of both; a block of rows shares their memory."""
-    first, last = int(rows[0]), int(rows[-1])
+    first = int(rows[0])
+    last = int(rows[-1])
     if last - first + 1 == len(rows) and (np.diff(rows) == 1).all():
         return Part(X[first : last + 1], Y[first : last + 1])
     return Part(X[rows], Y[rows])

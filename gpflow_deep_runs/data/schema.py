@@ -119,16 +119,16 @@ class Schema:
             self._check_missing(found, where)
         X = np.empty((len(next(iter(found.values()), ())), len(self.feature_names)))
         used = [feature for feature in self.columns if feature.is_used] if X.size else []
-        ends = np.cumsum([len(feature.names) for feature in used]).tolist()
-        places = [(feature, end - len(feature.names), end) for feature, end in zip(used, ends, strict=True)]
-        for feature, start, end in places:
-            is_level = feature.column.kind == "category"
-            if is_level and feature.encode(found[feature.name], X[:, start:end]) and self.unknown == "error":
+        coded = [feature.coded(found[feature.name]) for feature in used]
+        for feature, codes in zip(used, coded, strict=True):
+            if self.unknown == "error" and feature.column.kind == "category" and (codes < 0).any():
                 feature.check_known(found[feature.name], where, first_row)
-        others = [place for place in places if place[0].column.kind != "category"]
+        ends = np.cumsum([len(feature.names) for feature in used]).tolist()
+        places = [slice(end - len(feature.names), end) for feature, end in zip(used, ends, strict=True)]
         for first in range(0, len(X), _ROWS):
-            for feature, start, end in others:
-                feature.encode(found[feature.name][first : first + _ROWS], X[first : first + _ROWS, start:end])
+            rows = slice(first, first + _ROWS)
+            for feature, codes, place in zip(used, coded, places, strict=True):
+                feature.encode(codes[rows], X[rows, place])
         return X
 
     def transform(self, table: pa.Table, *, where: str, first_row: int = 0) -> NDArray[np.float64]:

@@ -100,7 +100,8 @@ def read_source(source: Any, *, names_optional: bool = False, spec: TableSpec = 
     if re.match("[a-z][a-z0-9+.-]+://", str(source), re.IGNORECASE):
         raise ValueError(f"--data must be a file on this machine, got the address {source}; download it first.")
     path = Path(source)
-    where, name = str(path), path.name.split(".")[0]
+    where = str(path)
+    name = path.name.split(".")[0]
     if not path.is_file():
         raise ValueError(f"--data must be a file, but there is none at {path}; check the path.")
     if path.stat().st_size == 0:
@@ -125,7 +126,9 @@ _OTHERS = (".jsonl", ".ndjson", ".json", ".xlsx", ".xls", ".xlsm", ".dta")
 
 def _other_table(path: Path, spec: TableSpec) -> Table:
     """A table of a spreadsheet, of lines of JSON, or of Stata."""
-    suffix, where, notes = path.suffix.lower(), str(path), list[str]()
+    suffix = path.suffix.lower()
+    where = str(path)
+    notes = list[str]()
     try:
         if suffix == ".dta":
             frame = pd.read_stata(path)
@@ -236,7 +239,9 @@ def _number_of(letters: bytes) -> int:
 
 def _trimmed(table: Table, notes: Sequence[str], spec: TableSpec) -> Table:
     """A table of texts without empty columns that have no name, and without lines at its foot that are no rows."""
-    columns, left_out, said = table.columns, [], list(notes)
+    columns = table.columns
+    left_out = []
+    said = list(notes)
     for name in columns.column_names:
         if name.startswith("Unnamed: ") and not _has_values(columns[name]):
             left_out.append((name, "it has no name and no values"))
@@ -410,9 +415,11 @@ def _npz_table(arrays: Mapping[str, NDArray[Any]], where: str, name: str) -> Tab
             f"{where} may hold X, y or Y, feature_names, train_idx and test_idx, got "
             f"{', '.join(map(repr, sorted(arrays)))}; leave out the others."
         )
-    X, shape = arrays["X"], None
+    X = arrays["X"]
+    shape = None
     if X.ndim in (3, 4) and 0 not in X.shape:  # images [N, H, W] or [N, H, W, C]
-        X, shape = X.reshape(len(X), -1), (X.shape[1], X.shape[2])
+        shape = (X.shape[1], X.shape[2])
+        X = X.reshape(len(X), -1)
     names = [str(name) for name in arrays.get("feature_names", [f"x{d}" for d in range(X.shape[-1] if X.ndim else 0)])]
     if X.ndim != 2 or len(set(names)) != X.shape[1]:
         raise ValueError(

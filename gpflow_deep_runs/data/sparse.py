@@ -96,9 +96,11 @@ def labels_of(
     """
     key = next((name for name in target or LABELS if name in arrays), None)
     if file is not None:
-        labels, where = _label_file(Path(file)), file
+        labels = _label_file(Path(file))
+        where = file
     elif key is not None:
-        labels, where = arrays[key], f"{key} in {path}"
+        labels = arrays[key]
+        where = f"{key} in {path}"
     else:
         raise ValueError(
             f"{path} must hold labels beside its matrix, as an array called labels (--target names another), got "

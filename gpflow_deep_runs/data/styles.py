@@ -32,7 +32,11 @@ _START = re.compile(f"(\\(?)[{SPACES}]*([{SIGNS}]?)[{SPACES}]*([^()0-9{SIGNS}]*?
 _END = re.compile(f"([eE][-+]?[0-9]+)?[{SPACES}]*([^()]*?)[{SPACES}]*(\\)?)")
 
 _BOTH = "\x1f"
-_NEUTRAL, _POINT, _COMMA, _EITHER_POINT, _EITHER_COMMA = 1, 2, 3, 4, 5
+_NEUTRAL = 1
+_POINT = 2
+_COMMA = 3
+_EITHER_POINT = 4
+_EITHER_COMMA = 5
 
 
 class Shapes(NamedTuple):
@@ -86,7 +90,8 @@ def shapes_of(texts: pa.Array) -> Shapes:
     if is_point.any():
         body = pc.if_else(pa.array(is_point), pc.utf8_ltrim(body, f".{SPACES}"), body)
         before = pc.if_else(pa.array(is_point), pc.binary_join_element_wise(before, ".", ""), before)
-    (starts, start), (ends, end) = _coded(before, _start), _coded(after, _end)
+    starts, start = _coded(before, _start)
+    ends, end = _coded(after, _end)
     is_bare = np.array([not edge.infinity for edge in starts])[start] == matches(body, "(?s:.+)")
     infinity = pa.array([edge.infinity for edge in starts], pa.string()).take(pa.array(start))
     exponent = pa.array([edge.exponent for edge in ends], pa.string()).take(pa.array(end))
@@ -279,7 +284,8 @@ def _decimals(decimal: str, comma: str) -> str:
     )
 
 
-_HEAD, _GAP = "[1-9][0-9]{0,2}", f"(?:{group_pattern(' ')}|{group_pattern(chr(39))})"
+_HEAD = "[1-9][0-9]{0,2}"
+_GAP = f"(?:{group_pattern(' ')}|{group_pattern(chr(39))})"
 _CLASSES = (
     (_EITHER_POINT, f"{_HEAD}\\.[0-9]{{3}}"),
     (_EITHER_COMMA, f"{_HEAD},[0-9]{{3}}"),

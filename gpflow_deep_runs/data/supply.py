@@ -87,7 +87,8 @@ class Supply:
     @property
     def description(self) -> str:
         """What is predicted from what, for a user to check what was found out from a table."""
-        names, stream = ", ".join(map(repr, self.rows.target_names)), self.stream
+        names = ", ".join(map(repr, self.rows.target_names))
+        stream = self.stream
         note = "" if stream is None else f"; rows of the stream: {stream.counts}, samples of them for scores"
         return f"{self.task} of {names} on {len(self.rows.feature_names)} inputs{note}"
 

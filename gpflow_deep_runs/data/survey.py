@@ -204,16 +204,15 @@ def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, wher
     :raises ValueError: naming all columns with too many levels, and the flags that help; or an input whose name would
         not be the only one.
     """
-    features, too_many = [], dict[str, str]()
+    features = []
+    too_many = dict[str, str]()
     for column in columns:
         facts = survey.facts.get(column.name, Facts())
         levels, rare = _levels(facts.counts, spec.rare, column.order)
         is_allowed = len(levels) <= MAX_FORCED_LEVELS
         if column.kind == "text":
-            is_allowed, column = (
-                spec.rare is not None and 1 <= len(levels) <= MAX_LEVELS,
-                replace(column, kind="category"),
-            )
+            is_allowed = spec.rare is not None and 1 <= len(levels) <= MAX_LEVELS
+            column = replace(column, kind="category")
         if not is_allowed:
             why = column.note.partition("different texts")[2]
             too_many[column.name] = f"{len(facts.counts)} different texts{why}"

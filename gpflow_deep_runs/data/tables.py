@@ -124,7 +124,8 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
         first = next(iter(asked))
         options: Any = {"keep": spec.keep_value, "is_date": kinds[first], "beside": asked}
         check_sentinels(first, used.found[first], where=where, **options)
-    notes, survey = [*totals, *_left_out(used, spec)], look(used.found, columns.values(), targets=targets)
+    notes = [*totals, *_left_out(used, spec)]
+    survey = look(used.found, columns.values(), targets=targets)
     if len(used.kept) < 2:
         raise ValueError(f"{where} must have at least 2 rows to use, got {len(used.kept)}; {', '.join(notes)}.")
     named = {f"({name})" if name in columns else name: why for name, why in table.left_out}
@@ -229,7 +230,8 @@ def apply_schema(
     for name, why in table.left_out:
         if name == "(the file)":
             logging.warning("%s: %s.", table.where, why)
-    where, columns = table.where, table.columns
+    where = table.where
+    columns = table.columns
     chosen: Any = {"missing": new.missing or schema.missing, "unknown": new.unknown or schema.unknown}
     schema = replace(schema, na_values=(*schema.na_values, *new.na_values), **chosen)
     if absent := [name for name in schema.required if name not in columns.column_names]:

@@ -41,7 +41,8 @@ def task_of(columns: Sequence[Column], survey: Survey, task: Task | None, where:
     if len(columns) > 1:
         _check_several(columns, task, where)
         return "regression"
-    column, facts = columns[0], survey.facts[columns[0].name]
+    column = columns[0]
+    facts = survey.facts[columns[0].name]
     found = task or _inferred(column, facts, survey.num_rows, where)
     what = f"--task={found} does not fit the target {column.name!r} of {where}: it"
     if found == "regression" and _is_text(column):
@@ -129,7 +130,8 @@ def _check_several(columns: Sequence[Column], task: Task | None, where: str) -> 
 def _inferred(column: Column, facts: Facts, num_rows: int, where: str) -> Task:
     if not facts.is_whole or column.kind == "time":
         return "regression"
-    distinct, num_known = len(facts.counts), num_rows - facts.num_missing
+    distinct = len(facts.counts)
+    num_known = num_rows - facts.num_missing
     if distinct == 2:
         return "binary"
     if not _is_text(column):

@@ -135,7 +135,8 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
     day = part("d", 1)
     is_good = is_match & (year > 0) & (month >= 1) & (month <= 12) & (day >= 1)
     first = np.where(is_good, (year - 1970) * 12 + month - 1, 0).astype("datetime64[M]")
-    start, end = first.astype("datetime64[D]").astype(np.int64), (first + 1).astype("datetime64[D]").astype(np.int64)
+    start = first.astype("datetime64[D]").astype(np.int64)
+    end = (first + 1).astype("datetime64[D]").astype(np.int64)
     days = start + day - 1
     weekday = part("a", -1)
     is_good &= (days < end) & ((weekday < 0) | (weekday == (days + 3) % 7))
@@ -181,8 +182,11 @@ def _parts(texts: pa.Array, text_format: str) -> tuple[Part, NDArray[np.bool_]]:
 
 def _seconds(part: Part) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Seconds since midnight, or of a duration, and where they are possible."""
-    half, twelve, hour = part("p", -1), part("I", 12), part("H", 0)
-    minute, second = part("M", 0), part("S", 0)
+    half = part("p", -1)
+    twelve = part("I", 12)
+    hour = part("H", 0)
+    minute = part("M", 0)
+    second = part("S", 0)
     is_good = (twelve >= 1) & (twelve <= 12) & (second < 60)
     if (part("H", -1) >= 0).any() or (half >= 0).any():
         is_good &= minute < 60

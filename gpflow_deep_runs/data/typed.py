@@ -84,7 +84,8 @@ def texts_of(values: pa.ChunkedArray) -> pa.ChunkedArray:
     values = decoded(values)
     kind = values.type
     if pa.types.is_boolean(kind):
-        yes, no = pa.scalar("True"), pa.scalar("False")
+        yes = pa.scalar("True")
+        no = pa.scalar("False")
         return pa.chunked_array([pc.if_else(chunk, yes, no) for chunk in values.chunks], pa.string())
     values = _not_half(values)
     return values if pa.types.is_string(kind) else values.cast(pa.string())
@@ -101,12 +102,15 @@ def _not_half(values: pa.ChunkedArray) -> pa.ChunkedArray:
 def _scaled(values: pa.ChunkedArray, unit_seconds: int) -> NDArray[np.float64]:
     kind = values.type
     if pa.types.is_date32(kind):
-        counts, per_unit = values.cast(pa.int32()), 1
+        counts = values.cast(pa.int32())
+        per_unit = 1
     elif pa.types.is_date64(kind):
-        counts, per_unit = values.cast(pa.int64()), unit_seconds * 1000
+        counts = values.cast(pa.int64())
+        per_unit = unit_seconds * 1000
     else:
         whole = pa.int32() if pa.types.is_time32(kind) else pa.int64()
-        counts, per_unit = values.cast(whole), unit_seconds * (10**9 // _NANOSECONDS[kind.unit])
+        counts = values.cast(whole)
+        per_unit = unit_seconds * (10**9 // _NANOSECONDS[kind.unit])
     numbers = pc.fill_null(counts.cast(pa.int64()), 0).to_numpy()
     whole_units, rest = np.divmod(numbers, per_unit)  # exact also for nanoseconds, which float64 cannot hold
     is_there = np.asarray(values.is_valid().to_numpy(), dtype=bool)

@@ -49,7 +49,8 @@ def usable(
     :param first_row: number of the first row of `table` in it.
     :raises ValueError: naming a cell that is not of its column's kind, unless `spec` leaves such rows out.
     """
-    is_imputed, is_dropping = spec.missing == "impute", spec.bad_rows == "drop"
+    is_imputed = spec.missing == "impute"
+    is_dropping = spec.bad_rows == "drop"
     options: dict[str, Any] = {"na_values": spec.na_values, "where": where}
     is_bad, is_open = np.zeros((2, len(table)), bool)
     if is_dropping:

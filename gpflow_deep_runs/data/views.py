@@ -83,7 +83,8 @@ def load(
     :raises ValueError: as the readers; a known set without this view is named with those that have it.
     """
     check_table(source, table, view)
-    name, is_known = source.dataset or default, source.data is None
+    name = source.dataset or default
+    is_known = source.data is None
     if view == "supervised":
         data = catalogue.read(name, view, source.data_dir) if is_known else tables.read_table(source.data, table)
         data = data if split is None else divide(data, split=split, valid_fraction=valid_fraction, seed=seed)

@@ -81,7 +81,8 @@ def text_column(contents: Contents, na_values: Sequence[str], note: str) -> Colu
     """A column of text: an id, which is ignored; a category; or text, with too many levels to be one."""
     texts = contents.cells.texts
     is_value = ~is_missing(texts, na_values, markers=False) & (contents.counts > 0)
-    num_levels, num_values = len(pc.unique(texts.filter(pa.array(is_value)))), int(contents.counts[is_value].sum())
+    num_levels = len(pc.unique(texts.filter(pa.array(is_value))))
+    num_values = int(contents.counts[is_value].sum())
     if num_levels == num_values and num_values > 1 and is_id_name(contents.name):
         return Column(contents.name, "ignored", note=ID_NOTE)
     if num_levels > MAX_LEVELS or (num_levels == num_values >= _ALL_DIFFERENT):

@@ -118,7 +118,8 @@ def _variables(objects: dict[str, Any]) -> dict[str, str]:
     """Path -> "dtype [shape]" of each variable, breadth first within each object, in the order of `objects`."""
     found = {}
     for name, root in objects.items():
-        queue, seen = deque([(name, root)]), {id(root)}
+        queue = deque([(name, root)])
+        seen = {id(root)}
         while queue:
             path, node = queue.popleft()
             if isinstance(node, tf.Variable | tf.keras.Variable):

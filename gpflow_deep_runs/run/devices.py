@@ -157,7 +157,8 @@ def split_batch(strategy: tf.distribute.Strategy, batch: Sequence[tf.Tensor]) ->
     :raises ValueError: if the rows cannot be cut into equal parts.
     """
     worker = worker_of(strategy)
-    rows, num_replicas = batch[0].shape[0], worker.num_replicas
+    rows = batch[0].shape[0]
+    num_replicas = worker.num_replicas
     if rows % num_replicas:
         raise ValueError(f"a batch must be a multiple of the {num_replicas} replicas, got {rows} rows.")
     size = rows // num_replicas
@@ -299,7 +300,8 @@ def _check_tf_config() -> None:
     example = '{"cluster": {"worker": ["host0:12345", "host1:12345"]}, "task": {"type": "worker", "index": 0}}'
     try:
         config = json.loads(text)
-        cluster, task = config["cluster"], config["task"]
+        cluster = config["cluster"]
+        task = config["task"]
         cluster[task["type"]][int(task["index"])]
         if not set(cluster) <= {"chief", "worker"}:
             raise ValueError(f"unknown kinds of tasks {sorted(set(cluster) - {'chief', 'worker'})}")

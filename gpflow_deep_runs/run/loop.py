@@ -108,7 +108,8 @@ def fit(
     if patience is not None and patience < 1:
         raise ValueError(f"patience must be at least 1 or None, got {patience}; None trains all steps.")
     block = block_size(steps_per_call, every.log, every.evaluate, every.save, *(interval for interval, _ in also))
-    start, step = time.monotonic(), first
+    start = time.monotonic()
+    step = first
     saved_at = start
 
     def is_stopped() -> bool:

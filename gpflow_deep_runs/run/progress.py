@@ -41,12 +41,17 @@ class Progress:
         write: Callable[[str], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.step, self._total, self._clock, self._write = first, total, clock, write or _to_standard_error
+        self.step = first
+        self._total = total
+        self._clock = clock
+        self._write = write or _to_standard_error
         self._has_lines = is_shown and (write is not None or not sys.stderr.isatty())
         is_bar = is_shown and not self._has_lines
         self._bar = tqdm(initial=first, total=total, disable=not is_bar, dynamic_ncols=True, bar_format=_BAR)
-        self._first, self._start = first, clock()
-        self._next_line, self._newest = self._start + LINE_SECONDS, dict[str, dict[str, float]]()
+        self._first = first
+        self._start = clock()
+        self._next_line = self._start + LINE_SECONDS
+        self._newest = dict[str, dict[str, float]]()
 
     def __enter__(self) -> "Progress":
         return self

@@ -146,7 +146,8 @@ def open_run(
     :raises ValueError: as `folder.open_folder`; if another process has the folder; and for --max_seconds with several
         workers, whose clocks differ.
     """
-    path, worker = Path(settings.run_dir).expanduser(), devices.worker_of(strategy)
+    path = Path(settings.run_dir).expanduser()
+    worker = devices.worker_of(strategy)
     if worker.count > 1 and settings.max_seconds is not None:
         raise ValueError("--max_seconds could stop several workers at different steps; give --num_steps alone.")
     if not worker.is_chief:
@@ -267,7 +268,8 @@ class Run:
         :raises Interrupted: as `loop.fit`, after saving a checkpoint.
         :raises FloatingPointError: of `advance` and `rule`: training has diverged.
         """
-        settings, best = self.settings, tf.Variable(np.array(Best(), np.float64))
+        settings = self.settings
+        best = tf.Variable(np.array(Best(), np.float64))
         own = {"best": best, "step": self._step}
         if restore is None:
             restored = checkpoints.restore(self.folder.checkpoint_dir, **state(), **own)
@@ -416,7 +418,10 @@ class _Log:
         first: int,
         check: Callable[[], None],
     ) -> None:
-        self._writer, self._show, self._is_shown, self._check = writer, show, is_shown, check
+        self._writer = writer
+        self._show = show
+        self._is_shown = is_shown
+        self._check = check
         self._last = first, time.monotonic()
 
     def __call__(self, step: int, line: Mapping[str, float]) -> None:
@@ -424,7 +429,8 @@ class _Log:
             return
         self._check()
         self._writer.scalars(step, line)
-        (last_step, last_time), now = self._last, time.monotonic()
+        last_step, last_time = self._last
+        now = time.monotonic()
         self._writer.rates(step, {"speed/steps_per_second": (step - last_step) / max(now - last_time, 1e-9)})
         if self._show is not None and self._is_shown(step):
             self._writer.show(step, self._show())

@@ -73,7 +73,8 @@ class SweepDir:
         with lock(self.path, flag="sweep_dir") as self._held:
             for left in leftovers(self.path):  # by a sweep that was killed
                 left.unlink()
-            record, changed = self.record(), self.changed(sweep, runs)
+            record = self.record()
+            changed = self.changed(sweep, runs)
             recorded = dict(record.get("runs", {}))
             for folder in ("runs", "logs"):
                 make_folder(self.path / folder)
@@ -174,7 +175,8 @@ class SweepDir:
         changed = []
         for run in runs:
             now = arguments(run.flags)
-            before, after = _by_name(record.get("runs", {}).get(run.name, now)), _by_name(now)
+            before = _by_name(record.get("runs", {}).get(run.name, now))
+            after = _by_name(now)
             differing = [name for name in {**before, **after} if before.get(name) != after.get(name)]
             if not differing:
                 continue

@@ -125,7 +125,11 @@ class _Work:
         say: Callable[[str], None],
         after: Callable[[], object],
     ) -> None:
-        self._folder, self._program, self._num_jobs, self._say, self._after = folder, program, num_jobs, say, after
+        self._folder = folder
+        self._program = program
+        self._num_jobs = num_jobs
+        self._say = say
+        self._after = after
         self.done: list[str] = []
         self.failed: dict[str, str] = {}
         self.stopped: dict[str, str] = {}
@@ -172,7 +176,9 @@ class _Work:
         self._held = held
 
     def _start(self, run: PlannedRun, pool: ThreadPoolExecutor) -> None:
-        folder, program, is_begun = self._folder, self._program, self._folder.is_begun(run.name)
+        folder = self._folder
+        program = self._program
+        is_begun = self._folder.is_begun(run.name)
         flags = [*arguments({**run.flags, **program.local}), *(["--resume"] if is_begun else [])]
         words = [*program.words, f"--run_dir={folder.run_dir(run.name)}", *flags]
         folder.note(run.name, "started", is_resumed=is_begun, machine=machine(), local=arguments(program.local))
@@ -187,16 +193,21 @@ class _Work:
         for future in wait(self.running, POLL_SECONDS, FIRST_COMPLETED).done:
             job = self.running.pop(future)
             ask_to_end(job)
-            name, code, seconds = job.name, future.result(), time.monotonic() - job.start
+            name = job.name
+            code = future.result()
+            seconds = time.monotonic() - job.start
             stopped_by = killed_by(code)
             if self._folder.result(name) is not None:
-                event, error = "done", None
+                event = "done"
+                error = None
                 self.done.append(name)
             elif stopped_by is not None:
-                event, error = "stopped", f"by {stopped_by}"
+                event = "stopped"
+                error = f"by {stopped_by}"
                 self.stopped[name] = error
             else:
-                event, error = "failed", last_line(job) or f"ended with status {code} and wrote nothing"
+                event = "failed"
+                error = last_line(job) or f"ended with status {code} and wrote nothing"
                 self.failed[name] = error
             self._folder.note(name, event, code=code, seconds=round(seconds, 3), error=error)
             self._say(f"{event}: {name}, {error or duration(seconds)}")

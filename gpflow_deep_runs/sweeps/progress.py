@@ -59,7 +59,8 @@ class SweepProgress:
     def __init__(
         self, runs: Sequence[PlannedRun], seconds_of: Callable[[], Mapping[str, float]], *, is_shown: bool = True
     ) -> None:
-        self._runs, self._seconds_of = runs, seconds_of
+        self._runs = runs
+        self._seconds_of = seconds_of
         is_bar = is_shown and sys.stderr.isatty()
         self._has_lines = is_shown and not is_bar
         self._bar = tqdm(

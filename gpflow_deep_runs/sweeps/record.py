@@ -41,8 +41,10 @@ def write_tables(folder: SweepDir, sweep: Sweep, name: str) -> str:
 
 def record(folder: SweepDir, sweep: Sweep, runs: Sequence[PlannedRun]) -> dict[str, Any]:
     """What table.json holds besides cells: what is tabulated, and how each of the runs was made."""
-    lines, tables = folder.history(), sweep.tables
-    starts, seconds = history.starts_of(lines), history.seconds_of(lines)
+    lines = folder.history()
+    tables = sweep.tables
+    starts = history.starts_of(lines)
+    seconds = history.seconds_of(lines)
     return {
         "script": sweep.script,
         "over": tables.over if tables is not None else (),

@@ -37,7 +37,8 @@ def expand(sweep: Sweep) -> list[PlannedRun]:
             key = tuple(sorted(arguments(run.flags)))
             if key in by_flags:
                 raise ValueError(f"the runs {by_flags[key]} and {run.name} have the same flags; leave one of them out.")
-            found[run.name], by_flags[key] = run, run.name
+            found[run.name] = run
+            by_flags[key] = run.name
     return list(found.values())
 
 

@@ -164,7 +164,8 @@ def _tables(content: Any, axes: Sequence[str], settings: Sequence[str]) -> Table
     over = table.get("over", [name for name in AVERAGED if name in axes])
     if not isinstance(over, list) or not all(name in axes for name in over) or len(set(over)) < len(over):
         raise ValueError(f"table.over must list axes, each once, of {', '.join(axes) or 'none'}, got {over!r}.")
-    baseline, names = table.get("baseline"), [column.name for column in columns]
+    baseline = table.get("baseline")
+    names = [column.name for column in columns]
     if baseline is not None and baseline not in names:
         raise ValueError(f"table.baseline must be a column, one of {', '.join(names)}, got {baseline!r}.")
     return Tables(numbers, columns, tuple(over), baseline)
@@ -174,7 +175,9 @@ def _number(name: str, value: Any) -> Number:
     where = f'table.numbers."{name}"'
     fields = {"path": value} if isinstance(value, str) else _table(value, where, "a path of result.json, or")
     _known(fields, where, ("path", "digits", "differences"))
-    path, digits, differences = fields.get("path"), fields.get("digits", 3), fields.get("differences", True)
+    path = fields.get("path")
+    digits = fields.get("digits", 3)
+    differences = fields.get("differences", True)
     if not isinstance(path, str) or not all(path.split(".")):
         raise ValueError(
             f'{where} must have keys of result.json with dots between them, as path = "a.b", got {path!r}.'

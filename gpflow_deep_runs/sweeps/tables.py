@@ -73,7 +73,8 @@ def _cells(
         values = {column.name: _values(tables, number, column, runs, results) for column in tables.columns}
         for column in tables.columns:
             own = values[column.name]
-            mean, difference = mean_of([value.number for value in own]), None
+            mean = mean_of([value.number for value in own])
+            difference = None
             if tables.baseline not in (None, column.name) and number.has_differences:
                 difference = _difference(own, values[str(tables.baseline)])
             yield Cell(number, dict(row), column, own, mean, difference)

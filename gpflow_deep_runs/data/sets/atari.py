@@ -110,7 +110,8 @@ def record_dataset(
         raise ValueError(f"the output must end in .npz, got {path}.")
     if seed < 0:
         raise ValueError(f"the seed of the play must not be negative, got {seed}.")
-    num_test, num_valid = round(test_fraction * num_frames), round(valid_fraction * num_frames)
+    num_test = round(test_fraction * num_frames)
+    num_valid = round(valid_fraction * num_frames)
     num_train = num_frames - num_test - num_valid
     if min(num_train, num_valid, num_test) < 1:
         raise ValueError(

@@ -220,7 +220,8 @@ def _read_text(path: Path) -> Bits:
     if not path.is_file():
         raise ValueError(f"{path} is missing; the train, valid and test files belong into one folder, get them all.")
     lines = read_bytes(path).translate(None, delete=b", \t\r").rstrip(b"\n") + b"\n"
-    columns, characters = lines.index(b"\n"), np.frombuffer(lines, np.uint8)
+    columns = lines.index(b"\n")
+    characters = np.frombuffer(lines, np.uint8)
     if columns < 1 or len(characters) % (columns + 1):
         raise ValueError(f"{path} must hold 0 and 1 in lines of equal length, with commas or spaces; get it again.")
     table = characters.reshape(-1, columns + 1)

@@ -166,7 +166,8 @@ def read_numbers(path: Path, shape: tuple[int | None, int], separator: str) -> N
     :raises ValueError: if the file is damaged or has another shape.
     """
     rows, columns = shape
-    pieces, start = [], 0
+    pieces = []
+    start = 0
     result = None if rows is None else np.empty((rows, columns))
     try:
         with pd.read_csv(

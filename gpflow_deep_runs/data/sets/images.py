@@ -58,8 +58,10 @@ def read_digits(name: str, paths: Sequence[Path]) -> Rows:
     """Scikit-learn's digits, from 0 to 16; the test rows of all views test."""
     pixels, labels = raw.digits(name)
     images = pixels.reshape(-1, 8, 8, 1).astype(np.uint8)
-    order, num_train = raw.digits_order(), sum(raw.DIGITS_COUNTS)
-    train, test = np.sort(order[:num_train]), np.sort(order[num_train:])
+    order = raw.digits_order()
+    num_train = sum(raw.DIGITS_COUNTS)
+    train = np.sort(order[:num_train])
+    test = np.sort(order[num_train:])
     source = f"scikit-learn, load_digits; {len(test)} drawn for testing with a fixed seed"
     return _images(name, images[train], labels[train], images[test], labels[test], raw.CLASS_NAMES, source)
 
@@ -100,7 +102,8 @@ def read_cifar10_jpeg(name: str, paths: Sequence[Path]) -> Rows:
     stored = read_npz(path)
     pixels = []
     for part in ("train", "test"):
-        content, offsets = stored[f"{part}_jpeg"].tobytes(), stored[f"{part}_offsets"]
+        content = stored[f"{part}_jpeg"].tobytes()
+        offsets = stored[f"{part}_offsets"]
         pixels.append(np.stack([tf.io.decode_jpeg(content[a:b], 3).numpy() for a, b in itertools.pairwise(offsets)]))
     labels, labels_test = (stored[f"{part}_labels"].astype(np.int64) for part in ("train", "test"))
     source = "CIFAR-10 from lossy JPEG files, not the original pixels"
@@ -132,7 +135,8 @@ def read_own(path: str | os.PathLike[str]) -> Rows:
             )
     num_classes = 1 + int(max(labels.max(), labels_test.max()))
     names = tuple(str(number) for number in range(num_classes))
-    labels, labels_test = labels.astype(np.int64), labels_test.astype(np.int64)
+    labels = labels.astype(np.int64)
+    labels_test = labels_test.astype(np.int64)
     return _images(path.stem, X, labels, X_test, labels_test, names, f"the file {path.name}")
 
 

@@ -38,7 +38,8 @@ def read_particles(name: str, paths: Sequence[Path], *, num_rows: int | None = N
 
     :param num_rows: rows there have to be; those of the set if None.
     """
-    (path,), (rows, num_features) = paths, _PARTICLES[name]
+    (path,) = paths
+    (rows, num_features) = _PARTICLES[name]
     rows = num_rows or rows
     table = read_numbers(path, (rows, num_features + 1), ",")
     return undivided(
@@ -73,7 +74,8 @@ def read_rectangles(name: str, paths: Sequence[Path], *, counts: tuple[int, int]
 def read_mnist(name: str, paths: Sequence[Path]) -> Rows:
     """MNIST in [0, 1]; its test images test."""
     train, train_labels, test, test_labels = raw.mnist(paths)
-    images, labels = np.concatenate([train, test]), np.concatenate([train_labels, test_labels])
+    images = np.concatenate([train, test])
+    labels = np.concatenate([train_labels, test_labels])
     return undivided(
         name,
         images.reshape(len(images), -1) / 255.0,
@@ -93,10 +95,12 @@ def read_scikit(name: str, paths: Sequence[Path]) -> Rows:
     is_regression = name == "diabetes"
     load = getattr(installed("sklearn.datasets", name), f"load_{name}")
     bunch = load(**({"scaled": False} if is_regression else {}))
-    splits, divided = None, "random splits"
+    splits = None
+    divided = "random splits"
     if name == "digits":
         train, test = np.split(raw.digits_order(), [sum(raw.DIGITS_COUNTS)])
-        splits, divided = ((np.sort(train), np.sort(test)),), f"{len(test)} drawn for testing with a fixed seed"
+        splits = ((np.sort(train), np.sort(test)),)
+        divided = f"{len(test)} drawn for testing with a fixed seed"
     return undivided(
         name,
         bunch.data,

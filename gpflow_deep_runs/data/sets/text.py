@@ -56,7 +56,8 @@ def read(name: str, paths: Sequence[Path]) -> Rows:
     source = f"{path.name}; {task.about}"
     if task.is_sorted:
         order = numpy_rng(0, f"text/{name}").permutation(len(labels))
-        X, labels = X[order], labels[order]
+        X = X[order]
+        labels = labels[order]
         X.sort_indices()
         source += " Rows in a random order, always the same, as the file is sorted."
     parts = {"all": Part(X, (labels[:, None] > 0).astype(np.int64))}
@@ -95,7 +96,8 @@ def _read_documents(path: Path) -> Labelled:
 
     try:
         records = [json.loads(line) for line in lzma.decompress(path.read_bytes()).splitlines()]
-        texts, labels = [_body(record) for record in records], np.array([record["label"] for record in records])
+        texts = [_body(record) for record in records]
+        labels = np.array([record["label"] for record in records])
     except _READ_ERRORS as error:
         raise ValueError(f"{path}: the file of documents cannot be read ({error}); get it again.") from error
     counter = CountVectorizer(lowercase=True, token_pattern=r"[a-z]{2,}", min_df=2, binary=True, dtype=np.float32)

@@ -42,7 +42,8 @@ def read(name: str, paths: Sequence[Path], *, num_rows: int | None = None) -> Ro
     :param num_rows: rows there have to be; those of the set if None.
     :raises ValueError: if a file is damaged, or has another number of rows or columns.
     """
-    (path,), uci = paths, SETS[name]
+    (path,) = paths
+    uci = SETS[name]
     features = tuple(uci.features)
     if path.suffix == ".npz":
         X, y, splits = _read_copy(path)

@@ -116,7 +116,8 @@ def _pass(shards: Shards, known: Known, names: Sequence[str], spec: TableSpec, p
 
     def of_block(number: int) -> Survey:
         block = shards.block(number)
-        path, table = shards.files[block.file], shards.table(number, {*names, *known.empty})
+        path = shards.files[block.file]
+        table = shards.table(number, {*names, *known.empty})
         for name in known.empty:
             _check_empty(table[name], name, spec, path, block.first_row)
         with hinted():

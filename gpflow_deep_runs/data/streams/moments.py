@@ -53,7 +53,8 @@ class Moments:
         """Those of `count` [D] rows that all hold `value` [D]."""
         has = count > 0
         zeros = np.zeros(len(value))
-        low, high = np.where(has, value, np.inf), np.where(has, value, -np.inf)
+        low = np.where(has, value, np.inf)
+        high = np.where(has, value, -np.inf)
         return cls(count, np.where(has, value, 0.0), zeros, low, high)
 
     def merge(self, other: "Moments") -> "Moments":
@@ -74,7 +75,8 @@ class Moments:
         deviation = np.sqrt(self.squares / self.count)
         bound = 4 * np.finfo(np.float64).eps * np.maximum(np.abs(self.low), np.abs(self.high))
         is_constant = (self.low == self.high) | (deviation <= bound)
-        mean, scale = np.where(is_constant, self.low, self.mean), np.where(is_constant, 1.0, deviation)
+        mean = np.where(is_constant, self.low, self.mean)
+        scale = np.where(is_constant, 1.0, deviation)
         return Scale(mean, scale, tuple(map(int, np.flatnonzero(is_constant))))
 
 
@@ -85,7 +87,9 @@ class Sample:
     """
 
     def __init__(self, size: int) -> None:
-        self._size, self._held, self._bound = size, 0, np.uint64(2**64 - 1)
+        self._size = size
+        self._held = 0
+        self._bound = np.uint64(2**64 - 1)
         self._pieces: list[tuple[NDArray[Any], ...]] = []
 
     def add(self, order: NDArray[np.uint64], X: NDArray[Any], Y: NDArray[Any]) -> None:

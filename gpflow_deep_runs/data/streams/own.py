@@ -34,7 +34,8 @@ from gpflow_deep_runs.data.usable import usable
 
 __all__ = ["HEAD_ROWS", "Foot", "check_feet", "check_sentinels", "completed", "foot_of", "open_table", "reopen"]
 
-HEAD_ROWS, _HEAD_BLOCKS = 20_000, 16
+HEAD_ROWS = 20_000
+_HEAD_BLOCKS = 16
 """Rows that decide what the columns are, and blocks that they are in: fewer rows of tables with many columns."""
 
 
@@ -68,7 +69,8 @@ def open_table(pattern: str, spec: TableSpec, *, progress: bool = False) -> tupl
     _check_totals(shards, head, spec)
     known = _known(head, spec)
     shards = _narrowed(shards, known.columns, known.empty)
-    columns, survey = known.columns, known.survey
+    columns = known.columns
+    survey = known.survey
     if head.hint:
         survey = counting.count(shards, known, spec, progress=progress)
         columns = counting.grown(known, survey)
@@ -137,7 +139,8 @@ def check_feet(shards: Shards, feet: Sequence[Foot]) -> None:
             [foot for foot in feet if foot.file <= end.file],
         ):
             sums, sizes = (sum(parts) for parts in zip(*((foot.sums, foot.sizes) for foot in above), strict=True))
-            last, high = np.nan_to_num(np.asarray(end.last)), np.max([foot.high for foot in above], axis=0)
+            last = np.nan_to_num(np.asarray(end.last))
+            high = np.max([foot.high for foot in above], axis=0)
             is_told = (last != 0) & (sizes > 0)
             agrees = np.abs(last - sums) <= 1e-9 * np.asarray(sizes)
             if is_told.any() and agrees[is_told].all() and (np.abs(last) > high)[is_told].any():
@@ -224,15 +227,18 @@ def completed(preset: StreamPreset, means: NDArray[np.float64]) -> StreamPreset:
 
 
 def _selector(schema: Schema, spec: TableSpec) -> Callable[[Shards, int], Selection]:
-    columns, is_imputed = _columns(schema), schema.missing == "impute"
+    columns = _columns(schema)
+    is_imputed = schema.missing == "impute"
     encoder = replace(schema, missing="impute")  # who reads the blocks counts what is missing
 
     def select(shards: Shards, number: int) -> Selection:
-        block, table = shards.block(number), shards.table(number)
+        block = shards.block(number)
+        table = shards.table(number)
         where: Any = {"where": shards.files[block.file], "first_row": block.first_row}
         with counting.hinted():
             used = usable(table, columns, schema.target_names, spec, **where)
-        X, Y = encoder.encode(used.found, **where), encoder.encode_targets(used.found, **where).astype(np.float64)
+        X = encoder.encode(used.found, **where)
+        Y = encoder.encode_targets(used.found, **where).astype(np.float64)
         X = schema.filled(X) if is_imputed else X
         if len(used.kept) < len(table):
             X, Y = (_spread(values, used.kept, len(table)) for values in (X, Y))
@@ -288,7 +294,8 @@ def _known(head: _Head, spec: TableSpec) -> Known:
 
     :raises ValueError: as `tables.columns_of`; if there is no target, or no input; text of too many levels.
     """
-    table, where = head.table, head.where
+    table = head.table
+    where = head.where
     if not spec.target:
         names = table.column_names
         shown = ", ".join(map(repr, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

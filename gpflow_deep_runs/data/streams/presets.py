@@ -136,7 +136,9 @@ def _taxi(lookup: str | None) -> StreamPreset:
                 frame[f"{end}_longitude"] = places["longitude"].to_numpy()
         time = frame["pickup"].dt
         frame["hour"] = time.hour + time.minute / 60 + time.second / 3600
-        frame["weekday"], frame["day"], frame["month"] = time.dayofweek, time.day, time.month
+        frame["weekday"] = time.dayofweek
+        frame["day"] = time.day
+        frame["month"] = time.month
         seconds = (frame["dropoff"] - frame["pickup"]).dt.total_seconds().to_numpy(np.float64)[:, None]
         X = _matrix(frame, columns)
         squared = [

@@ -57,8 +57,11 @@ class BatchReader:
                 "a reader needs batch_size >= 1, shuffle_rows >= 1 and a lane from 0 to num_lanes - 1, got "
                 f"{batch_size}, {shuffle_rows} and lane {lane} of {num_lanes}."
             )
-        self._stream, self._transform, self._batch_size = stream, transform, batch_size
-        self._seed, self._lane = seed, f"{lane}/{num_lanes}"
+        self._stream = stream
+        self._transform = transform
+        self._batch_size = batch_size
+        self._seed = seed
+        self._lane = f"{lane}/{num_lanes}"
         self._blocks = _lanes(stream.num_train, num_lanes)[lane]
         self._rows_per_epoch = int(stream.num_train[self._blocks].sum())
         if self._rows_per_epoch < batch_size:

@@ -69,7 +69,8 @@ def load_stored(path: str | os.PathLike[str], shards: Shards, preset: StreamPres
         num_train = arrays.pop("num_train")
         samples = {name: Part(arrays[f"{name}/X"], arrays[f"{name}/Y"]) for name in PARTS if f"{name}/X" in arrays}
         x_scale, y_scale = (_scale_from_json(facts[key]) for key in ("x_scale", "y_scale"))
-        classes, sha256 = tuple(facts["classes"]), str(facts["sha256"])
+        classes = tuple(facts["classes"])
+        sha256 = str(facts["sha256"])
         counts = dict(facts["counts"])
         return Stream(shards, preset, found, num_train, counts, x_scale, y_scale, classes, samples, sha256)
     except _ERRORS:

@@ -151,7 +151,8 @@ def scan(
         "names": list(shards.names),
         "sizes": list(shards.sizes),
     }
-    divide, found = Divider(shards, preset, settings, may_miss=preset.schema is not None), _Found(sample_rows)
+    divide = Divider(shards, preset, settings, may_miss=preset.schema is not None)
+    found = _Found(sample_rows)
     blocks = range(len(shards.blocks))
     looks = in_order(lambda number: _look(divide, shards, number), blocks)
     for look in tqdm(looks, total=len(blocks), unit="block", desc="scan", disable=None if progress else True):
@@ -237,7 +238,8 @@ def _stream(shards: Shards, preset: StreamPreset, settings: dict[str, Any], foun
     empty = [name for name in wanted if counts[name] == 0]
     if empty:
         raise ValueError(f"a stream must have {' and '.join(empty)} rows, got {counts}; check the files and fractions.")
-    x, y = found.x, found.y
+    x = found.x
+    y = found.y
     if x is None or y is None:
         raise ValueError("a stream must have blocks, got none; check the path.")
     if preset.task == "regression" and (constant := y.scale().constant_columns):

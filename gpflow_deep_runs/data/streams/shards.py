@@ -93,7 +93,8 @@ class Shards:
         try:
             yield
         except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-            path, rows = self.files[block.file], f"{block.first_row} to {block.first_row + block.num_rows - 1}"
+            path = self.files[block.file]
+            rows = f"{block.first_row} to {block.first_row + block.num_rows - 1}"
             raise ValueError(f"{path} cannot be read in rows {rows}: {_short(error)}; {_ADVICE}") from error
 
 
@@ -142,7 +143,8 @@ def open_shards(pattern: str, *, layouts: Sequence[Layout], drop_bad_rows: bool 
     """
     files = find_files(pattern)
     sizes = tuple(map(storage.size, files))
-    chosen, blocks = [], []
+    chosen = []
+    blocks = []
     for number, path in enumerate(files):
         chosen.append(_layout(path, columns_of(path), layouts, files[0]))
         first_row = 0

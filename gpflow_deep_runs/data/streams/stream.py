@@ -104,7 +104,10 @@ class Divider:
         self, shards: Shards, preset: StreamPreset, settings: dict[str, Any], *, may_miss: bool = False
     ) -> None:
         self.preset = preset
-        self._shards, self._preset, self._settings, self._may_miss = shards, preset, settings, may_miss
+        self._shards = shards
+        self._preset = preset
+        self._settings = settings
+        self._may_miss = may_miss
         rows = shards.blocks[:, 4]
         self._starts = np.cumsum(rows) - rows
         self._first_test = int(rows.sum()) - preset.num_test_rows
@@ -131,7 +134,8 @@ class Divider:
 
     def _parts(self, number: int, rows: Indices) -> NDArray[np.int64]:
         """TRAIN, VALID or TEST for each of the rows of a block."""
-        settings, name = self._settings, self._shards.names[self._shards.block(number).file]
+        settings = self._settings
+        name = self._shards.names[self._shards.block(number).file]
         part = np.full(len(rows), TRAIN)
         part[_uniform(f"valid/{settings['split']}/{name}", rows) < settings["valid_fraction"]] = VALID
         if self._preset.num_test_rows:
@@ -144,7 +148,8 @@ class Divider:
         return len(self._preset.class_names) or (2 if self._preset.task == "binary" else _MAX_CLASSES)
 
     def _raise(self, number: int, X: NDArray[Any], Y: NDArray[Any], is_bad: NDArray[np.bool_]) -> None:
-        block, preset = self._shards.block(number), self._preset
+        block = self._shards.block(number)
+        preset = self._preset
         row = int(np.argmax(is_bad))
         values = np.concatenate([X[row], Y[row]])
         names = (*preset.feature_names, *preset.target_names)
