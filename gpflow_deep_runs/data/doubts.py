@@ -187,7 +187,7 @@ def _asked(values: NDArray[np.float64], keep: Sequence[str], is_date: bool) -> t
     """Values to ask about, and these with those that the user wants to keep."""
     if is_date:
         kept = _days(keep)
-        known = frozenset(_days(_DATES).tolist())
+        known = frozenset(np.array(_DATES, "datetime64[D]").astype(np.float64).tolist())
         candidates = sentinels_of(np.floor(values), known=known)
     else:
         kept = numbers(pa.array([text.strip() for text in keep], pa.string()), Style())
