@@ -215,7 +215,9 @@ def _read_table(path: Path, spec: TableSpec, bins: int | None) -> tuple[NDArray[
 
 def _binned(X: NDArray[np.float64], schema: Schema, most: int) -> tuple[NDArray[np.float64], Schema]:
     """The rows and how they are read, with bins of the columns of numbers that are not all 0 or 1."""
-    features, blocks, start = [], [], 0
+    features = []
+    blocks = []
+    start = 0
     for feature in schema.columns:
         block = X[:, start : start + len(feature.names)]
         start += len(feature.names)
