@@ -27,7 +27,8 @@ class Candidate:
     :param error: standard error of the score.
     :param cpu_seconds: of the process.
     :param note: what became of it.
-    :param gain: over the best before, mean of the paired differences, nats per row; None where nothing was compared.
+    :param gain: over the best before, mean of the paired differences, nats per row; of functions without noise what the
+        CRPS is smaller by, in standard deviations of the targets; None where nothing was compared.
     :param gain_error: its standard error; the candidate is taken if the gain is larger.
     """
 

@@ -323,3 +323,40 @@ def test_roughness_that_stands_for_noise_makes_no_deeper_model(rng: np.random.Ge
     assert search.candidates[-1].note.startswith("not tried")
     search._say_if_noise_free(single.noise, single)
     assert "as rough as noise" in search.advice[-1]
+
+
+def test_functions_without_noise_are_compared_by_the_crps(rng: np.random.Generator) -> None:
+    """Of a Gaussian: Gneiting and Raftery (2007), Eq. (21)."""
+    X, Y = rows(rng, 30, 1)
+    course = selection._Course(TrainingConfig(), 10, 10, 0.0, 0)
+    search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
+    single = SingleLayer("matern52", np.log([1.0, 1.0, 1.0, 1.0, 1e-6]), None, 0.0, 0)
+    train, held = np.arange(20), np.arange(20, 30)
+    search.by_crps = True
+    residuals, scores = search._held_out(single, [(train, held)])
+    mean, variance = single.predict(search.x[train], search.y[train], search.x[held])
+    u, std = residuals[:, 0], np.sqrt(variance)
+    np.testing.assert_allclose(u, (search.y[held, 0] - mean[:, 0]) / std)
+    crps = std * (u * (2 * norm.cdf(u) - 1) + 2 * norm.pdf(u) - 1 / np.sqrt(np.pi))
+    np.testing.assert_allclose(scores.merit, -crps, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("noise", "is_tried"), [(1e-1, False), (1e-6, True)])
+def test_of_few_noisy_rows_no_deeper_model_is_tried(
+    noise: float, is_tried: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, Y = rows(rng, 60, 1)
+    course = selection._Course(TrainingConfig(), 10, 10, 0.0, 0)
+    search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
+    tried: list[int] = []
+
+    def behind(config: ModelConfig, single: SingleLayer, folds: Any, scores: Any, **_: Any) -> tuple[None, Any]:
+        tried.append(config.num_layers)
+        return None, scores
+
+    monkeypatch.setattr(search, "_try", behind)
+    monkeypatch.setattr(selection, "is_long_tailed", lambda residuals: True)
+    search.left_out_error = 0.3
+    single = SingleLayer("matern52", np.log([1.0, 1.0, 1.0, 1.0, noise]), None, 0.0, 0)
+    search._rivals(single, [(np.arange(48), np.arange(48, 60))], None, rng.normal(size=(60, 1)))
+    assert (2 in tried) == is_tried
