@@ -67,13 +67,16 @@ def deep_gp(axes: Axes) -> None:
 
 
 def darn(axes: Axes) -> None:
-    """Lossless files of binarised MNIST."""
-    sizes = row("darn_codec", "MNIST, 10,000")
-    names = ("bits", "bz2", "lzma")
-    bars = axes.barh(["DARN", *names[1:]][::-1], [value(sizes[name]) for name in names][::-1], color=OTHERS)
-    bars[-1].set_color(OURS)
-    axes.bar_label(bars, fmt="%.0f", padding=2)
-    axes.set(title="darn", xlabel="bits for an image of MNIST (left is better)", xlim=(0, 290))
+    """How many times smaller tables become as files that give them back."""
+    rows = STORED["darn_files"].rows
+    places = np.arange(len(rows))[::-1]
+    for shift, (name, color, label) in zip((0.2, -0.2), (("coded", OURS, "ours"), ("xz", OTHERS, "xz")), strict=True):
+        times = [value(row["bytes"]) / value(row[name]) for row in rows]
+        axes.barh(places + shift, times, 0.36, color=color, label=label)
+    names = [str(row["table"]).removesuffix(" shuffled").replace(", ", "\n") for row in rows]
+    axes.set_yticks(places, names)
+    axes.set(title="darn", xlabel="times smaller as a file (right is better)")
+    legend_above(axes)
 
 
 def rbm(axes: Axes) -> None:
@@ -89,18 +92,26 @@ def rbm(axes: Axes) -> None:
 
 def ebp(axes: Axes) -> None:
     """Test errors on text, with standard errors over folds."""
-    names = {"Reuters I6": "Reuters I6", "20News comp vs HW": "News, comp"}
+    names = {"Reuters I6": "Reuters I6", "20News comp vs HW": "comp", "20News elec vs med": "elec"}
+    names |= {"Pang and Lee reviews": "reviews", "Amazon apparel_books": "Amazon", "SpamAssassin": "spam"}
+    rows = [*STORED["ebp_probabilities"].rows, *STORED["ebp_text_probabilities"].rows]
     methods = (
         ("logistic regression, C tuned", OTHERS, "logistic regr."),
         ("TF-IDF, LinearSVC", "black", "TF-IDF, SVM"),
-        ("EBP, real, defaults", OURS, "EBP"),
+        ("binary", OURS, "EBP, binary"),
     )
-    rows = STORED["ebp_probabilities"].rows
     places = np.arange(len(names))[::-1]
     for shift, (model, color, label) in zip((0.22, 0.0, -0.22), methods, strict=True):
-        scores = [next(row["error"] for row in rows if (row["dataset"], row["model"]) == (n, model)) for n in names]
+        scores = [
+            next(
+                row["error"]
+                for row in rows
+                if row["dataset"] == name and model in (row.get("model"), row.get("weights"))
+            )
+            for name in names
+        ]
         errors = [score.se if isinstance(score, Figure) else None for score in scores]
-        axes.errorbar(list(map(value, scores)), places + shift, xerr=errors, fmt="o", ms=4, color=color, label=label)
+        axes.errorbar(list(map(value, scores)), places + shift, xerr=errors, fmt="o", ms=3, color=color, label=label)
     axes.set_yticks(places, list(names.values()))
     axes.set(title="ebp", xlabel="test error, % (left is better)", xlim=(0, None))
     legend_above(axes)
@@ -118,6 +129,9 @@ def compression(axes: Axes) -> None:
         axes.plot(sizes, errors, marker, color=color, ms=4, label=label)
     axes.set(title="compression", xlabel="bytes of LeNet-300-100", ylabel="test error, %", xscale="log")
     axes.set(ylim=(1, None))
+    ticks = [5_000, 10_000, 20_000]
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.set_xticks([], minor=True)
     legend_above(axes)
 
 

@@ -145,8 +145,6 @@ HEADLINES: dict[str, list[tuple[str, str, str]]] = {
     "darn": [
         ("darn_tables/scores|connect4", "NLL", ".1f"),
         ("darn_orders/scores|connect4: MADE, 200 units, one order", "NLL", ".1f"),
-        ("darn_codec/bits|MNIST, 10,000", "file, bits a row", ".0f"),
-        ("darn_codec/bits|MNIST, 10,000", "bz2, bits", ".0f"),
     ],
     "rbm_tracking": [
         ("rbm_accuracy_large/errors|0.01, 1e3", "rmse", ".2f"),
