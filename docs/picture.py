@@ -36,7 +36,7 @@ def row(name: str, first: str) -> Mapping[str, Any]:
 
 def legend_above(axes: Axes) -> None:
     """In one row above the title, as it would hide marks elsewhere."""
-    anchor = (0.45, 1.12)
+    anchor = (0.4, 1.12)
     axes.legend(
         loc="lower center",
         bbox_to_anchor=anchor,
