@@ -73,6 +73,15 @@ def lines_of(folder: Path, run: str) -> list[dict[str, Any]]:
     return read_jsonl(folder / run / "scalars.jsonl")
 
 
+def checkpoints(folder: Path) -> list[str]:
+    """The checkpoints anywhere below `folder`, oldest first, while a run writes there."""
+    while True:
+        try:
+            return sorted(str(path) for path in folder.rglob("step-*"))
+        except FileNotFoundError:  # a folder was renamed or removed during the walk
+            continue
+
+
 def called(main: Main | Mapping[str, Main], script: str, folder: Path, arguments: Sequence[str]) -> Finished:
     """The `main` of a script, or its commands by name, called in this process and in `folder`."""
     out, err = io.StringIO(), io.StringIO()

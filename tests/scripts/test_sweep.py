@@ -14,7 +14,7 @@ import pytest
 from gpflow_deep_base.locks import lock
 from gpflow_deep_runs.sweeps import SweepDir, expand, parse
 from scripts import sweep
-from tests.scripts.running import SCRIPTS, Finished, called, command, environment, run
+from tests.scripts.running import SCRIPTS, Finished, called, checkpoints, command, environment, run
 
 FILE = """
 script = "train_dgp.py"
@@ -162,7 +162,7 @@ def test_a_sweep_of_deep_gps(tmp_path: Path) -> None:
     process = subprocess.Popen(
         command("sweep.py", words), cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True
     )
-    while process.poll() is None and not list(folder.rglob("step-*")):
+    while process.poll() is None and not checkpoints(folder):
         time.sleep(0.01)
     process.kill()
     _, err = process.communicate()
