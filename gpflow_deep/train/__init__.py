@@ -6,6 +6,7 @@ fitting                  stopping rules, held-out rows
 estimators               scikit-learn's interface (estimator_base)
 selection                kernel, inducing inputs, depth and likelihood, chosen by the rows (choice: what was tried;
                          stored_choice: in a folder, for whoever trains on)
+single_layer             the exact and the sparse GP that come first, by NumPy
 predictor                a trained model with the units of its data
 sampled_training         a chain after training; kl_weight: of sigma points
 images                   models of images
@@ -28,6 +29,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "presets",
         "sampled_training",
         "selection",
+        "single_layer",
         "stored_choice",
         "training",
     ],

@@ -5,9 +5,8 @@
 
 1. A single layer with Gaussian noise comes first: its marginal likelihood (up to `EXACT_ROWS` rows), or the collapsed
    bound of Titsias (2009), by L-BFGS, from two starts (much noise, hardly any) for each kernel, of which the one with
-   the highest value is taken. Kernels are raced on `RACE_ROWS` rows first. Exact ones are judged by leave-one-out:
-
-       p(y_n | y_-n) = N(y_n - a_n / B_nn, 1 / B_nn),   B = (K + s I)^-1, a = B y  (Rasmussen and Williams 2006, 5.12)
+   the highest value is taken. Kernels are raced on `RACE_ROWS` rows first. Exact ones are judged by leave-one-out, see
+   `single_layer`.
 
 2. A Student's t likelihood is tried where the central halves of the predictions hold too many rows.
 3. Deeper models start with the kernel, likelihood and noise found so far, and are trained on a part of the rows: for a
@@ -30,65 +29,48 @@ import dataclasses
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import Gaussian
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky, lapack, solve_triangular
-from scipy.optimize import minimize
 
 from ..judge.forecasts import Forecast
 from ..judge.predictive import gaussian
-from ..model.initialization import inducing_inputs
 from ..model.scaling import Units
 from ..posteriors.collapsed import MAX_ROWS, fit_collapsed
-from ..posteriors.noise import ABOVE_BOUND, has_noise
+from ..posteriors.noise import has_noise
 from .choice import Candidate, Choice
-from .config import KERNELS, LINEAR, KernelName, ModelConfig, make_kernel
+from .config import KernelName, ModelConfig, make_kernel
 from .course import TrainingConfig
 from .fitting import Fitted, batches, check_counts, draws, fit, train
 from .predictor import Predictor
 from .presets import modern
+from .single_layer import (
+    CANDIDATES,
+    EXACT_ROWS,
+    LEAST_NOISE,
+    MIDDLE,
+    RACE_ROWS,
+    SingleLayer,
+    climb_exact,
+    climb_sparse,
+    grow,
+    leave_one_out,
+    paired_gain,
+    rms_error,
+    search_exact,
+    search_sparse,
+    squared_distances,
+)
 from .training import Trainer
 
-__all__ = [
-    "CANDIDATES",
-    "Begun",
-    "SingleLayer",
-    "begin_chosen",
-    "can_choose",
-    "collapsed_bound",
-    "fit_chosen",
-    "leave_one_out",
-    "log_marginal_likelihood",
-    "search_exact",
-    "search_sparse",
-]
+__all__ = ["Begun", "begin_chosen", "build_single", "can_choose", "fit_chosen"]
 
 Array = NDArray[np.float64]
 Show = Callable[[str], None] | None
-
-CANDIDATES: tuple[KernelName, ...] = tuple(name for name in get_args(KernelName) if name != "convolutional")
-"""Kernels."""
-
-PLAIN: tuple[KernelName, ...] = ("squared_exponential", "matern52")
-"""Kernels that are taken for granted; others have to be clearly better."""
-
-EXACT_ROWS = 1000
-"""Up to so many rows are inducing inputs themselves from the start: an evaluation takes O(N^3). Of up to twice as many
-kernel and parameters are looked for with fewer inducing inputs first."""
-
-RACE_ROWS = 200
-"""Rows on which all kernels are tried."""
-
-MIDDLE = 25
-"""Iterations of L-BFGS after which candidates are compared."""
-
-LEAST_NOISE = 1e-8
-"""Lower bound of the variance of Gaussian noise, in units of the variance of the targets."""
 
 NO_NOISE = 1e-3
 """With less noise, in units of the variance of the targets, long tails are of interpolation and not of the noise."""
@@ -98,9 +80,6 @@ NUM_INDUCING = 100
 
 MAX_INDUCING = 400
 """The most inducing inputs that are chosen."""
-
-MAX_WORK = 5e8
-"""The most of N M^2, to which an evaluation is proportional, that is chosen."""
 
 FEW_NOISY_ROWS = 300
 """Up to so many rows with noise no deeper model is tried: what it may gain is less than some 40 rows can tell."""
@@ -129,436 +108,8 @@ UNSETTLED = 0.05
 HOPELESS = 0.5
 """Nats per row: a model that is so much behind at the first look is given up."""
 
-RISE = 0.02
-"""Of the bound, nats per row, that twice as many inducing inputs have to bring."""
-
-_STARTS = (0.1, 1e-3)
 _NEIGHBOURS = 5
-_JITTER_FACTOR = float(np.finfo(np.float64).eps)
-_FAILED = 1e25
 _MINUTE = 60.0
-
-
-# The single layer: values and gradients with respect to the logarithms of its parameters.
-
-
-@dataclass(frozen=True)
-class SingleLayer:
-    """A GP with Gaussian noise for standardised rows.
-
-    :param kernel: as in `ModelConfig`.
-    :param theta: logarithms of kernel variance, lengthscales [D], noise and, with a
-        linear part, its variance.
-    :param Z: inducing inputs [M, D]; None if it is exact.
-    :param value: marginal likelihood, or bound, nats per row and target.
-    :param evaluations: of it, in all.
-    """
-
-    kernel: KernelName
-    theta: Array
-    Z: Array | None
-    value: float
-    evaluations: int
-
-    @property
-    def has_linear(self) -> bool:
-        """Whether the kernel has a linear part."""
-        return self.kernel.endswith(LINEAR)
-
-    @property
-    def lengthscales(self) -> Array:
-        """Of the stationary part, [D]."""
-        return np.exp(self.theta[1 : self.num_inputs + 1])
-
-    @property
-    def num_inputs(self) -> int:
-        """D."""
-        return len(self.theta) - 2 - self.has_linear
-
-    @property
-    def variance(self) -> float:
-        """Of the stationary part."""
-        return float(np.exp(self.theta[0]))
-
-    @property
-    def linear(self) -> float:
-        """Variance of the linear part; 0 without."""
-        return float(np.exp(self.theta[-1])) if self.has_linear else 0.0
-
-    @property
-    def noise(self) -> float:
-        """Variance of the noise."""
-        return float(np.exp(self.theta[1 + self.num_inputs]))
-
-    def predict(self, X: Array, Y: Array, X_new: Array) -> tuple[Array, Array]:
-        """Mean [n, P] and variance [n] of targets at X_new [n, D], by rows X [N, D] and Y [N, P]."""
-        prior = self.variance + self.linear * np.sum(np.square(X_new), axis=1)
-        if self.Z is None:
-            K = self.covariance(X, X) + self.noise * np.eye(len(X))
-            root = cholesky(K, lower=True)
-            A = solve_triangular(root, self.covariance(X, X_new), lower=True)
-            return A.T @ solve_triangular(root, Y, lower=True), prior - np.sum(A * A, axis=0) + self.noise
-        M = len(self.Z)
-        root = cholesky(self.covariance(self.Z, self.Z) + _jitter(M) * np.eye(M), lower=True)
-        A, A_new = (solve_triangular(root, self.covariance(self.Z, rows), lower=True) for rows in (X, X_new))
-        root_B = cholesky(np.eye(M) + A @ A.T / self.noise, lower=True)
-        C = solve_triangular(root_B, A_new, lower=True)
-        mean = C.T @ solve_triangular(root_B, A @ Y, lower=True) / self.noise
-        return mean, prior - np.sum(A_new * A_new, axis=0) + np.sum(C * C, axis=0) + self.noise
-
-    def covariance(self, A: Array, B: Array) -> Array:
-        """Of the function at A [n, D] and B [m, D], [n, m]."""
-        values, _ = _stationary(self.kernel, _squares(A / self.lengthscales, B / self.lengthscales))
-        return self.variance * values + self.linear * A @ B.T
-
-
-def _jitter(num_inducing: int) -> float:
-    """That of `SVGPLayer.factors`."""
-    return max(float(gpflow.default_jitter()), num_inducing * _JITTER_FACTOR)
-
-
-def _squares(A: Array, B: Array) -> Array:
-    """|a - b|^2, [N, M], of rows A [N, D] and B [M, D]."""
-    squares = np.sum(A * A, axis=1)[:, None] + np.sum(B * B, axis=1) - 2 * A @ B.T
-    return np.maximum(squares, 0.0)
-
-
-def _stationary(kernel: str, squares: Array) -> tuple[Array, Array]:
-    """Correlations at squared distances in lengthscales, and their derivatives with respect to these."""
-    if kernel.startswith("squared_exponential"):
-        values = np.exp(-0.5 * squares)
-        return values, -0.5 * values
-    if kernel.startswith("matern52"):
-        scaled = np.sqrt(5 * squares)
-        decay = np.exp(-scaled)
-        return (1 + scaled + 5 / 3 * squares) * decay, -5 / 6 * (1 + scaled) * decay
-    scaled = np.sqrt(3 * squares)
-    decay = np.exp(-scaled)
-    return (1 + scaled) * decay, -1.5 * decay
-
-
-def log_marginal_likelihood(theta: Array, kernel: str, X: Array, Y: Array) -> tuple[float, Array]:
-    """log p(Y | X) of an exact GP, nats, and its gradient: d/dK = (a a' - P K^-1) / 2 with a = K^-1 Y.
-
-    :param theta: as of `SingleLayer`.
-    :param X: [N, D].
-    :param Y: [N, P].
-    :return: minus `_FAILED` where the factorisation fails.
-    """
-    (N, D), P = X.shape, Y.shape[1]
-    A = X / np.exp(theta[1 : D + 1])
-    squares = _squares(A, A)
-    np.fill_diagonal(squares, 0.0)
-    values, slopes = _stationary(kernel, squares)
-    variance, noise = np.exp(theta[0]), np.exp(theta[D + 1])
-    K = values = variance * values
-    linear = None
-    if kernel.endswith(LINEAR):
-        linear = np.exp(theta[-1]) * X @ X.T
-        K = values + linear
-    K = K + noise * np.eye(N)
-    try:
-        root = cholesky(K, lower=True, overwrite_a=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        return -_FAILED, np.zeros_like(theta)
-    a = cho_solve((root, True), Y, check_finite=False)
-    value = -0.5 * np.sum(Y * a) - P * np.sum(np.log(np.diag(root))) - 0.5 * N * P * np.log(2 * np.pi)
-    G = 0.5 * (a @ a.T - P * _inverse(root))
-    gradient = np.zeros_like(theta)
-    gradient[0] = np.sum(G * values)
-    W = G * (variance * slopes)
-    gradient[1 : D + 1] = -4 * (W.sum(axis=1) @ (A * A) - np.sum(A * (W @ A), axis=0))
-    gradient[D + 1] = noise * np.trace(G)
-    if linear is not None:
-        gradient[-1] = np.sum(G * linear)
-    return float(value), gradient
-
-
-def _inverse(root: Array) -> Array:
-    """(L L')^-1 of a lower L."""
-    lower, _ = lapack.dpotri(root, lower=1)
-    lower = np.tril(lower)
-    return lower + np.tril(lower, -1).T
-
-
-def leave_one_out(single: SingleLayer, X: Array, Y: Array) -> tuple[Array, Array]:
-    """Residuals in units of their standard deviations, and log densities in nats, each [N, P], of every row given all
-    others by an exact GP."""
-    K = single.covariance(X, X) + single.noise * np.eye(len(X))
-    root = cholesky(K, lower=True)
-    variance = 1 / np.diag(_inverse(root))[:, None]
-    residuals = cho_solve((root, True), Y) * np.sqrt(variance)
-    return residuals, -0.5 * (np.log(2 * np.pi * variance) + np.square(residuals))
-
-
-def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing: int) -> tuple[float, Array]:
-    """The bound of `collapsed`, nats, and its gradient.
-
-    With A = L^-1 Kuf, B = I + A A' / s, b = (Qff + s I)^-1 Y and T = Kuu^-1 Kuf:
-
-        d/dKuf = T b b' + P / s L^-T (I - B^-1) A
-        d/dKuu = -(T b b' T' + P L^-T (I - B^-1) (B - I) L^-1) / 2
-
-    :param packed: theta as of `SingleLayer`, and behind it Z [M, D].
-    :param num_inducing: M.
-    :return: minus `_FAILED` where a factorisation fails.
-    """
-    (N, D), P, M = X.shape, Y.shape[1], num_inducing
-    theta, Z = packed[: -M * D], packed[-M * D :].reshape(M, D)
-    scales, variance, noise = np.exp(theta[1 : D + 1]), np.exp(theta[0]), np.exp(theta[D + 1])
-    linear = np.exp(theta[-1]) if kernel.endswith(LINEAR) else 0.0
-    scaled, scaled_Z = X / scales, Z / scales
-    squares = _squares(scaled_Z, scaled_Z)
-    np.fill_diagonal(squares, 0.0)
-    values_u, slopes_u = _stationary(kernel, squares)
-    values_f, slopes_f = _stationary(kernel, _squares(scaled_Z, scaled))
-    Kuu = variance * values_u + linear * Z @ Z.T + _jitter(M) * np.eye(M)
-    Kuf = variance * values_f
-    if linear:
-        Kuf += linear * Z @ X.T
-    identity = np.eye(M)
-    try:
-        root = cholesky(Kuu, lower=True, check_finite=False)
-        A = solve_triangular(root, Kuf, lower=True, check_finite=False)
-        B = identity + A @ A.T / noise
-        root_B = cholesky(B, lower=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        return -_FAILED, np.zeros_like(packed)
-    c = solve_triangular(root_B, A @ Y, lower=True) / noise
-    gap = N * variance + linear * np.sum(X * X) - noise * (np.trace(B) - M)  # tr(Kff - Qff)
-    value = 0.5 * np.sum(c * c) - 0.5 / noise * np.sum(Y * Y) - P * np.sum(np.log(np.diag(root_B)))
-    value -= 0.5 * N * P * np.log(2 * np.pi * noise) + 0.5 * P / noise * gap
-    # Derivatives with respect to Kuf, Kuu and the noise.
-    b = (Y - A.T @ solve_triangular(root_B, c, lower=True, trans=1)) / noise
-    inverse_B = cho_solve((root_B, True), identity)
-    H = solve_triangular(root, identity - inverse_B, lower=True, trans=1)
-    Tb = solve_triangular(root, A @ b, lower=True, trans=1)
-    Gf = P / noise * (H @ A) + Tb @ b.T
-    Gu = -0.5 * (Tb @ Tb.T + P * solve_triangular(root, (H @ (B - identity)).T, lower=True, trans=1).T)
-    Gu = 0.5 * (Gu + Gu.T)
-    trace = (N - M + np.trace(inverse_B)) / noise
-    slope = 0.5 * np.sum(b * b) - 0.5 * P * trace + 0.5 * P / noise**2 * gap
-    # Those with respect to the parameters.
-    gradient = np.zeros_like(packed)
-    gradient[0] = variance * (np.sum(Gf * values_f) + np.sum(Gu * values_u) - 0.5 * P * N / noise)
-    Wf, Wu = Gf * (variance * slopes_f), Gu * (variance * slopes_u)
-    sums_f, sums_u = Wf.sum(axis=1)[:, None], Wu.sum(axis=1)[:, None]
-    moved_f, moved_u = Wf @ scaled, Wu @ scaled_Z
-    of_f = sums_f.T @ scaled_Z**2 + Wf.sum(axis=0) @ scaled**2 - 2 * np.sum(scaled_Z * moved_f, axis=0)
-    of_u = 2 * (sums_u.T @ scaled_Z**2 - np.sum(scaled_Z * moved_u, axis=0))
-    gradient[1 : D + 1] = -2 * (of_f + of_u)[0]
-    gradient[D + 1] = noise * slope
-    dZ = (2 * (sums_f * scaled_Z - moved_f) + 4 * (sums_u * scaled_Z - moved_u)) / scales
-    if linear:
-        dZ += linear * (Gf @ X + 2 * Gu @ Z)
-        of_linear = np.sum(Gf * (Z @ X.T)) + np.sum(Gu * (Z @ Z.T)) - 0.5 * P / noise * np.sum(X * X)
-        gradient[len(theta) - 1] = linear * of_linear
-    gradient[-M * D :] = dZ.ravel()
-    return float(value), gradient
-
-
-# The search for a single layer.
-
-
-def _first_theta(kernel: str, num_inputs: int, noise: float) -> Array:
-    """Kernel variance 1, lengthscales sqrt(D), so that two rows are about a lengthscale apart."""
-    theta = [0.0, *[0.5 * np.log(num_inputs)] * num_inputs, np.log(noise)]
-    return np.array(theta + ([np.log(0.1 / num_inputs)] if kernel.endswith(LINEAR) else []))
-
-
-def _limits(kernel: str, num_inputs: int) -> list[tuple[float, float]]:
-    """Of theta."""
-    limits = [(-14.0, 14.0), *[(-5.0, 12.0)] * num_inputs, (float(np.log(ABOVE_BOUND * LEAST_NOISE)), 3.0)]
-    return limits + ([(-20.0, 10.0)] if kernel.endswith(LINEAR) else [])
-
-
-def _climb(
-    value: Callable[[Array], tuple[float, Array]],
-    begin: Array,
-    limits: Sequence[tuple[float | None, float | None]],
-    count: int,
-    max_iter: int,
-    tolerance: float,
-    show: Show = None,
-) -> tuple[Array, float, int]:
-    """L-BFGS on the mean over `count` numbers: the best point, its value, and how often it was asked for.
-
-    :param show: gets a line after every `MIDDLE` iterations.
-    """
-    last, iterations = [np.nan], [0]
-
-    def loss(x: Array) -> tuple[float, Array]:
-        found, gradient = value(x)
-        last[0] = found / count
-        return -found / count, -gradient / count
-
-    def tell(x: Array) -> None:
-        iterations[0] += 1
-        if show is not None and iterations[0] % MIDDLE == 0:
-            show(
-                f"L-BFGS, iteration {iterations[0]} of at most {max_iter}: {last[0]:.4f} nats per row in standard units"
-            )
-
-    options = {"maxiter": max_iter, "ftol": tolerance, "gtol": 1e-5}
-    result = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=limits, options=options, callback=tell)
-    return np.asarray(result.x), -float(result.fun), int(result.nfev)
-
-
-def search_exact(
-    X: Array, Y: Array, kernels: Sequence[KernelName], *, max_iter: int = 500, seed: int = 0, show: Show = None
-) -> SingleLayer:
-    """The exact GP with the highest marginal likelihood over kernels and starts, or another one of which the rows say,
-    left out one by one, that it is better by more than a standard error. What everybody would take, the better one of
-    squared exponential and Matern 5/2, is left only for what is better than that by as much.
-
-    After the race the best kernels of each start go on with all rows, those with hardly any noise from the start again:
-    a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
-
-    :param X: standardised inputs [N, D].
-    :param Y: standardised targets [N, P].
-    """
-    raced = sorted(_race(X, Y, kernels, max_iter=max_iter, seed=seed).items(), key=lambda each: -each[1].value)
-    begins = []
-    for noise in _STARTS:
-        of_start = [single for (_, begun_with), single in raced if begun_with == noise][:2]
-        for single in of_start:
-            if noise == min(_STARTS) and len(X) > RACE_ROWS:
-                single = dataclasses.replace(single, theta=_first_theta(single.kernel, X.shape[1], noise))
-            begins.append(_climb_exact(single, X, Y, min(max_iter, MIDDLE), show=show))
-    best = max(begins, key=lambda each: each.value)
-    left_out = [leave_one_out(each, X, Y)[1].sum(axis=1) for each in begins]
-    other = begins[int(np.argmax([scores.mean() for scores in left_out]))]
-    ends = [_climb_exact(each, X, Y, max_iter, show=show) for each in ([best] if other is best else [best, other])]
-    best = max(ends, key=lambda each: each.value)
-    for other in ends:
-        if other is not best and len(X) > 1:
-            gain, error = _gain(*(leave_one_out(each, X, Y)[1].sum(axis=1) for each in (other, best)))
-            best = other if gain > error else best
-    if best.kernel + LINEAR in kernels and len(X) > RACE_ROWS:
-        # Few rows say little of a trend: the best one gets a linear part if that is better with all rows.
-        name = next(kernel for kernel in kernels if kernel == best.kernel + LINEAR)
-        theta = np.append(best.theta, _first_theta(name, X.shape[1], 1.0)[-1])
-        linear = _climb_exact(dataclasses.replace(best, kernel=name, theta=theta), X, Y, max_iter, show=show)
-        best = linear if linear.value > best.value else best
-    if best.kernel in PLAIN or not set(PLAIN) <= set(kernels) or len(X) < 3:
-        return best
-    some = _some_rows(len(X), seed)
-    begins = [SingleLayer(name, _first_theta(name, X.shape[1], max(_STARTS)), None, 0.0, 0) for name in PLAIN]
-    tried = [_climb_exact(each, X[some], Y[some], min(max_iter, MIDDLE), tolerance=1e-5) for each in begins]
-    plain = _climb_exact(max(tried, key=lambda each: each.value), X, Y, max_iter, show=show)
-    gain, error = _gain(*(leave_one_out(each, X, Y)[1].sum(axis=1) for each in (best, plain)))
-    return best if gain > error else plain
-
-
-def _some_rows(num_rows: int, seed: int) -> NDArray[Any]:
-    """Numbers of the rows on which kernels are raced."""
-    return np.sort(np.random.default_rng([seed, 3]).permutation(num_rows)[:RACE_ROWS])
-
-
-def _race(
-    X: Array, Y: Array, kernels: Sequence[KernelName], *, max_iter: int, seed: int
-) -> dict[tuple[str, float], SingleLayer]:
-    """Exact GPs of some rows after few iterations: the best of each stationary kernel and start."""
-    rows = _some_rows(len(X), seed)
-    raced: dict[tuple[str, float], SingleLayer] = {}
-    for kernel in kernels:
-        for noise in _STARTS:
-            begin = SingleLayer(kernel, _first_theta(kernel, X.shape[1], noise), None, 0.0, 0)
-            tried = _climb_exact(begin, X[rows], Y[rows], min(max_iter, MIDDLE), tolerance=1e-5)
-            key = (kernel.removesuffix(LINEAR), noise)
-            if key not in raced or tried.value > raced[key].value:
-                raced[key] = tried
-    return raced
-
-
-def _climb_exact(
-    begin: SingleLayer, X: Array, Y: Array, max_iter: int, tolerance: float = 1e-8, show: Show = None
-) -> SingleLayer:
-    theta, value, count = _climb(
-        lambda theta: log_marginal_likelihood(theta, begin.kernel, X, Y),
-        begin.theta,
-        _limits(begin.kernel, X.shape[1]),
-        Y.size,
-        max_iter,
-        tolerance,
-        show,
-    )
-    return SingleLayer(begin.kernel, theta, None, value, begin.evaluations + count)
-
-
-def search_sparse(
-    X: Array,
-    Y: Array,
-    kernels: Sequence[KernelName],
-    num_inducing: int,
-    *,
-    max_iter: int = 200,
-    seed: int = 0,
-    show: Show = None,
-) -> SingleLayer:
-    """The sparse GP with the highest collapsed bound over kernels.
-
-    :param X: standardised inputs [N, D].
-    :param Y: standardised targets [N, P].
-    :param num_inducing: M.
-    :param show: gets lines of progress.
-    """
-    raced = _race(X, Y, kernels, max_iter=max_iter, seed=seed).values()
-    Z = inducing_inputs(X, num_inducing, seed=seed)
-    begins = []
-    for kernel in KERNELS:
-        if of_kernel := [each for each in raced if each.kernel.removesuffix(LINEAR) == kernel]:
-            best = max(of_kernel, key=lambda each: each.value)
-            theta, position = best.theta.copy(), 1 + X.shape[1]
-            theta[position] = max(
-                theta[position], np.log(0.01)
-            )  # what inducing inputs do not explain is noise at first
-            begins.append(dataclasses.replace(best, theta=theta, Z=Z))
-    tried = begins
-    if len(begins) > 1:
-        tried = [climb_sparse(each, X, Y, min(max_iter, MIDDLE), show=show) for each in begins]
-    return climb_sparse(max(tried, key=lambda each: each.value), X, Y, max_iter, show=show)
-
-
-def climb_sparse(
-    begin: SingleLayer, X: Array, Y: Array, max_iter: int, tolerance: float = 2e-6, show: Show = None
-) -> SingleLayer:
-    """L-BFGS on the collapsed bound from where a sparse single layer is."""
-    assert begin.Z is not None  # of mypy: it is sparse
-    M, D = begin.Z.shape
-    packed, value, count = _climb(
-        lambda packed: collapsed_bound(packed, begin.kernel, X, Y, M),
-        np.concatenate([begin.theta, begin.Z.ravel()]),
-        [*_limits(begin.kernel, D), *[(None, None)] * (M * D)],
-        Y.size,
-        max_iter,
-        tolerance,
-        show,
-    )
-    theta, Z = packed[: -M * D], packed[-M * D :].reshape(M, D)
-    return SingleLayer(begin.kernel, theta, Z, value, begin.evaluations + count)
-
-
-def grow(
-    single: SingleLayer, X: Array, Y: Array, max_inducing: int, *, max_iter: int, seed: int, show: Show = None
-) -> SingleLayer:
-    """Twice as many inducing inputs, from rows that the others say least about, while the bound rises by `RISE`."""
-    most = min(max_inducing, len(X), int(np.sqrt(MAX_WORK / len(X))))
-    while single.Z is not None and 2 * len(single.Z) <= most:
-        rng = np.random.default_rng([seed, len(single.Z)])
-        some = X[rng.permutation(len(X))[: 10 * len(single.Z)]]
-        root = cholesky(
-            single.covariance(single.Z, single.Z) + _jitter(len(single.Z)) * np.eye(len(single.Z)), lower=True
-        )
-        explained = np.sum(np.square(solve_triangular(root, single.covariance(single.Z, some), lower=True)), axis=0)
-        left = single.variance + single.linear * np.sum(np.square(some), axis=1) - explained
-        chosen = np.argsort(-left, kind="stable")[: len(single.Z)]
-        begin = dataclasses.replace(single, Z=np.concatenate([single.Z, some[chosen]]))
-        larger = climb_sparse(begin, X, Y, max_iter, show=show)
-        if larger.value - single.value < RISE:
-            return larger if larger.value > single.value else single
-        single = larger
-    return single
 
 
 # Deep models, and others that are trained by steps.
@@ -884,7 +435,7 @@ class _Search:
         options: dict[str, Any] = {"max_iter": max_iter, "seed": seed, "show": self.show}
         single = search_sparse(x, y, self._kernels(), min(self.num_inducing, NUM_INDUCING), **options)
         if self.is_exact:
-            single = _climb_exact(dataclasses.replace(single, Z=None), x, y, min(max_iter, MIDDLE), show=self.show)
+            single = climb_exact(dataclasses.replace(single, Z=None), x, y, min(max_iter, MIDDLE), show=self.show)
         return single
 
     def _judge(
@@ -896,7 +447,7 @@ class _Search:
         if self.is_exact:
             residuals, log_densities = leave_one_out(single, self.x, self.y)
             self._add(name, log_densities.sum(axis=1) - volume, "left out one by one")
-            self.left_out_error = _rms_error(residuals, log_densities)
+            self.left_out_error = rms_error(residuals, log_densities)
             self.by_crps = single.noise <= NO_NOISE
             return residuals, None
         if folds:
@@ -1034,7 +585,7 @@ class _Search:
                         tried.run(part, count, anew=True, show=self.show_steps)
                     parts.append(tried.scores(last, self.Y, by_crps=self.by_crps))
                     found = Scores.joined(parts)
-                    gain, error = _gain(found.merit, scores.merit[: len(found.merit)])
+                    gain, error = paired_gain(found.merit, scores.merit[: len(found.merit)])
                     if gain < -error:  # it is behind: other parts are not tried
                         break
         except FloatingPointError as failure:
@@ -1056,7 +607,7 @@ class _Search:
             if look > tried.num_steps:
                 tried.run(rows, look - tried.num_steps, anew=number == 0, show=self.show_steps)
             found = tried.scores(held, self.Y, by_crps=self.by_crps)
-            gain, error = _gain(found.merit, scores.merit)
+            gain, error = paired_gain(found.merit, scores.merit)
             is_behind = gain < -(HOPELESS if number == 0 and not self.by_crps else error)
             if gain > error or is_behind or tried.config.num_layers > 2:
                 break
@@ -1075,7 +626,7 @@ class _Search:
         except FloatingPointError as failure:
             self._skip(self._name(rival.config), f"failed: {failure}", began)
             return tried
-        gain, error = _gain(found.merit, others.merit)
+        gain, error = paired_gain(found.merit, others.merit)
         words = f"first part, {self._gained(gain, error)} against posterior={tried.config.posterior}"
         self._add(self._name(rival.config), found.log_density, words, began=began, gain=(gain, error))
         return rival if gain > 0 else tried
@@ -1271,18 +822,6 @@ def _share_of_steps(num_rows: int) -> float:
     return 1.0 if num_rows > 60 else 0.5
 
 
-def _rms_error(residuals: Array, log_densities: Array) -> float:
-    """Root mean squared error in standard deviations of the targets, of what `leave_one_out` says."""
-    log_variances = -2 * log_densities - np.square(residuals) - np.log(2 * np.pi)
-    return float(np.sqrt(np.mean(np.square(residuals) * np.exp(log_variances))))
-
-
-def _gain(scores: Array, others: Array) -> tuple[float, float]:
-    """Mean of the paired differences, and its standard error."""
-    difference = scores - others
-    return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))
-
-
 def is_long_tailed(residuals: Array) -> bool:
     """Whether the excess kurtosis of standardised residuals is more than two standard errors, sqrt(24 / n), above that
     of a Gaussian: a stationary kernel and one noise do not fit the rows everywhere."""
@@ -1307,7 +846,7 @@ def is_clustered(residuals: Array, scaled: Array) -> bool:
     count = len(scaled)
     if count <= 2 * _NEIGHBOURS:
         return False
-    squares = _squares(scaled, scaled)
+    squares = squared_distances(scaled, scaled)
     np.fill_diagonal(squares, np.inf)
     nearest = np.argpartition(squares, _NEIGHBOURS, axis=1)[:, :_NEIGHBOURS]
     sizes = np.square(residuals).sum(axis=1)

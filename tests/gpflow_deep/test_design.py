@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from gpflow_deep import ModelConfig, Predictor, Scale, Units, design, modern
-from gpflow_deep.train.selection import SingleLayer, build_single
+from gpflow_deep.train.selection import build_single
+from gpflow_deep.train.single_layer import SingleLayer
 
 Array = NDArray[np.float64]
 

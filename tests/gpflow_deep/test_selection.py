@@ -14,10 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gpflow_deep import Choice, DeepGPRegressor, ModelConfig, Predictor, Trainer, TrainingConfig, modern
 from gpflow_deep.model.scaling import Units
-from gpflow_deep.train import selection
+from gpflow_deep.train import selection, single_layer
 from gpflow_deep.train.choice import FREE
 from gpflow_deep.train.config import LINEAR, KernelName, make_kernel
-from gpflow_deep.train.selection import CANDIDATES, SingleLayer
+from gpflow_deep.train.single_layer import CANDIDATES, SingleLayer
 
 Array = NDArray[np.float64]
 
@@ -44,11 +44,11 @@ def gpflow_kernel(single: SingleLayer) -> gpflow.kernels.Kernel:
 def test_the_marginal_likelihood_is_gpflows_and_has_its_gradient(kernel: KernelName, rng: np.random.Generator) -> None:
     X, Y = rows(rng)
     theta = theta_of(kernel, rng)
-    value, gradient = selection.log_marginal_likelihood(theta, kernel, X, Y)
+    value, gradient = single_layer.log_marginal_likelihood(theta, kernel, X, Y)
     single = SingleLayer(kernel, theta, None, value, 0)
     model = gpflow.models.GPR((X, Y), gpflow_kernel(single), noise_variance=single.noise)
     np.testing.assert_allclose(value, float(model.log_marginal_likelihood()), rtol=1e-9)
-    numbers = approx_fprime(theta, lambda x: selection.log_marginal_likelihood(x, kernel, X, Y)[0], 1e-6)
+    numbers = approx_fprime(theta, lambda x: single_layer.log_marginal_likelihood(x, kernel, X, Y)[0], 1e-6)
     np.testing.assert_allclose(gradient, numbers, atol=1e-5 * np.abs(gradient).max())  # of differences: eps / 1e-6
 
 
@@ -57,18 +57,18 @@ def test_the_collapsed_bound_is_gpflows_and_has_its_gradient(kernel: KernelName,
     X, Y = rows(rng)
     theta, Z = theta_of(kernel, rng), rng.normal(size=(6, 3))
     packed = np.concatenate([theta, Z.ravel()])
-    value, gradient = selection.collapsed_bound(packed, kernel, X, Y, 6)
+    value, gradient = single_layer.collapsed_bound(packed, kernel, X, Y, 6)
     single = SingleLayer(kernel, theta, Z, value, 0)
     model = gpflow.models.SGPR((X, Y), gpflow_kernel(single), Z, noise_variance=single.noise)
     np.testing.assert_allclose(value, float(model.elbo()), rtol=1e-9)
-    numbers = approx_fprime(packed, lambda x: selection.collapsed_bound(x, kernel, X, Y, 6)[0], 1e-6)
+    numbers = approx_fprime(packed, lambda x: single_layer.collapsed_bound(x, kernel, X, Y, 6)[0], 1e-6)
     np.testing.assert_allclose(gradient, numbers, atol=1e-5 * np.abs(gradient).max())
 
 
 def test_leave_one_out_is_what_the_other_rows_say(rng: np.random.Generator) -> None:
     X, Y = rows(rng, 12)
     single = SingleLayer("matern52+linear", theta_of("matern52+linear", rng), None, 0.0, 0)
-    residuals, log_densities = selection.leave_one_out(single, X, Y)
+    residuals, log_densities = single_layer.leave_one_out(single, X, Y)
     for n in range(12):
         others = np.arange(12) != n
         mean, variance = single.predict(X[others], Y[others], X[n : n + 1])
@@ -95,7 +95,7 @@ def test_a_rough_function_gets_a_rough_kernel(rng: np.random.Generator) -> None:
     smooth = np.sin(2 * X) + 0.01 * rng.normal(size=X.shape)
     covariance = gpflow.kernels.Matern32()(X).numpy()
     rough = np.linalg.cholesky(covariance + 1e-8 * np.eye(150)) @ rng.normal(size=(150, 1))
-    kernels = [selection.search_exact(X, Y, CANDIDATES).kernel for Y in (smooth, rough)]
+    kernels = [single_layer.search_exact(X, Y, CANDIDATES).kernel for Y in (smooth, rough)]
     assert kernels[0].startswith("squared_exponential")
     assert kernels[1].startswith("matern32")
 
@@ -104,10 +104,10 @@ def test_the_search_ends_no_lower_than_from_any_start(rng: np.random.Generator) 
     """Little noise and short lengthscales are another solution than much noise: both are tried."""
     X = np.sort(rng.uniform(0, 1, (20, 1)), axis=0)
     Y = np.where(X > 0.5, 1.0, -1.0)
-    found = selection.search_exact(X, Y, ["matern32"])
-    for noise in selection._STARTS:
-        begin = SingleLayer("matern32", selection._first_theta("matern32", 1, noise), None, 0.0, 0)
-        assert found.value >= selection._climb_exact(begin, X, Y, 500).value - 1e-6
+    found = single_layer.search_exact(X, Y, ["matern32"])
+    for noise in single_layer._STARTS:
+        begin = SingleLayer("matern32", single_layer.first_theta("matern32", 1, noise), None, 0.0, 0)
+        assert found.value >= single_layer.climb_exact(begin, X, Y, 500).value - 1e-6
     assert found.noise < 1e-6
 
 
@@ -117,8 +117,8 @@ def test_more_inducing_inputs_only_where_they_help(rng: np.random.Generator) -> 
     counts = []
     for Y in (wavy, straight):
         noisy = Y + 0.1 * rng.normal(size=Y.shape)
-        single = selection.search_sparse(X, noisy, ["squared_exponential"], 8, max_iter=50)
-        grown = selection.grow(single, X, noisy, 64, max_iter=50, seed=0)
+        single = single_layer.search_sparse(X, noisy, ["squared_exponential"], 8, max_iter=50)
+        grown = single_layer.grow(single, X, noisy, 64, max_iter=50, seed=0)
         assert grown.value >= single.value
         assert grown.Z is not None
         counts.append(len(grown.Z))
@@ -156,7 +156,7 @@ def test_an_exact_line_is_learnt_and_said_to_have_no_noise(rng: np.random.Genera
     assert isinstance(choice, Choice)
     assert choice.config.kernel.endswith(LINEAR)
     assert choice.config.num_layers == 1
-    assert float(model.predictor_.model.likelihood.variance.numpy()) < 2 * selection.LEAST_NOISE
+    assert float(model.predictor_.model.likelihood.variance.numpy()) < 2 * single_layer.LEAST_NOISE
     assert any("noise is at its lower bound" in line for line in choice.advice)
 
 
@@ -188,7 +188,7 @@ def test_what_is_asked_for_is_fitted(rng: np.random.Generator) -> None:
     assert len(model.predictor_.model.layers) == 1
     units = Units.fit(X, Y, "gaussian")
     x, y = units.transform(X, Y)
-    start = selection.search_sparse(x, y, ["matern52"], 7, max_iter=1)
+    start = single_layer.search_sparse(x, y, ["matern52"], 7, max_iter=1)
     assert model.bounds_[-1] > start.value
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -290,7 +290,7 @@ def test_sigma_points_are_tried_where_the_noise_of_many_rows_has_long_tails(
 
 def test_a_gain_is_judged_by_paired_differences() -> None:
     others = np.linspace(-5, 5, 100)
-    gain, error = selection._gain(others + np.tile([0.0, 0.2], 50), others)
+    gain, error = single_layer.paired_gain(others + np.tile([0.0, 0.2], 50), others)
     np.testing.assert_allclose([gain, error], [0.1, 0.1 / np.sqrt(99)])
 
 
@@ -315,8 +315,8 @@ def test_roughness_that_stands_for_noise_makes_no_deeper_model(rng: np.random.Ge
     X, Y = rng.normal(size=(80, 5)), rng.normal(size=(80, 1))
     course = selection._Course(TrainingConfig(), 10, 10, 0.0, 0)
     search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
-    theta = np.log([1.0, *[0.01] * 5, selection.LEAST_NOISE])
-    single = selection.SingleLayer("matern32", theta, None, 0.0, 0)
+    theta = np.log([1.0, *[0.01] * 5, single_layer.LEAST_NOISE])
+    single = SingleLayer("matern32", theta, None, 0.0, 0)
     residuals, scores = search._judge(single, [(np.arange(40), np.arange(40, 80))])
     assert search.by_crps
     assert search._rivals(single, [(np.arange(40), np.arange(40, 80))], scores, residuals) is None

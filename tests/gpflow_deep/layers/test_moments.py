@@ -62,4 +62,4 @@ def test_only_covariances_of_inducing_outputs_have_the_jitter_of_gpflow() -> Non
     others = {name for name, text in texts.items() if "default_jitter" in text} - readers
     assert readers == {"svgp.py", "global_inducing.py"}
     # A default, the record in files, a comment, and the Kuu of kernels that are compared before a model is built.
-    assert others == {"moments.py", "serialization.py", "diagnostics.py", "selection.py"}
+    assert others == {"moments.py", "serialization.py", "diagnostics.py", "single_layer.py"}
