@@ -17,7 +17,7 @@
    place of the log density; and global inducing outputs are tried beside q(u) on the first of several parts, of which
    the better one goes on.
    Of many noisy rows deep sigma points, which are trained by what they predict, are tried last, where left-out
-   residuals of the single layer have long tails, or are large in one place and small in another.
+   residuals of the best model so far have long tails, or are large in one place and small in another.
 4. What was chosen is fitted to all rows. A single layer gets more inducing inputs for as long as its bound rises.
 
 Everything is a function of the rows and the seed; CPU seconds are told and choose nothing.
@@ -36,6 +36,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import Gaussian
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from ..judge.forecasts import Forecast
 from ..judge.predictive import gaussian
@@ -197,10 +198,13 @@ class _Trained:
 
     def share_inside(self, part: NDArray[Any], Y: Array) -> float:
         """Share of targets of rows with these numbers in the central half of their predictions."""
+        return float(np.mean(np.abs(self.residuals(part, Y)) < ndtri(0.75)))
+
+    def residuals(self, part: NDArray[Any], Y: Array) -> Array:
+        """Of rows with these numbers, [n, P]: standard normal if the predictions are right, whatever their form."""
         found = self._forecast(part, Y).predictive
         assert found is not None  # of mypy: Gaussian and Student's t have it
-        below = found.cdf(Y[part])
-        return float(np.mean((below > 0.25) & (below < 0.75)))
+        return np.asarray(ndtri(np.clip(found.cdf(Y[part]), 1e-12, 1 - 1e-12)))
 
     def scores(self, part: NDArray[Any], Y: Array, *, by_crps: bool) -> Scores:
         """Of rows with these numbers."""
@@ -521,7 +525,8 @@ class _Search:
                 best, scores = tried, found
         if {"num_layers", "posterior"} <= self.free and not self.is_exact and single.noise > NO_NOISE:
             held = folds[0][1]
-            if is_long_tailed(residuals) or is_clustered(residuals, self.x[held] / single.lengthscales):
+            left = residuals if best is None else best.residuals(held, self.Y)  # depth may have mended them
+            if is_long_tailed(left) or is_clustered(left, self.x[held] / single.lengthscales):
                 config = dataclasses.replace(base, num_layers=2, posterior="sigma_points")
                 tried, _ = self._try(config, single, folds, scores)
                 best = best if tried is None else tried
