@@ -54,6 +54,10 @@ class Variables:
     :ivar names: of the bits, [n].
     :ivar groups: bits that are one variable, for each category and each column of bins.
     :ivar owners: number of the column that each bit is of, [n].
+
+    :param columns: names of the table's columns.
+    :param parts: what their numbers become.
+    :param groups: of numbers that are bits, columns of each category.
     """
 
     def __init__(self, columns: Sequence[str], parts: Sequence[_Part], groups: Sequence[Sequence[int]] = ()) -> None:
