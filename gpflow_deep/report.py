@@ -73,10 +73,11 @@ def scalars(predictor: Predictor, parts: Mapping[str, Part], input_names: Sequen
 class Final(NamedTuple):
     """The end of a run.
 
-    :ivar scores: of all rows of each part, by name of the part: "log_likelihood_nats", "rmse", "crps", and so on.
+    :ivar scores: by name of the part: "log_likelihood_nats", "rmse", "crps", and so on. Of the part "test" all rows
+        are scored, of others the rows to look at during training.
     :ivar scalars: to log: as `scalars` gives them, of the rows to look at during training.
-    :ivar predicted: of all rows of each part.
-    :ivar judged: all rows of each part, as `evaluate` judges them.
+    :ivar predicted: of the rows that are scored.
+    :ivar judged: these rows as `evaluate` judges them.
     """
 
     scores: dict[str, dict[str, float]]
@@ -86,7 +87,7 @@ class Final(NamedTuple):
 
 
 class Watch:
-    """Scores of some rows while a model is trained, and of all rows at the end.
+    """Scores of some rows while a model is trained, and of all test rows at the end.
 
     :param parts: what is scored, by name, in the units of the data.
     :param eval_rows: rows of each part, drawn without replacement, to look at during training.
@@ -118,16 +119,21 @@ class Watch:
         return scalars(self.predictor, some, self._input_names)
 
     def final(self) -> Final:
-        """Scores of all rows, and again of those to look at."""
-        predicted = {name: self.predictor.evaluate(*part) for name, part in self.parts.items()}
-        judged = {name: evaluate(self.predictor, part) for name, part in self.parts.items()}
+        """Scores of all test rows and of the rows to look at of other parts; and again of those to look at."""
+        predicted: dict[str, Predicted] = {}
+        judged: dict[str, Evaluation] = {}
         scores, seen = {}, {}
-        for name, (_, Y) in self.parts.items():
-            found, rows = predicted[name], self.rows[name]
-            density = found.log_density
-            some = Predicted(found.mean[rows], log_density=None if density is None else density[rows])
-            scores[name] = {**_with_errors(judged[name]), **self.predictor.scores(Y, found)}
-            seen[name] = self.predictor.scores(Y[rows], some)
+        for name, (X, Y) in self.parts.items():
+            is_whole = name == "test"
+            rows = np.arange(len(X)) if is_whole else self.rows[name]
+            looked_at = self.rows[name] if is_whole else np.arange(len(rows))
+            judged[name] = found = evaluate(self.predictor, (X[rows], Y[rows]))
+            assert found.means is not None  # of mypy: evaluations of rows have it
+            assert found.log_densities is not None
+            predicted[name] = Predicted(found.means, log_density=found.log_densities)
+            some = Predicted(found.means[looked_at], log_density=found.log_densities[looked_at])
+            scores[name] = {**_with_errors(found), **self.predictor.scores(Y[rows], predicted[name])}
+            seen[name] = self.predictor.scores(Y[rows][looked_at], some)
         layers = layer_scalars(self.predictor.model, self._input_names)
         return Final(scores, {**_tagged(seen), **layers}, predicted, judged)
 

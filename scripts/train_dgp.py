@@ -59,7 +59,7 @@ class Flags:
     :param posterior: of the inducing values: gaussian is what training finds; sghmc are samples, drawn from there on;
         global is one that is correlated across layers; sigma_points is Gaussian, trained by the predictive density.
         auto: chosen with the number of layers, or gaussian.
-    :param eval_rows: rows of each part (drawn once) to look at during training; the end uses all.
+    :param eval_rows: rows of each part (drawn once) to look at during training; the end uses all test rows.
     :param standardise: whether to standardise the inputs; auto: all but images.
     :param dtype: what to compute in; float32 is faster on a GPU, but float64 is safer.
     :param compare: what to fit beside the deep GP: gp, linear, both, or nothing (--compare=).

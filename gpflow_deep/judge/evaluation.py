@@ -66,6 +66,7 @@ class Evaluation(NamedTuple):
     :ivar pit: probability integral transforms [N, P] of numbers (of counts, the middle of their steps).
     :ivar confidence: of labels: probability of the most probable one, [N], and `is_right`, whether it is the label.
     :ivar log_densities: of each row, [N], nats.
+    :ivar means: what a `Forecast` has as `mean`, [N, P], [N, 1] or [N, C].
     """
 
     num_rows: int
@@ -79,6 +80,7 @@ class Evaluation(NamedTuple):
     confidence: Array | None = None
     is_right: NDArray[np.bool_] | None = None
     log_densities: Array | None = None
+    means: Array | None = None
 
     @property
     def pit_distance(self) -> float | None:
@@ -147,6 +149,7 @@ class _Rows(NamedTuple):
     """Scores of each of n rows, [n], and of each coverage [n, levels] and target [n, P]."""
 
     log_density: Array
+    means: Array
     square: Array | None = None
     crps: Array | None = None
     inside: Array | None = None
@@ -158,8 +161,9 @@ class _Rows(NamedTuple):
 def _rows(found: Forecast, task: str, Y: NDArray[Any], coverages: tuple[float, ...]) -> _Rows:
     if task != "regression":
         p = found.mean if found.mean.shape[1] > 1 else np.concatenate([1 - found.mean, found.mean], axis=1)
-        return _Rows(found.log_density, confidence=p.max(axis=1), is_right=p.argmax(axis=1) == Y[:, 0])
-    rows = _Rows(found.log_density, np.mean(np.square(found.mean - Y), axis=1))
+        is_right = p.argmax(axis=1) == Y[:, 0]
+        return _Rows(found.log_density, found.mean, confidence=p.max(axis=1), is_right=is_right)
+    rows = _Rows(found.log_density, found.mean, np.mean(np.square(found.mean - Y), axis=1))
     if found.predictive is None:
         return rows
     below, up_to = found.predictive.probabilities(Y)
@@ -178,6 +182,7 @@ def _of_numbers(rows: _Rows, coverages: tuple[float, ...]) -> Evaluation:
         _mean(rows.log_density),
         Score(rmse, square.error / (2 * rmse) if rmse else 0.0),
         log_densities=rows.log_density,
+        means=rows.means,
     )
     if rows.inside is None or rows.crps is None:
         return scores
@@ -201,6 +206,7 @@ def _of_labels(rows: _Rows) -> Evaluation:
         confidence=confidence,
         is_right=is_right,
         log_densities=rows.log_density,
+        means=rows.means,
     )
 
 

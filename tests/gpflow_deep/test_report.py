@@ -47,24 +47,39 @@ def test_scores_are_those_of_their_part(rng: np.random.Generator) -> None:
     assert found.items() >= report.layer_scalars(predictor.model).items()
 
 
-def test_final_scores_are_of_all_rows_and_its_scalars_of_those_that_were_watched(rng: np.random.Generator) -> None:
+def test_final_scores_are_of_all_test_rows_and_of_those_that_were_watched(rng: np.random.Generator) -> None:
     predictor, parts = _trained(rng)
     watch = report.Watch(predictor, parts, eval_rows=7)
     found, watched = watch.final(), watch.rows
     assert len(watched["test"]) == 7
     assert list(found.scores) == ["valid", "test"]
     for name, (X, Y) in parts.items():
-        expected = _oracle(predictor, X, Y)
+        some = X[watched[name]], Y[watched[name]]
+        scored = (X, Y) if name == "test" else some
+        expected = _oracle(predictor, *scored)
         assert {key: found.scores[name][key] for key in expected} == pytest.approx(expected, rel=1e-9)
-        judged = report.evaluate(predictor, (X, Y))
+        judged = report.evaluate(predictor, scored)
         assert judged.log_density.value == pytest.approx(expected["log_likelihood_nats"], rel=1e-9)
         assert found.scores[name]["log_likelihood_nats_se"] == judged.log_density.error
         assert found.scores[name]["coverage_90"] == found.judged[name].coverage[0.9].value  # type: ignore[index]
-        some = _oracle(predictor, X[watched[name]], Y[watched[name]])
-        assert {key: found.scalars[f"{name}/{key}"] for key in some} == pytest.approx(some, rel=1e-9)
-        np.testing.assert_array_equal(found.predicted[name].mean, predictor.evaluate(X, Y).mean)
+        seen = _oracle(predictor, *some)
+        assert {key: found.scalars[f"{name}/{key}"] for key in seen} == pytest.approx(seen, rel=1e-9)
+        np.testing.assert_allclose(found.predicted[name].mean, predictor.evaluate(*scored).mean, rtol=1e-12)
     assert found.scalars["test/rmse"] != pytest.approx(found.scores["test"]["rmse"], rel=1e-3)
     assert found.scalars.items() >= report.layer_scalars(predictor.model).items()
+    assert set(found.scalars) == set(watch.during())
+
+
+def test_rows_that_are_not_tested_are_predicted_only_as_far_as_they_are_watched(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor, parts = _trained(rng)
+    watch = report.Watch(predictor, {"train": parts["test"], **parts}, eval_rows=3)
+    pushed = list[int]()
+    forecast = predictor.forecast
+    monkeypatch.setattr(predictor, "forecast", lambda X, Y: (pushed.append(len(X)), forecast(X, Y))[1])
+    watch.final()
+    assert pushed == [3, 3, len(parts["test"][0])]
 
 
 def test_a_summary_says_what_is_wrong_with_the_intervals_and_text_ends_with_it(rng: np.random.Generator) -> None:
