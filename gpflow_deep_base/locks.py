@@ -10,15 +10,14 @@ import os
 import platform
 import re
 import shutil
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from gpflow_deep_base.files import leftovers, make_folder
 from gpflow_deep_base.text import has_control_characters
 
-__all__ = ["LOCK", "Held", "LostFolder", "lock", "refuse_if_held", "refuse_run_dir_in_use", "remove_leftovers"]
+__all__ = ["LOCK", "Held", "LostFolder", "lock", "refuse_if_held", "remove_leftovers"]
 
 LOCK = ".lock"
 _UNFINISHED_CHECKPOINT = re.compile(r"\.tmp-([0-9a-f]{8}(-replaced)?|step-\d+)")
@@ -91,21 +90,6 @@ def refuse_if_held(folder: Path, *, flag: str = "run_dir") -> None:
     _refuse_patterns(folder, flag)
     if folder.is_dir() and (descriptor := _locked(folder, flag)) is not None:
         os.close(descriptor)
-
-
-def refuse_run_dir_in_use(argv: Sequence[str]) -> None:
-    """End a program in one line, with status 2, if another process holds the folder that its --run_dir names.
-
-    For the first line of a script, before TensorFlow takes seconds to start. Of several workers, the chief holds it.
-    """
-    text = next((word.partition("=")[2] for word in argv[1:] if word.lstrip("-").startswith("run_dir=")), "")
-    if not text or "TF_CONFIG" in os.environ:
-        return
-    try:
-        refuse_if_held(Path(text).expanduser())
-    except ValueError as error:
-        print(f"{Path(argv[0]).name}: error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -11,6 +11,9 @@ from gpflow_deep_runs.verbs import VERBS, script_of
 
 __all__ = ["main"]
 
+MEANT = {"dgp": "train", "fit": "train", "gp": "train", "learn": "train"}
+"""Words that are like no verb, or like another one, and what they mean."""
+
 
 def usage() -> str:
     """What `gpflow-deep --help` prints."""
@@ -34,7 +37,7 @@ def main() -> None:
         print(importlib.metadata.version("gpflow-deep"))
         raise SystemExit(0)
     if verb not in VERBS:
-        near = difflib.get_close_matches(verb, VERBS, n=1)
+        near = [MEANT[verb]] if verb in MEANT else difflib.get_close_matches(verb, VERBS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"say one of {', '.join(VERBS)}."
         print(f"gpflow-deep: error: there is no verb {verb!r}; {hint}", file=sys.stderr)
         raise SystemExit(2)

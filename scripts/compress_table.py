@@ -19,7 +19,6 @@ import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before anythi
 from gpflow_deep_runs import cli
 from gpflow_deep_runs.cli.flags import at_least, positional
 
-from darn.codec import table
 from gpflow_deep_base.files import write_bytes
 from gpflow_deep_base.text import aligned
 
@@ -85,6 +84,8 @@ class Decompress(Compress):
 
 def compress(flags: Compress) -> None:
     """Write a table's file once it is known to give the table back, and print how long it is."""
+    from darn.codec import table  # half a second, before which wrong flags have been answered
+
     content = flags.read()
     start = time.process_time()
     data = table.encode_table(content)
@@ -100,6 +101,8 @@ def compress(flags: Compress) -> None:
 def decompress(flags: Decompress) -> None:
     """Write the table that a file holds."""
     target = flags.target
+    from darn.codec import table  # as in `compress`
+
     try:
         content = table.decode_table(flags.read(), max_bytes=flags.max_bytes)
     except ValueError as error:

@@ -28,7 +28,7 @@ from typing import Any, Literal, NamedTuple
 
 import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from gpflow_deep_runs import cli
-from gpflow_deep_runs.cli.flags import Later, group
+from gpflow_deep_runs.cli.flags import Later, at_least, group
 from gpflow_deep_runs.data import supply, tables, views
 from gpflow_deep_runs.data.streams.scan import StreamSpec
 from gpflow_deep_runs.report import plots
@@ -86,6 +86,7 @@ class Flags:
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.compare) - {"gp", "linear"}):
             raise ValueError(f"--compare may list gp and linear, got {', '.join(unknown)}.")
+        at_least(self, {"eval_rows": 1})
         _ = self.config  # refuses what does not fit
 
     @property

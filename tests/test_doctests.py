@@ -20,6 +20,8 @@ FIRST = [
     "compression.fit",
     "compression.pack",
 ]
+AT_ONCE = ["darn.encode_table", "ebp.encode_labels", "gpflow_deep_runs.data.encoder.TableEncoder"]
+"""Those that take no second, which run with the fast tests."""
 
 
 def examples(name: str) -> doctest.DocTest:
@@ -28,14 +30,23 @@ def examples(name: str) -> doctest.DocTest:
     return doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
 
 
+def check(name: str) -> None:
+    example = examples(name)
+    assert example.examples
+    report = list[str]()
+    failed, _ = doctest.DocTestRunner(verbose=False).run(example, out=report.append)
+    assert failed == 0, "".join(report)
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_an_example_runs_at_once(name: str) -> None:
+    check(name)
+
+
 @pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FIRST)
 def test_an_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where some write a file
-    example = examples(name)
-    assert example.examples
-    report = list[str]()
-    failed, _ = doctest.DocTestRunner(verbose=False).run(example, out=report.append)
-    assert failed == 0, "".join(report)
+    check(name)

@@ -24,6 +24,8 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
+from gpflow_deep_base.cost import Cost
+
 from ..files.container import check_storable, kernels_of
 from ..graph.graph import graph_of
 from ..graph.portable import portable
@@ -140,6 +142,8 @@ def fit(
     if verbose:
         total = steps * (epochs + polish_epochs + last_epochs) * len(choices)
         print(f"at most {total} steps: {len(choices)} values of {name}, {steps} steps an epoch", flush=True)
+    cost = _TellCost(steps * (epochs + polish_epochs + last_epochs) * len(choices))
+    callbacks = [*callbacks, cost]
     given_optimizer = keras.optimizers.get(optimizer)
     training = KerasTraining(data, loss_of(loss, data.valid), given_optimizer, loss, metrics, callbacks, verbose, seed)
     if method == "magnitude":
@@ -177,6 +181,19 @@ def _warn_if_no_file(model: keras.Model) -> None:
             "pack() will refuse what fit() makes of this network; use pack_weights() or a .keras file. The cause: %s",
             error,
         )
+
+
+class _TellCost(keras.callbacks.Callback):
+    """Counts the steps of all phases."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__()
+        self._cost = Cost(total, "steps")
+        self._done = 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._done += 1
+        self._cost(self._done)
 
 
 def fit_recipe(

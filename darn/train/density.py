@@ -39,6 +39,7 @@ from darn.train.selection import Choice, SearchConfig, choose, few_steps
 from darn.train.training import Trainer
 from darn.train.variables import Variables
 from gpflow_deep_base.columns import as_numbers
+from gpflow_deep_base.cost import tell
 
 __all__ = ["DARNDensity"]
 
@@ -396,7 +397,10 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         if is_chosen:
             search = dataclasses.replace(self.search or SearchConfig(), search_steps=self.max_steps)
             search = search if self.density_choice_ is None else search.beside_others(x.shape[1])
-            self._say(1, "trying DARNs, which may take minutes; architecture='chain' takes seconds")
+            words = "trying DARNs, which may take minutes; architecture='chain' takes seconds"
+            self._say(1, words)
+            if not self.verbose:
+                tell(words)
             how: dict[str, Any] = {"search": search, "batch_size": self.batch_size}
             how["report"] = lambda line: self._say(2, line)
             self.choice_ = choose(x, valid, seed=seed, model=model, training=training, **how)

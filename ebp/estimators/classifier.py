@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpflow_deep_base.columns import as_numbers
+from gpflow_deep_base.cost import Cost
 
 from ..network.architecture import Posterior
 from ..network.coding import InputCoding, Moments
@@ -180,9 +181,11 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epochs = default_epochs(len(y)) if self.epochs == "auto" else int(self.epochs)
         options: dict[str, Any] = {"batch_size": self.batch_size, "seed": self._seed, "weight": weight}
         losses: list[float] = []
+        cost = Cost(epochs, "passes")
         for epoch in range(epochs - 1):
             stats = fit_epoch(self._network, data, epoch=epoch, rows=others, **options)
             say_pass(self.verbose, epoch + 1, epochs, f": {stats.log_evidence:.4f} nats a row before it was learned")
+            cost(epoch + 1)
             if self.early_stopping and len(held):
                 losses.append(self._log_loss(scaled[held], y[held]))
                 if has_stopped(losses):

@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpflow_deep_base.columns import as_numbers
+from gpflow_deep_base.cost import Cost
 
 from ..network.coding import Moments
 from ..network.heads import encode_labels
@@ -174,8 +175,10 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self._start(X, classes, weight)
         chosen = self._chosen_passes(X, y, weight, groups)
         self.count_ = chosen.max_count
+        cost = Cost(chosen.epochs, "passes")
         for number in range(1, chosen.epochs + 1):
             self._next_pass(X, y, weight)
+            cost(number)
             say_pass(self.verbose, number, chosen.epochs, f", each row counts {self.count_} times at most")
         del self._last
         return self

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpflow_deep_base.columns import as_numbers
+from gpflow_deep_base.cost import Cost
 
 from ..network.coding import Moments
 from ..network.noise import Noise
@@ -209,8 +210,10 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         chosen, errors = self._chosen_passes(rows, groups)
         self.count_ = chosen.max_count
         self._start(rows)
+        cost = Cost(chosen.epochs, "passes")
         for number in range(1, chosen.epochs + 1):
             self._next_pass(rows)
+            cost(number)
             say_pass(self.verbose, number, chosen.epochs, f", each row counts {self.count_} times at most")
         self._first: _Rows | None = None
         del self._last

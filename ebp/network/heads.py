@@ -222,6 +222,11 @@ def check_labels(Y: ArrayLike, num_outputs: int) -> np.ndarray:
 def encode_labels(labels: ArrayLike, classes: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Code any labels as -1 and +1.
 
+        >>> import ebp
+        >>> Y, classes = ebp.encode_labels(["no", "yes", "no"])
+        >>> Y.ravel().tolist(), classes.tolist()
+        ([-1.0, 1.0, -1.0], ['no', 'yes'])
+
     :param labels: [N], numbers or strings.
     :param classes: the classes in order; by default the sorted distinct labels.
     :return: Y, [N, 1] for two classes (+1 is the second one), else [N, C] with one +1 in each row; and the classes [C].

@@ -23,6 +23,8 @@ from gpflow.likelihoods import Likelihood, Poisson
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from gpflow_deep_base.cost import Cost
+
 from ..judge.forecasts import LinearModel
 from ..model.batches import minibatch
 from ..model.deep_gp import DeepGP
@@ -280,11 +282,13 @@ def train(
     if course is None:
         raise ValueError("the trainer has no num_steps, so there is no end; make it as Trainer(..., num_steps=5000).")
     scores, best = list[float](), list[NDArray[Any]]()
+    cost = Cost(course.end, "steps")
     while not trainer.is_done(step):
         stop = min(step - step % WINDOW + WINDOW, course.end)
         trainer.advance(batch_at, step, stop - step, seed)
         trainer.scalars()  # refuses a bound that is not finite
         step = stop
+        cost(step)
         if score is not None:
             scores.append(score())
             if scores[-1] >= max(scores):

@@ -38,6 +38,8 @@ from gpflow.likelihoods import Gaussian
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from gpflow_deep_base.cost import tell
+
 from ..judge.forecasts import Forecast
 from ..judge.predictive import gaussian
 from ..model.scaling import Units
@@ -815,8 +817,8 @@ class _Search:
         hidden = min(30, self.x.shape[1]) if config.hidden_dim is None else config.hidden_dim
         products = batch_size * config.num_inducing**2 * (1 + hidden * (config.num_layers - 1))
         seconds = steps * max(folds / 3, 1) * (0.004 + 2.5e-10 * products)
-        if seconds > _MINUTE and self.show is not None:
-            self.show(f"{self._name(config)} may take about {seconds / 60:.0f} min of a core")
+        if seconds > _MINUTE:
+            (self.show or tell)(f"{self._name(config)} may take about {seconds / 60:.0f} min of a core")
 
 
 def _share_of_steps(num_rows: int) -> float:

@@ -56,8 +56,13 @@ def stored_choice(folder: Path, make: Callable[[], Begun], config: ModelConfig, 
             int(stored["batch_size"]),
             float(stored["single_seconds"]),
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder} holds no choice of a model: {error!r}; delete it to choose one anew.") from error
+    except KeyError as error:
+        raise ValueError(
+            f"{folder / FILE} does not say {error.args[0]!r}, as another version wrote it; continue the run with that "
+            "version, or give a new --run_dir."
+        ) from error
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder} holds no choice of a model ({error}); give a new --run_dir.") from error
 
 
 def _write(folder: Path, begun: Begun) -> None:

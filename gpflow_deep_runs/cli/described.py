@@ -1,7 +1,8 @@
 """What a command line gets wrong, and its --help, before TensorFlow takes seconds to start.
 
 The flags of a script are fields of dataclasses of the packages that it uses, so that reading them imports TensorFlow.
-`flags.json`, beside this file, describes the flags of all scripts. `python -m gpflow_deep_runs.cli.described` in a
+`flags.json`, beside this file, describes the flags of all scripts, and what the scripts say of the numbers 0 and -1.
+`python -m gpflow_deep_runs.cli.described` in a
 checkout writes it anew; a test compares it with the scripts.
 """
 
@@ -10,13 +11,26 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import json
+import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from gpflow_deep_base.files import entries, write_text
-from gpflow_deep_runs.cli.flags import Description, HelpWanted, NamedFlag, describe, read, words_beside_bool
+from gpflow_deep_runs.cli.flags import (
+    Description,
+    HelpWanted,
+    NamedFlag,
+    describe,
+    help_page,
+    parse,
+    read,
+    text_of,
+    words_beside_bool,
+)
+from gpflow_deep_runs.run_dir import RunDir, check_free, check_same_flags, is_resumed
 from gpflow_deep_runs.verbs import VERBS
 
 __all__ = ["FILE", "answer", "descriptions_of", "load", "stored"]
@@ -24,15 +38,27 @@ __all__ = ["FILE", "answer", "descriptions_of", "load", "stored"]
 FILE = Path(__file__).parent / "flags.json"
 
 
-#: Flags that name a file to read. Patterns with `*`, `?` or `[` are left to the program.
-_INPUTS = ("data", "file", "model", "pretrained")
+#: Flags that name a file or folder to read. Patterns with `*`, `?` or `[` are left to the program.
+_INPUTS = ("data", "data_dir", "file", "input", "labels", "lookup", "model", "pretrained")
+
+#: Of scripts that use a run: a file of it without which it has no model, and the verb that makes it.
+_MODELS = {"predict_dgp": ("inputs.json", "train"), "predict_ebp": ("model_*.npz", "ebp")}
+
+#: Numbers that flags are tried with: what is refused of them is refused of 0, and of all numbers below 0.
+_TRIED = ("0", "-1")
 
 
 def load() -> dict[str, Description]:
     """The descriptions in `flags.json`, by script, or by "script command" where a script has several."""
     content = json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {}
     return {
-        name: Description(entry["about"], [_named(flag) for flag in entry["flags"]], entry["positional"])
+        name: Description(
+            entry["about"],
+            [_named(flag) for flag in entry["flags"]],
+            entry["positional"],
+            entry.get("refused", {}),
+            entry.get("free", ()),
+        )
         for name, entry in content.items()
     }
 
@@ -44,6 +70,8 @@ def stored(descriptions: Mapping[str, Description]) -> str:
             "about": description.about,
             "flags": [_plain(flag) for flag in description.flags],
             "positional": description.positional,
+            "refused": description.refused,
+            "free": sorted(description.free),
         }
         for name, description in sorted(descriptions.items())
     }
@@ -58,7 +86,31 @@ def descriptions_of(name: str, script: Any) -> dict[str, Description]:
     """
     commands = getattr(script, "COMMANDS", None)
     mains = {name: script.main} if commands is None else {f"{name} {key}": main for key, main in commands.items()}
-    return {key: describe(_flags_of(main)) for key, main in mains.items()}
+    free = getattr(script, "REPORT_FLAGS", ())
+    return {
+        key: describe(kind)._replace(refused=_refused(kind), free=free)
+        for key, kind in ((key, _flags_of(main)) for key, main in mains.items())
+    }
+
+
+def _refused(kind: Any) -> dict[str, dict[str, str]]:
+    """What is said of each flag's `_TRIED` numbers; `{}` is where the number stands."""
+    flags = describe(kind).flags
+    needed = {flag.name: "1" if flag.kind in (int, float) else "x.csv" for flag in flags if flag.is_required}
+    refused: dict[str, dict[str, str]] = {}
+    for flag in flags:
+        messages: dict[str, str] = {}
+        for number in _TRIED if flag.kind in (int, float) else ():
+            given = {**needed, flag.name: number}
+            try:
+                parse(kind, [f"--{name}={value}" for name, value in given.items()])
+            except ValueError as error:
+                found = re.sub(rf"got {number}(\.0)?(?![\d.]\d)", "got {}", str(error))
+                if "got {}" in found and found not in messages.values():  # else it is about flags that are not given
+                    messages[number] = found
+        if messages:
+            refused[flag.name] = messages
+    return refused
 
 
 def _flags_of(main: Any) -> Any:
@@ -75,43 +127,121 @@ def answer(argv: Sequence[str]) -> None:
     :raises SystemExit: with 0 after --help, with 2 after a line that says what is wrong.
     """
     program = Path(argv[0]).name
-    verb = program.removeprefix("gpflow-deep ")
-    name = VERBS[verb][0] if verb != program and verb in VERBS else Path(program).stem
-    known = load()
     arguments = list(argv[1:])
+    if program == "gpflow-deep" and arguments[:1] in (["compress"], ["decompress"]):  # of a table
+        name = VERBS["decompress"][0]
+    else:
+        verb = program.removeprefix("gpflow-deep ")
+        name = VERBS[verb][0] if verb != program and verb in VERBS else Path(program).stem
+    known = load()
     if name not in known:
         commands = [key.partition(" ")[2] for key in known if key.startswith(f"{name} ")]
-        if not commands or not arguments or arguments[0] not in commands:
-            return  # another program, or one that says what commands it has
-        name = f"{name} {arguments[0]}"
-        program = f"{program} {arguments.pop(0)}"
-    _check(known[name], arguments, program)
+        if not commands:
+            return  # another program
+        command = arguments.pop(0) if arguments else ""
+        if command == "--help":
+            print("\n\n".join(help_page(known[f"{name} {each}"], f"{program} {each}") for each in commands))
+            raise SystemExit(0)
+        if command not in commands:
+            wanted = " or ".join(commands)
+            _refuse(program, f"say {wanted}, then flags, --name=value, got {command!r}; see --help.")
+        name, program = f"{name} {command}", f"{program} {command}"
+    _check(name, known[name], arguments, program)
 
 
-def _check(description: Description, arguments: Sequence[str], program: str) -> None:
+def _check(name: str, description: Description, arguments: Sequence[str], program: str) -> None:
     """The part of :func:`answer` for one description."""
-    resumed = any(word.lstrip("-").partition("=")[0] == "resume" for word in arguments)
     if any(word.lstrip("-") in ("helpfull", "helpshort", "helpxml") for word in arguments):
         return
     try:
-        values = read(description, arguments, program, with_absl=True)
+        found = read(description, arguments, program, with_absl=True)
+        values = {flag.name: found[flag.name].value for flag in description.flags}
+        _check_texts(description, values)
+        _check_numbers(description, values)
+        is_begun = _check_folder(name, description, values)
+        if not is_begun:
+            _check_files(values)
+            _check_dataset(values)
     except HelpWanted as wanted:
         print(wanted)
         raise SystemExit(0) from None
     except ValueError as error:
         _refuse(program, str(error))
+
+
+def _check_texts(description: Description, values: Mapping[str, Any]) -> None:
+    """:raises ValueError: for an empty text where no flag of a script can have one."""
     for flag in description.flags:
-        if flag.name not in _INPUTS or resumed:
-            continue
-        value = values[flag.name].value
+        if values[flag.name] == "" and flag.default != "":
+            raise ValueError(f"--{flag.name} must not be empty; give a value, or leave it out.")
+
+
+def _check_numbers(description: Description, values: Mapping[str, Any]) -> None:
+    """:raises ValueError: for a number that the flag's own check would refuse, and with its words."""
+    for name, messages in description.refused.items():
+        value = values[name]
+        if value is not None and value <= 0:
+            said = messages.get("0") if value == 0 else messages.get("-1", messages.get("0"))
+            if said is not None:
+                raise ValueError(said.replace("{}", str(value)))
+
+
+def _check_folder(name: str, description: Description, values: Mapping[str, Any]) -> bool:
+    """Look at --run_dir: whether it can be had, or holds what is to be read.
+
+    :return: whether a run in it is continued.
+    :raises ValueError: if not. Of several workers, only the chief could tell, so nothing is said.
+    """
+    folder = values.get("run_dir")
+    if folder is None or "TF_CONFIG" in os.environ:
+        return False
+    path = Path(folder).expanduser()
+    if "resume" not in values:
+        wanted, verb = _MODELS.get(name, ("", ""))
+        if not path.is_dir():
+            raise ValueError(f"--run_dir={folder}: no such folder{_near(path)}; check the path.")
+        if wanted and not any(path.glob(wanted)):
+            raise ValueError(
+                f"--run_dir must be a run of gpflow-deep {verb} with a trained model, but {folder} has no {wanted}; "
+                "check the path, or train to the first checkpoint."
+            )
+        return False
+    check_free(path, resume=values["resume"])
+    if not is_resumed(path, values["resume"]):
+        return False
+    check_same_flags(RunDir(path), text_of(description, values), description.free)
+    return True
+
+
+def _check_files(values: Mapping[str, Any]) -> None:
+    """:raises ValueError: for a file to read that is not there."""
+    for name in _INPUTS:
+        value = values.get(name)
         for path in value if isinstance(value, list) else [value]:
-            if (
-                path
-                and "://" not in path
-                and not any(sign in path for sign in "*?[")
-                and not Path(path).expanduser().exists()
-            ):
-                _refuse(program, f"--{flag.name}={path}: no such file or folder{_near(Path(path))}; check the path.")
+            is_plain = path and "://" not in path and not any(sign in path for sign in "*?[")
+            if is_plain and not Path(path).expanduser().exists():
+                raise ValueError(f"--{name}={path}: no such file or folder{_near(Path(path))}; check the path.")
+
+
+def _check_dataset(values: Mapping[str, Any]) -> None:
+    """:raises ValueError: for a data set that is not known, or whose files are not there."""
+    dataset = values.get("dataset")
+    data = values.get("data")
+    if dataset is not None and data is not None:
+        raise ValueError(f"give --dataset or --data, not both, got {dataset!r} and {data!r}.")
+    is_table = data is not None and data.endswith((".csv", ".tsv", ".xlsx", ".parquet"))
+    if is_table and "resume" in values and values.get("target") == []:  # else new rows, which may have none
+        raise ValueError(f"--target must be a column of {data}, got none; give it as --target=NAME.")
+    if dataset is None:
+        return
+    from gpflow_deep_runs.data.sets import files  # which imports NumPy
+
+    if dataset not in files.KNOWN:
+        near = difflib.get_close_matches(dataset, files.KNOWN, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"it must be one of {', '.join(sorted(files.KNOWN))};"
+        raise ValueError(f"there is no data set --dataset={dataset}; {hint} For own data use --data.")
+    known = files.KNOWN[dataset]
+    files.located(files.files_of(known), files.folder_of(values.get("data_dir")), dataset, known.get("get", ""))
 
 
 def _near(path: Path) -> str:

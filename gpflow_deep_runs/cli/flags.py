@@ -29,7 +29,7 @@ import math
 import re
 import textwrap
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from absl import flags as absl_flags
@@ -52,6 +52,7 @@ __all__ = [
     "positional",
     "read",
     "text",
+    "text_of",
     "words_beside_bool",
 ]
 
@@ -93,11 +94,16 @@ class Description(NamedTuple):
     :ivar about: what the program does.
     :ivar flags: in the order in which they are shown.
     :ivar positional: name of the flag that may be given without its name, or "".
+    :ivar refused: what is said of numbers that a flag cannot have: by its name, "0", and "-1" for those below 0,
+        if these words are others.
+    :ivar free: flags that may differ when a run is resumed, besides those that always may.
     """
 
     about: str
     flags: list[NamedFlag]
     positional: str
+    refused: Mapping[str, Mapping[str, str]] = types.MappingProxyType({})
+    free: Sequence[str] = ()
 
 
 def group(*, prefix: str = "", omit: Sequence[str] = (), **defaults: Any) -> Any:
@@ -169,6 +175,7 @@ def read(
         value = values[flag.name].value
         if flag.is_required and value is None:
             raise ValueError(f"--{flag.name} must be given; see --help.")
+        _converted(flag, value)
         for word in value if isinstance(value, list) else (value,):
             if isinstance(word, str) and has_control_characters(word):
                 raise ValueError(f"--{flag.name} must be in one line without control characters, got {word!r}.")
@@ -184,7 +191,16 @@ def words_beside_bool(kind: Any) -> tuple[str, ...]:
 
 def text(flags: Any) -> str:
     """The flags that `parse` would make these of, one a line; without those that are None, --run_dir and --resume."""
-    return "\n".join(sorted(_line(flag, value) for flag, value in _stored(flags))) + "\n"
+    return _lines(_line(flag, value) for flag, value in _stored(flags))
+
+
+def text_of(description: Description, values: Mapping[str, Any]) -> str:
+    """What :func:`text` says of the dataclass that :func:`read` gave the values of.
+
+    :param values: by the flags' names.
+    """
+    given = [(flag, _converted(flag, values[flag.name])) for flag in description.flags]
+    return _lines(_line(flag, value) for flag, value in given if _is_stored(flag, value))
 
 
 def changed(flags: Any) -> str:
@@ -198,8 +214,16 @@ def _stored(flags: Any) -> Iterator[tuple[NamedFlag, Any]]:
     for flag in named_flags(type(flags)):
         owner = getattr(flags, flag.group) if flag.group else flags
         value = owner.keywords[flag.field] if isinstance(owner, functools.partial) else getattr(owner, flag.field)
-        if value is not None and flag.name not in NOT_STORED:
+        if _is_stored(flag, value):
             yield flag, value
+
+
+def _is_stored(flag: NamedFlag, value: Any) -> bool:
+    return value is not None and flag.name not in NOT_STORED
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "\n".join(sorted(lines)) + "\n"
 
 
 def _line(flag: NamedFlag, value: Any) -> str:

@@ -32,6 +32,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Levels become zeros and ones, dates the parts that vary, and a value that is missing what the training rows say,
     beside a column that says where. Rows are neither dropped nor reordered.
 
+        >>> import pandas as pd
+        >>> from gpflow_deep_runs.data.encoder import TableEncoder
+        >>> homes = pd.DataFrame({"area": ["40 m2", "82 m2", "60 m2"], "garage": ["no", "two", "no"]})
+        >>> encoder = TableEncoder(categorical=("garage",)).fit(homes)
+        >>> encoder.transform(homes).tolist()
+        [[40.0, 1.0, 0.0], [82.0, 0.0, 1.0], [60.0, 1.0, 0.0]]
+
     :param categorical: columns whose values are levels, also if they are numbers.
     :param numeric: columns whose values are numbers, also if they look like row numbers or codes.
     :param dates: columns that are dates or times, as NAME or NAME:FORMAT.

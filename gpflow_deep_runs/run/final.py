@@ -7,8 +7,8 @@ import tensorflow as tf
 from tensorboard.plugins.hparams import api as hparams_api
 
 from gpflow_deep_base.files import entries
-from gpflow_deep_runs.run.folder import RunDir
 from gpflow_deep_runs.run.writer import EVENTS, pixels, preformatted
+from gpflow_deep_runs.run_dir import RunDir
 
 __all__ = ["METRICS", "hparams_of", "metrics_of", "write_final"]
 

@@ -23,13 +23,14 @@ from gpflow_deep_base.files import make_folder, read_jsonl, sync_file, write_jso
 from gpflow_deep_base.locks import Held, lock
 from gpflow_deep_base.page import Part, Picture, Text, page
 from gpflow_deep_base.text import aligned, within
+from gpflow_deep_runs import run_dir
 from gpflow_deep_runs.report import plots
 from gpflow_deep_runs.run import checkpoints, devices, folder
 from gpflow_deep_runs.run.final import hparams_of, metrics_of, write_final
-from gpflow_deep_runs.run.folder import RunDir
 from gpflow_deep_runs.run.loop import Every, Fitted, fit
 from gpflow_deep_runs.run.selection import Best, Rule, newest
 from gpflow_deep_runs.run.writer import Shown, Writer
+from gpflow_deep_runs.run_dir import RunDir
 
 __all__ = ["About", "Columns", "Run", "Settings", "open_run"]
 
@@ -115,13 +116,13 @@ class Settings:
     @property
     def is_resumed(self) -> bool:
         """Whether an earlier run in --run_dir is continued; of `auto` what is there decides."""
-        return folder.is_resumed(self.run_dir, self.resume)
+        return run_dir.is_resumed(self.run_dir, self.resume)
 
     def check_folder(self) -> None:
-        """Refuse --run_dir before anything is read or computed; see `folder.check_free`. Of several workers, the chief
+        """Refuse --run_dir before anything is read or computed; see `run_dir.check_free`. Of several workers, the chief
         will do that when it opens the run."""
         if "TF_CONFIG" not in os.environ:
-            folder.check_free(self.run_dir, resume=self.resume)
+            run_dir.check_free(self.run_dir, resume=self.resume)
 
 
 @contextmanager
@@ -140,7 +141,7 @@ def open_run(
     :param flags: one flag a line, as `cli.flags.text` gives them.
     :param data: what is said about the data; a data set itself will do.
     :param name: what TensorBoard calls the run, such as the name of the model.
-    :param free: flags that may differ when the run is resumed, besides `folder.FREE_ON_RESUME`.
+    :param free: flags that may differ when the run is resumed, besides `run_dir.FREE_ON_RESUME`.
     :param changed: those of `flags` that differ from their defaults, as `cli.flags.changed` gives them, for reports;
         None: all.
     :raises ValueError: as `folder.open_folder`; if another process has the folder; and for --max_seconds with several
@@ -153,9 +154,9 @@ def open_run(
     if not worker.is_chief:
         yield Run(settings, flags, data, RunDir(path, name), strategy, changed=changed)
         return
-    folder.check_free(path, resume=settings.resume)
+    run_dir.check_free(path, resume=settings.resume)
     with lock(path) as held:
-        is_resumed = folder.is_resumed(path, settings.resume)
+        is_resumed = run_dir.is_resumed(path, settings.resume)
         record = folder.provenance(data.sha256, seed=settings.seed, data_source=data.source)
         opened = folder.open_folder(path, name=name, flags_text=flags, provenance=record, resume=is_resumed, free=free)
         print(within(f"{data.name}: {data.source}\nrows: {dict(data.sizes)}"), flush=True)

@@ -16,8 +16,8 @@ from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
 from gpflow_deep_base.files import atomic_path, entries, jsonable, make_folder, read_jsonl, sync_folder
 from gpflow_deep_runs.report.images import tiled
-from gpflow_deep_runs.run.folder import RunDir
 from gpflow_deep_runs.run.progress import headline
+from gpflow_deep_runs.run_dir import RunDir
 
 __all__ = ["EVENTS", "Shown", "Writer", "description_of", "pixels", "preformatted"]
 
@@ -67,7 +67,7 @@ class Writer:
     def __init__(self, run: RunDir, *, resume_step: int | None) -> None:
         """Open the files of `run`.
 
-        :param run: see `gpflow_deep_runs.run.folder`.
+        :param run: see `gpflow_deep_runs.run_dir`.
         :param resume_step: what `checkpoints.restore` returned. Records of later steps, and a line cut short, are
             removed; None (training starts at step 0) removes all. A repeated step so never appears twice. Scalars that
             a damaged event file has lost are written again from `scalars.jsonl`, with a warning.

@@ -15,6 +15,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gpflow_deep_base.columns import as_numbers
+from gpflow_deep_base.cost import Cost
 from rbm_tracking import evaluation
 from rbm_tracking.estimates.ais import Bracket
 from rbm_tracking.estimates.trajectories import Trajectory, distances, half_precision, is_node, trajectory
@@ -671,10 +672,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             of_model = f"{len(self._state.rbm.c)} hidden units with decay {self._decay:g}"
             of_rows = f"{total} updates of {size} of {train.shape[0]} rows"
             print(f"{of_rows}, {of_model}, evaluated every {every}{early}", flush=True)
+        cost = Cost(total, "updates")
         while self.n_updates_ < total:
             until = min(total, (self.n_updates_ // every + 1) * every)
             first = self.n_updates_ + 1
             self._advance(rows, batches, min(until - self.n_updates_, block), size)
+            cost(self.n_updates_)
             if self.verbose >= 2:
                 print(f"update {self.n_updates_}: log Z {self.log_z_:.3f} nats", flush=True)
             if self._is_kept(first):

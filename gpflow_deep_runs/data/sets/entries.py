@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from gpflow_deep_runs.data.rows import Rows
 from gpflow_deep_runs.data.sets import binary, flights, images, supervised, text, uci
-from gpflow_deep_runs.data.sets.files import KNOWN, File, find, folder_of
+from gpflow_deep_runs.data.sets.files import KNOWN, File, files_of, find, folder_of
 
 __all__ = ["ENTRIES", "Entry", "Reader", "View"]
 
@@ -67,12 +67,8 @@ def _reader(name: str) -> Reader:
 
 
 def _entry(name: str, known: Mapping[str, Any]) -> Entry:
-    files = tuple(
-        File(file["path"], tuple(file.get("alternatives", ())), file.get("sha256", ""), "is_optional" in file)
-        for file in known.get("files", ())
-    )
     views: Mapping[Any, Reader] = {view: _reader(reader) for view, reader in known["views"].items()}
-    return Entry(name, known["about"], views, files, known.get("get", ""))
+    return Entry(name, known["about"], views, files_of(known), known.get("get", ""))
 
 
 ENTRIES: Mapping[str, Entry] = {name: _entry(name, known) for name, known in KNOWN.items()}

@@ -13,7 +13,7 @@ import importlib.util
 import json
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,10 +28,12 @@ __all__ = [
     "READ_ERRORS",
     "File",
     "check_sha256",
+    "files_of",
     "find",
     "folder_of",
     "installed",
     "installed_folder",
+    "located",
     "read_bytes",
     "read_numbers",
 ]
@@ -105,19 +107,38 @@ def find(files: Sequence[File], folder: Path | None, name: str, get: str) -> lis
     :param get: what to get and where to put it, for the error.
     :raises ValueError: if a file is missing, or has another checksum than expected.
     """
+    found = located(files, folder, name, get)
+    for file, path in found:
+        file.verify(path)
+    return [path for _, path in found]
+
+
+def located(files: Sequence[File], folder: Path | None, name: str, get: str) -> list[tuple[File, Path]]:
+    """What :func:`find` looks for, and where it is, before anything is read.
+
+    :param folder: and `name` and `get`: as of :func:`find`.
+    :raises ValueError: if a file is missing.
+    """
     if folder is not None and folder.is_file() and len(files) > 1:
         folder = folder.parent
     found = []
     for file in files:
         path = _find_one(file, folder)
         if path is not None:
-            file.verify(path)
-            found.append(path)
+            found.append((file, path))
         elif not file.is_optional:
             where = "no --data_dir was given" if folder is None else f"it was not found in {folder}"
             wanted = " or ".join((file.path, *file.alternatives))
             raise ValueError(f"data set {name!r} needs {wanted}, and {where}. {get} Then give --data_dir=FOLDER.")
     return found
+
+
+def files_of(known: Mapping[str, Any]) -> tuple[File, ...]:
+    """The files of an entry of `KNOWN`."""
+    return tuple(
+        File(file["path"], tuple(file.get("alternatives", ())), file.get("sha256", ""), "is_optional" in file)
+        for file in known.get("files", ())
+    )
 
 
 def _find_one(file: File, folder: Path | None) -> Path | None:

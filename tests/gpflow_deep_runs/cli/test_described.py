@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 
 from gpflow_deep_runs.cli.described import FILE, answer, descriptions_of, load, stored
-from gpflow_deep_runs.cli.flags import help_text, named_flags
+from gpflow_deep_runs.cli.flags import help_text, named_flags, read, text_of
 from gpflow_deep_runs.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -124,6 +124,19 @@ def test_help_is_that_of_the_program(capsys: pytest.CaptureFixture[str], monkeyp
         ("compress_network.py", ["--run_dir=a", "--data=nowhere/x.csv"], 2, "nowhere is none, either"),
         ("compress_with_darn.py", ["encode", "--x=1"], 2, "Unknown command line flag 'x'"),
         ("predict_dgp.py", ["stray"], 2, "all arguments must be flags"),
+        ("train_dgp.py", ["--run_dir="], 2, "--run_dir must not be empty"),
+        ("train_dgp.py", ["--run_dir=a", "--num_steps=0"], 2, "--num_steps must be between 1 and 2**31 - 1, got 0."),
+        ("train_dgp.py", ["--run_dir=a", "--learning_rate=-0.5"], 2, "got -0.5"),
+        ("train_dgp.py", ["--run_dir=tests"], 2, "must be a new or empty folder"),
+        ("train_dgp.py", ["--run_dir=README.md/a"], 2, "README.md is a file"),
+        ("train_dgp.py", ["--run_dir=a", "--dataset=bosten"], 2, "did you mean boston?"),
+        ("train_dgp.py", ["--run_dir=a", "--dataset=boston"], 2, "no --data_dir was given"),
+        ("train_dgp.py", ["--run_dir=a", "--dataset=boston", "--data=README.md"], 2, "not both"),
+        ("train_dgp.py", ["--run_dir=a", "--data=x.csv", "--resume"], 2, "holds no run to resume"),
+        ("predict_dgp.py", ["--run_dir=tests", "--data=README.md"], 2, "tests has no inputs.json"),
+        ("predict_dgp.py", ["--run_dir=test", "--data=README.md"], 2, "there is tests"),
+        ("compress_with_darn.py", [], 2, "say decode or encode"),
+        ("compress_with_darn.py", ["--help"], 0, "compress_with_darn.py encode"),
     ],
 )
 def test_before_tensorflow_starts(script: str, flags: list[str], status: int, message: str) -> None:
@@ -152,3 +165,24 @@ def test_one_command_for_all(arguments: list[str], status: int, message: str) ->
 def test_each_verb_is_a_script_that_is_described() -> None:
     names = {key.partition(" ")[0] for key in json.loads(FILE.read_text(encoding="utf-8"))}
     assert {script for script, _ in VERBS.values()} == names - {"record_atari"}
+
+
+def test_a_run_that_is_continued_with_other_flags_is_refused_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The flags of a run, as the script keeps them, are those of its description."""
+    (tmp_path / "checkpoints" / "step-0000000001").mkdir(parents=True)
+    own = ["--num_layers=3", "--dataset=diabetes", "--resume"]
+    description = load()["train_dgp"]
+    values = read(description, [f"--run_dir={tmp_path}", *own], "train")
+    kept = text_of(description, {flag.name: values[flag.name].value for flag in description.flags})
+    (tmp_path / "flags.txt").write_text(kept)
+    answer(["gpflow-deep train", f"--run_dir={tmp_path}", "--num_steps=9", *own])
+    with pytest.raises(SystemExit):
+        answer(["gpflow-deep train", f"--run_dir={tmp_path}", "--dataset=diabetes", "--resume"])
+    assert "but --num_layers=3 is now (not set)" in capsys.readouterr().err
+
+
+def test_a_word_that_means_a_verb_names_it() -> None:
+    done = run("gpflow_deep_runs/command.py", "learn")
+    assert "did you mean train?" in done.stderr

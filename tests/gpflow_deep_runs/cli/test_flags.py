@@ -13,7 +13,8 @@ from absl import flags as absl_flags
 from gpflow_deep_runs.cli.flags import HelpWanted, Later, group, named_flags, parse, positional, text
 from gpflow_deep_runs.data.views import Source
 from gpflow_deep_runs.run import Devices, Settings
-from gpflow_deep_runs.run.folder import FREE_ON_RESUME, open_folder
+from gpflow_deep_runs.run.folder import open_folder
+from gpflow_deep_runs.run_dir import FREE_ON_RESUME
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ import tensorflow as tf
 from gpflow_deep_base.files import jsonable
 from gpflow_deep_base.locks import LostFolder, lock
 from gpflow_deep_runs.run import checkpoints, folder
-from gpflow_deep_runs.run.folder import FREE_ON_RESUME, RunDir, check_free, is_resumed, open_folder, provenance
+from gpflow_deep_runs.run.folder import open_folder, provenance
 from gpflow_deep_runs.run.start import Settings
+from gpflow_deep_runs.run_dir import FREE_ON_RESUME, RunDir, check_free, is_resumed
 
 FLAGS = "--batch_size=100\n--dataset=boston\n--nofloat32\n--num_steps=10\n--seed=0\n"
 RECORD = {"data_sha256": "abc", "start_time": "now"}

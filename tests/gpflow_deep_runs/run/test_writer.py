@@ -18,8 +18,8 @@ from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_g
 
 from gpflow_deep_base.files import read_jsonl
 from gpflow_deep_runs.run.final import write_final
-from gpflow_deep_runs.run.folder import RunDir
 from gpflow_deep_runs.run.writer import Shown, Writer, description_of
+from gpflow_deep_runs.run_dir import RunDir
 from tests.gpflow_deep_runs.run.events import hparams
 
 
