@@ -93,8 +93,8 @@ def main(options: flags.FlagValues) -> None:
             found.append({"set": name, "model": model, "split": split, **numbers})
             lines.append(found[-1])
             bench.keep_lines(lines)
-        numbers = [{key: line[key] for key in ("rmse", "log_likelihood", "coverage", "cpu_s")} for line in found]
-        print(f"{name:9} {model:12} {len(found):2} splits  " + bench.means(numbers), flush=True)
+        shown = [{key: line[key] for key in ("rmse", "log_likelihood", "coverage", "cpu_s")} for line in found]
+        print(f"{name:9} {model:12} {len(found):2} splits  " + bench.means(shown), flush=True)
     bench.print_machine()
 
 

@@ -39,8 +39,8 @@ def tuned_lr(cs: Sequence[float]) -> Any:
 MODELS: dict[str, Callable[[], Any]] = {
     "EBP binary": lambda: EBPClassifier(batch_size=10),
     "EBP real": lambda: EBPClassifier(weights="real", batch_size=10),
-    "tuned LR": lambda: tuned_lr(np.logspace(-3, 1, 5)),
-    "TF-IDF LR": lambda: make_pipeline(TfidfTransformer(sublinear_tf=True), tuned_lr(np.logspace(-1, 3, 5))),
+    "tuned LR": lambda: tuned_lr([1e-3, 1e-2, 0.1, 1.0, 10.0]),
+    "TF-IDF LR": lambda: make_pipeline(TfidfTransformer(sublinear_tf=True), tuned_lr([0.1, 1.0, 10.0, 100.0, 1e3])),
     "TF-IDF SVC": lambda: make_pipeline(TfidfTransformer(sublinear_tf=True), CalibratedClassifierCV(LinearSVC(), cv=3)),
 }
 

@@ -269,7 +269,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         columns = self._columns.after(X)
         if columns.num_seen == self._columns.num_seen:
             return
-        self._inputs = self._inputs.with_columns(columns.num_seen)
+        self._inputs: Moments = self._inputs.with_columns(columns.num_seen)
         for number, posterior in enumerate(self.posteriors_):
             rng = np.random.default_rng([self._seed, number, 2, self._columns.num_seen])
             self.posteriors_[number] = with_inputs(posterior, columns.num_seen, rng)

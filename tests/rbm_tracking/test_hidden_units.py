@@ -254,7 +254,8 @@ def test_width_and_decay_are_chosen_after_fits_whose_score_fell() -> None:
         return Trial(width, decay, Choice(-loss, 0.01, True), True, {"width": width})
 
     best = best_trial(None, None, fit)
-    assert (best.width, best.decay) == (16, pytest.approx(1e-3))
+    assert best.width == 16
+    assert best.decay == pytest.approx(1e-3)
     assert tried == [
         (256, 1e-4),
         (256, pytest.approx(1e-3)),
