@@ -77,14 +77,21 @@ class Schema:
         if spec.missing == "error":
             check_missing({name: survey.facts[name].num_missing for name in columns if name in survey.facts}, where)
         features = features_of([column for name, column in columns.items() if name not in targets], survey, spec, where)
-        known: dict[str, Any] = {"na_values": spec.na_values, "missing": spec.missing, "unknown": spec.unknown}
-        known.update(names=spec.names, encoding=spec.encoding, sheet=spec.sheet)
-        if not targets:
-            return cls(features, (), **known)
         chosen = tuple(columns[name] for name in targets)
-        task = task_of(chosen, survey, spec.task, where)
+        task: Task = task_of(chosen, survey, spec.task, where) if targets else "regression"
         classes = () if task == "regression" else class_names_of(chosen[0], survey.facts[targets[0]])
-        return cls(features, chosen, task, classes, **known)
+        return cls(
+            features,
+            chosen,
+            task,
+            classes,
+            na_values=spec.na_values,
+            missing=spec.missing,
+            unknown=spec.unknown,
+            names=spec.names,
+            encoding=spec.encoding,
+            sheet=spec.sheet,
+        )
 
     @property
     def feature_names(self) -> tuple[str, ...]:

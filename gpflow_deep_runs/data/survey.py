@@ -106,9 +106,11 @@ def parsed(
     :param first_row: number of the first row of `table` in what `where` names, for errors.
     :raises ValueError: as `columns.parse`.
     """
-    options: Any = {"na_values": na_values, "where": where, "first_row": first_row}
     used = [column for column in columns.values() if column.kind != "ignored"]
-    return {column.name: parse(table[column.name], column, **options) for column in used}
+    return {
+        column.name: parse(table[column.name], column, where=where, na_values=na_values, first_row=first_row)
+        for column in used
+    }
 
 
 def look(found: Parsed, columns: Iterable[Column], *, targets: Sequence[str] = ()) -> Survey:

@@ -122,8 +122,7 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
     odd = {name: odd_values(used.found[name], keep=spec.keep_value, is_date=kinds[name]) for name in kinds}
     if asked := {name: texts for name, texts in odd.items() if texts}:
         first = next(iter(asked))
-        options: Any = {"keep": spec.keep_value, "is_date": kinds[first], "beside": asked}
-        check_sentinels(first, used.found[first], where=where, **options)
+        check_sentinels(first, used.found[first], where=where, keep=spec.keep_value, is_date=kinds[first], beside=asked)
     notes = [*totals, *_left_out(used, spec)]
     survey = look(used.found, columns.values(), targets=targets)
     if len(used.kept) < 2:
@@ -167,8 +166,14 @@ def columns_of(
         raise ValueError(
             f"{twice[0]!r} must be in one of --target, --features and --ignore; leave it out of the others."
         )
-    options = {flag: getattr(spec, flag) for flag in ("ignore", "categorical", "numeric", "dates")}
-    forced = forced_columns(names, where=where, **options)
+    forced = forced_columns(
+        names,
+        where=where,
+        ignore=spec.ignore,
+        categorical=spec.categorical,
+        numeric=spec.numeric,
+        dates=spec.dates,
+    )
     chosen = [*(spec.features or [name for name in names if name not in targets]), *targets]
     found = infer_columns(
         columns.select(chosen),
@@ -232,8 +237,12 @@ def apply_schema(
             logging.warning("%s: %s.", table.where, why)
     where = table.where
     columns = table.columns
-    chosen: Any = {"missing": new.missing or schema.missing, "unknown": new.unknown or schema.unknown}
-    schema = replace(schema, na_values=(*schema.na_values, *new.na_values), **chosen)
+    schema = replace(
+        schema,
+        na_values=(*schema.na_values, *new.na_values),
+        missing=new.missing or schema.missing,
+        unknown=new.unknown or schema.unknown,
+    )
     if absent := [name for name in schema.required if name not in columns.column_names]:
         raise ValueError(f"{where} must have the columns of the training data, but lacks {_quoted(absent)}; add them.")
     if len(columns) == 0:

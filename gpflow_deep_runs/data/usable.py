@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +51,6 @@ def usable(
     """
     is_imputed = spec.missing == "impute"
     is_dropping = spec.bad_rows == "drop"
-    options: dict[str, Any] = {"na_values": spec.na_values, "where": where}
     is_bad, is_open = np.zeros((2, len(table)), bool)
     if is_dropping:
         used = [column for column in columns.values() if column.kind != "ignored"]
@@ -59,7 +58,7 @@ def usable(
             is_bad |= ~fits(table[column.name], column, na_values=spec.na_values)
         table = table.filter(pa.array(~is_bad)) if is_bad.any() else table
     rows = np.flatnonzero(~is_bad)
-    found = parsed(columns, table, first_row=first_row, **options)
+    found = parsed(columns, table, na_values=spec.na_values, where=where, first_row=first_row)
     for name, values in found.items():
         if name in targets if is_imputed else is_dropping:
             is_open[rows] |= is_missing(values)

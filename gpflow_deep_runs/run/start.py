@@ -227,8 +227,16 @@ class Run:
         for each in (path.checkpoint_dir, path.tensorboard_dir, path.plots_dir) if self.is_chief else ():
             make_folder(each)
         flags = self.flags if flags is None else flags
-        options: dict[str, Any] = {"versions": self._versions, "held": self._held, "changed": changed}
-        return Run(self.settings, flags, self.data, path, self.strategy, **options)
+        return Run(
+            self.settings,
+            flags,
+            self.data,
+            path,
+            self.strategy,
+            versions=self._versions,
+            held=self._held,
+            changed=changed,
+        )
 
     def fit(
         self,

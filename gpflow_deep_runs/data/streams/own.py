@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,11 +234,12 @@ def _selector(schema: Schema, spec: TableSpec) -> Callable[[Shards, int], Select
     def select(shards: Shards, number: int) -> Selection:
         block = shards.block(number)
         table = shards.table(number)
-        where: Any = {"where": shards.files[block.file], "first_row": block.first_row}
+        path = shards.files[block.file]
+        first = block.first_row
         with counting.hinted():
-            used = usable(table, columns, schema.target_names, spec, **where)
-        X = encoder.encode(used.found, **where)
-        Y = encoder.encode_targets(used.found, **where).astype(np.float64)
+            used = usable(table, columns, schema.target_names, spec, where=path, first_row=first)
+        X = encoder.encode(used.found, where=path, first_row=first)
+        Y = encoder.encode_targets(used.found, where=path, first_row=first).astype(np.float64)
         X = schema.filled(X) if is_imputed else X
         if len(used.kept) < len(table):
             X, Y = (_spread(values, used.kept, len(table)) for values in (X, Y))

@@ -118,6 +118,7 @@ def test_notes_show_how_a_date_is_read() -> None:
         (["7:05 PM", "12:00 am"], [19 + 5 / 60, 0], "'7:05 PM' is 19.08 hours"),
         (["7 PM", "8 AM"], [19, 8], "'7 PM' is 19 hours"),
         (["1:05:30", "2:00:00"], [1 + 5.5 / 60, 2], "'1:05:30' is 1.092 hours"),
+        (["18.00.00", "7.30.30"], [18, 7.5 + 30 / 3600], "'18.00.00' is 18 hours"),
         (["100:30:00", "-"], [100.5, NAN], "'100:30:00' is 100.5 hours; durations, as some are longer than a day"),
         (["1:30.5", "0:59.25"], [90.5 / 3600, 59.25 / 3600], "'1:30.5' is 0.02514 hours"),
     ],
@@ -171,6 +172,7 @@ def test_booleans(cells: list[str], true: tuple[str, ...], false: tuple[str, ...
         (["1", "x", "y"], ["1", "x", "y"], ""),
         (["12A", "12B", "3C"], ["12A", "12B", "3C"], ""),
         (["5V", "6W"], ["5V", "6W"], ""),  # more likely codes than volts and watts
+        (["1,23,4", "5,6,7"], ["1,23,4", "5,6,7"], ""),  # groups of no language
         (["1st", "2nd", "1st"], ["1st", "2nd", "1st"], ""),
         (["Mon", "Tue"], ["Mon", "Tue"], ""),
         (["18-25", "26-35"], ["18-25", "26-35"], ""),
