@@ -31,8 +31,7 @@ from absl import app, flags
 
 import compression as bc
 from compression.train.classification import Examples, parts_of, taught_loss
-from compression.train.last_phase import Falling
-from compression.train.training import flipped, moved_batches
+from compression.train.engine import falling_rate, flipped, follow, moved_batches
 from gpflow_deep_runs.run.measurements import write_rows
 
 
@@ -91,7 +90,7 @@ def teacher_of(parts: dict[str, Examples]) -> keras.Model:
         return keras.models.load_model(path)
     teacher = bc.networks.build("lenet5", (28, 28, 1), 10, seed=0)
     data = moved_batches(parts["train"], most=flag.shift, batch_size=100, seed=0)
-    train(teacher, data, flag.teacher_epochs, flag.learning_rate, Falling(flag.teacher_epochs, 0.0))
+    train(teacher, data, flag.teacher_epochs, flag.learning_rate, falls_from=0.0)
     errors = {name: bc.error_percent(teacher, parts[name]) for name in ("valid", "test")}
     print("teacher", errors, f"{time.process_time():.0f} s", flush=True)
     if flag.models:
@@ -113,11 +112,15 @@ def mirrored(data: tf.data.Dataset, seed: int) -> tf.data.Dataset:
     return pairs.map(lambda batch, by: (flipped(batch[0], tf.cast(by % 2**31, tf.int32)), batch[1])).prefetch(2)
 
 
-def train(model: keras.Model, data: tf.data.Dataset, epochs: int, rate: float, *callbacks: Any) -> None:
-    """By a new Adam."""
+def train(
+    model: keras.Model, data: tf.data.Dataset, epochs: int, rate: float, *callbacks: Any, falls_from: float = 1.0
+) -> None:
+    """By a new Adam, whose rate falls to 0 after this part of the epochs."""
     is_taught = data.element_spec[1].shape.rank == 2
     loss = from_teacher if is_taught else keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(rate), loss, jit_compile=False)
+    optimizer = keras.optimizers.Adam(rate)
+    rate_of = falling_rate(optimizer, epochs * int(data.cardinality()), decay_from=falls_from)
+    follow(model, optimizer, loss, learning_rate=rate_of, callbacks=callbacks)
     model.fit(data, epochs=epochs, verbose=0, callbacks=list(callbacks))
 
 
@@ -140,7 +143,7 @@ def pruned(seed: int, data: tf.data.Dataset, shape: Sequence[int]) -> Iterator[t
         part = count / bc.size_of(model).weights
         by = bc.MagnitudePruning(model, keep=part, epochs=0.9 * epochs, per_bit=flag.per_bit)
         train(model, data, epochs, rate, by)
-        train(model, data, after, rate, Falling(after, 0.0))
+        train(model, data, after, rate, falls_from=0.0)
         model = bc.shrink(model, keep_inputs=True)
         seconds += time.process_time() - start
         if flag.models:
@@ -170,7 +173,7 @@ def rows_of(seed: int, parts: dict[str, Examples], teacher: keras.Model | None) 
             small = bc.shrink(model, keep_inputs=True)
             drawn, last = map(int, flag.shared_epochs)
             sharing = bc.ValueSharing(small, k, epochs=drawn, rate=flag.bit_rate, seed=seed)
-            train(small, data, drawn + last, flag.shared_rate, Falling(drawn + last, 0.3), sharing)
+            train(small, data, drawn + last, flag.shared_rate, sharing, falls_from=0.3)
             shared = {"valid_percent_shared": bc.error_percent(small, parts["valid"])}
             found = {"seed": seed, "weights": count, "values": k} | percent | shared | file_of(small, parts, size)
             yield found | {"seconds": seconds + time.process_time() - start}

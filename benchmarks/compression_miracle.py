@@ -22,7 +22,7 @@ from absl import flags
 
 import compression as bc
 from compression.train.classification import Examples, parts_of
-from compression.train.training import moved_batches
+from compression.train.engine import moved_batches
 from gpflow_deep_runs.run.measurements import write_rows
 
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

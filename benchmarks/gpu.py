@@ -34,7 +34,7 @@ import compression
 import ebp
 import gpflow_deep
 from compression import networks
-from compression.train.training import epoch_function
+from compression.train.engine import epoch_function
 from darn import DARN, DARNConfig
 from darn.train.training import Trainer as DARNTrainer
 from darn.train.training import TrainingConfig
@@ -144,7 +144,7 @@ def compression_steps(steps: int) -> Run:
     examples = compression.Examples(images, tf.constant(np.arange(count) % 10, tf.int32))
     options: dict[str, Any] = {"learning_rate": lambda step: 1e-3, "kl_weight": lambda step: 1.0}
     run = epoch_function(model, optimizer, examples, batch_size=BATCH, **options)
-    return lambda i: run(tf.constant((0, i)), tf.constant(i * steps))
+    return lambda i: run(tf.constant((0, i)))
 
 
 ONE_STEP = {

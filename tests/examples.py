@@ -24,8 +24,6 @@ import gpflow_deep
 import gpflow_deep.keras
 from compression import networks
 from compression.rounding.codebook import codebook, fine_tune
-from compression.train.classification import Examples
-from compression.train.training import epoch_function
 from darn.train.training import Trainer as DARNTrainer
 from gpflow_deep.model.scaling import Scale
 from gpflow_deep_runs.run import devices
@@ -205,26 +203,6 @@ def ebp_prediction(prior: Any = "binary", *, is_sparse: bool = False, **options:
 # Bayesian compression.
 
 
-def compression_epoch(network: str, prior: str | None, *, shift: int = 0, is_mirrored: bool = False) -> None:
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"]) if is_mirrored else None
-    with devices.scope(strategy):
-        plain = getattr(networks, network)()
-        model = plain if prior is None else compression.compress(plain, num_train=N, prior=prior)
-        optimizer = keras.optimizers.Adam(1e-3)
-        optimizer.build(model.trainable_variables)
-    run = epoch_function(
-        model,
-        optimizer,
-        Examples(tf.constant(normal(N, 28, 28, 1), tf.float32), tf.constant(np.arange(N) % 10, tf.int32)),
-        batch_size=100,
-        learning_rate=lambda step: 1e-3 / (1.0 + step),
-        kl_weight=lambda step: tf.minimum(1.0, step / 10),
-        shift=shift,
-        strategy=strategy,
-    )
-    run(SEED, tf.constant(0))
-
-
 def tuned_centres() -> None:
     weights = normal(300, 100)
     fine_tune([codebook(weights, 8)], lambda kernels, step: tf.reduce_sum(kernels[0] ** 2), steps=5)
@@ -258,13 +236,6 @@ def replica_step() -> None:
 COMPILED: dict[str, dict[str, Call]] = {
     "compression.rounding.codebook.fine_tune.<locals>.run": {"": tuned_centres},
     "compression.files.miracle._Posterior.steps_function.<locals>.run": {"": coded_network},
-    "compression.train.training.epoch_function.<locals>.run_steps": {
-        "plain, moved": partial(compression_epoch, "lenet_300_100", None, shift=1),
-        "gnj": partial(compression_epoch, "lenet_5_caffe", "gnj"),
-        "ghs": partial(compression_epoch, "lenet_5_caffe", "ghs"),
-        "svd": partial(compression_epoch, "lenet_300_100", "svd"),
-        "replicas": partial(compression_epoch, "lenet_300_100", "gnj", is_mirrored=True),
-    },
     "darn.model.description_length.compiled_code_lengths.<locals>.make.<locals>.run": {
         "": lambda: darn.description_length(darn_model(), bits(N, 784), seed=SEED),
     },

@@ -6,7 +6,6 @@ are called once for each step; `ONCE` says why the others make none.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,14 +15,11 @@ import numpy as np
 import scipy.sparse
 import tensorflow as tf
 
-import compression
 import darn
 import ebp
 import gpflow_deep
 from compression.files import miracle
 from compression.rounding.codebook import codebook, fine_tune
-from compression.train.classification import Examples
-from compression.train.training import epoch_function
 from darn.train.training import Trainer as DARNTrainer
 from gpflow_deep_runs.run import devices
 from rbm_tracking import trajectories
@@ -107,18 +103,6 @@ def ebp_stream() -> Loop:
     return lambda count: ebp.fit_stream(network, tf.data.Dataset.from_tensor_slices(arrays).batch(B), max_steps=count)
 
 
-@functools.cache
-def compression_epoch(count: int) -> Callable[[], Any]:
-    model = compression.compress(keras.Sequential([keras.Input([5]), keras.layers.Dense(3)]), num_train=B * count)
-    optimizer = keras.optimizers.SGD(0.1)
-    optimizer.build(model.trainable_variables)
-    labels = tf.constant(np.arange(B * count) % 3, tf.int32)
-    rows = Examples(tf.constant(normal(B * count, 5), tf.float32), labels)
-    options: dict[str, Any] = {"learning_rate": lambda step: 0.1, "kl_weight": lambda step: 1.0}
-    run = epoch_function(model, optimizer, rows, batch_size=B, **options)
-    return lambda: run(SEED, tf.constant(0))
-
-
 def tuned_centres() -> Loop:
     book = codebook(normal(6, 3), 4)
     return lambda count: fine_tune([book], lambda kernels, step: tf.reduce_sum(kernels[0] ** 2), steps=count)
@@ -138,7 +122,6 @@ def random_code_steps() -> Loop:
 LOOPS: dict[str, Callable[[], Loop]] = {
     "compression.rounding.codebook.fine_tune.<locals>.run": tuned_centres,
     "compression.files.miracle._Posterior.steps_function.<locals>.run": random_code_steps,
-    "compression.train.training.epoch_function.<locals>.run_steps": lambda: lambda count: compression_epoch(count)(),
     "darn.train.training.Trainer.compiled_steps.<locals>.run": darn_steps,
     "ebp.network.loops.dense_epoch.<locals>.epoch": ebp_pass,
     "ebp.network.loops.sparse_epoch.<locals>.epoch": partial(ebp_pass, is_sparse=True),

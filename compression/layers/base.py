@@ -119,7 +119,7 @@ class BayesianLayer(keras.layers.Layer):
         if self.use_bias:
             self.bias = self.add_parameter("bias", self._bias_shape(shape), self.bias_initializer)
         self.mask = self.add_parameter("mask", self._groups_shape(shape), 1.0, trainable=False)
-        self.kl_weight = self.add_parameter("kl_weight", (), 1.0, trainable=False)
+        self.kl_weight = self.add_parameter("kl_weight", (), 1.0, trainable=False, aggregation="only_first_replica")
         # No aggregation: every replica advances its own copy alike. To wait for the others here would interleave their
         # passes, and Keras collects the losses of one pass at a time.
         self.noise_state = self.add_weight(

@@ -2,7 +2,8 @@
 
 fitting                    a trained model in one call
 recipe, schedule, phases   training in phases that can be resumed
-callbacks                  for `keras.Model.fit`
+engine, keras_training     the one loop of both: `keras.Model.fit`
+callbacks                  for a loop of one's own
 magnitude, sharing, budget other ways to make weights zero or equal; how much is left
 held_out, likelihood
 """
@@ -15,6 +16,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "budget",
         "callbacks",
         "classification",
+        "engine",
         "fitting",
         "held_out",
         "keras_training",
@@ -26,6 +28,5 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "regression",
         "schedule",
         "sharing",
-        "training",
     ],
 )

@@ -1,25 +1,24 @@
-"""Keras callbacks: warm-up of the KL, a falling learning rate, and physical shrinking during training.
+"""Keras callbacks: warm-up of the KL, and physical shrinking during training.
 
-What they do when, `compression.train.schedule` says, and `compression.train.phases` how: as in a `compression.Recipe`.
+They are for a loop of one's own with Keras; `compression.fit` and `compression.Recipe` do the same without them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
-import numpy as np
 
 from ..graph.cutting import Kept, compose
 from ..graph.graph import graph_of
 from ..layers.posterior import bayesian_layers
 from ..layers.thresholds import Thresholds
-from .phases import Cut, ThresholdsOf, cut
-from .schedule import RecipeConfig, falling, kl_weight_after, most_left
+from .phases import Cut, cut
+from .schedule import RecipeConfig, kl_weight_after
 
-__all__ = ["Falling", "KLWarmup", "ShrinkDuringTraining", "set_kl_weight"]
+__all__ = ["KLWarmup", "ShrinkDuringTraining", "set_kl_weight"]
 
 _NO_END = 2**31
 
@@ -70,37 +69,6 @@ class KLWarmup(keras.callbacks.Callback):
             set_kl_weight(self.model, self.weight_at(self._epoch + (batch + 1) / steps))
 
 
-class Falling(keras.callbacks.Callback):
-    """The learning rate falls to 0 from a part `start` of the epochs on, unless the optimizer has its own schedule.
-
-    :param epochs: in all.
-    :param decay: "cosine" for half a cosine, "linear" or "none".
-    """
-
-    def __init__(self, epochs: int, start: float = 0.5, decay: str = "cosine") -> None:
-        super().__init__()
-        self._epochs, self._start, self._decay = epochs, start, decay
-        self._peak, self._rates = math.nan, np.full(1, math.nan)
-
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """For Keras: the rates of the epoch's steps, or one for all if nobody knows how many there are."""
-        if math.isnan(self._peak) and not isinstance(self.model.optimizer.get_config()["learning_rate"], dict):
-            self._peak = float(self.model.optimizer.learning_rate)
-        steps = (self.params or {}).get("steps") or 1
-        progress = (epoch + np.arange(steps) / steps) / self._epochs
-        self._rates = self._peak * np.asarray(falling(progress, decay=self._decay, decay_from=self._start))
-        self._set(0)
-
-    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """For Keras: set the rate of the step."""
-        if batch and batch < self._rates.size and self._rates[batch] != self._rates[batch - 1]:
-            self._set(batch)
-
-    def _set(self, batch: int) -> None:
-        if not math.isnan(self._peak):
-            self.model.optimizer.learning_rate = float(self._rates.flat[batch])
-
-
 class ShrinkDuringTraining(keras.callbacks.Callback):
     """Removes pruned units for good while the model trains, so that training gets faster.
 
@@ -116,8 +84,7 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
     :param every: epochs between looks.
     :param min_saving: shrink if at least this fraction of the weights is pruned; each shrinking traces the model anew.
     :param thresholds: as in :func:`compression.layers.thresholds.masks`, or a function of the model that returns them,
-        such as
-        one that calls `checked_thresholds`.
+        such as one that calls `checked_thresholds`.
     """
 
     def __init__(
@@ -137,29 +104,15 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
         self.every = every
         self.min_saving = min_saving
         self.thresholds = thresholds
-        looks: list[ThresholdsOf] = [lambda model: thresholds(model) if callable(thresholds) else thresholds]
-        self._looks: Callable[[float], Sequence[ThresholdsOf]] = lambda done: looks
-        self._config: RecipeConfig | None = None
         self.kept: dict[str, Kept] = {}
         """Kept inputs and outputs of each layer since :meth:`fit` began, for `slice_bayesian`."""
         self._next: Cut | None = None
 
-    @classmethod
-    def of_recipe(
-        cls, config: RecipeConfig, thresholds: Callable[[float], Sequence[ThresholdsOf]]
-    ) -> ShrinkDuringTraining:
-        """As often, and where it saves as much, as a `Recipe` does it.
-
-        :param thresholds: see `compression.train.phases`.
-        """
-        shrinking = cls()
-        shrinking._config, shrinking._looks = config, thresholds
-        return shrinking
-
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """For Keras: stop where the network is to be shrunk."""
-        if (at_most := self._most_left(epoch + 1)) is not None:
-            self._next = cut(self.model, self.model.optimizer, self._looks(epoch + 1), at_most=at_most)
+        past = epoch + 1 - self.start
+        if past >= 0 and past % self.every == 0:
+            self._next = cut(self.model, self.model.optimizer, [self._thresholds_of], at_most=1.0 - self.min_saving)
             self.model.stop_training |= self._next is not None
 
     def fit(
@@ -188,10 +141,8 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
             model = self._replace(model, self._next)
         return model, history
 
-    def _most_left(self, done: int) -> float | None:
-        if self._config is not None:
-            return most_left(self._config, done)
-        return 1.0 - self.min_saving if done >= self.start and (done - self.start) % self.every == 0 else None
+    def _thresholds_of(self, model: keras.Model) -> Thresholds:
+        return self.thresholds(model) if callable(self.thresholds) else self.thresholds
 
     def _replace(self, model: keras.Model, smaller: Cut) -> keras.Model:
         smaller.model.compile(**{**_compiled_with(model), "optimizer": smaller.optimizer})

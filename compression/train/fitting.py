@@ -4,9 +4,9 @@
     small = fit(model, x, y, loss="mse", validation_data=(x_valid, y_valid), method="magnitude", keep=0.02, values=16)
 
 By the first the model goes through the phases of a `compression.Recipe` (Louizos et al. 2017, Sec. 5, and two more): it
-becomes Bayesian around its weights and is trained with a KL whose weight grows, losing units on the way; what is left
-is polished with a smaller weight, if that is wanted, and becomes a plain network; and that is trained for a while
-without noise and KL. Units go only where the loss on the validation data hardly rises.
+becomes Bayesian around its weights and is trained with a KL whose weight is raised step by step, losing units on the
+way; what is left is polished with a smaller weight, if that is wanted, and becomes a plain network; and that is trained
+for a while without noise and KL. Units go only where the loss on the validation data hardly rises.
 
 By the second it loses single weights, the smallest, while it trains; then the others are trained on, and at last with a
 few values that they share. Zeros save no time, but more bytes.
@@ -19,12 +19,12 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import keras
 import numpy as np
 
-from gpflow_deep_base.cost import Cost
+from gpflow_deep_base import cost
 
 from ..files.container import check_storable, kernels_of
 from ..graph.graph import graph_of
@@ -33,7 +33,6 @@ from ..graph.rebuild import copy_of
 from ..graph.shrink import NothingLeftError, shrink
 from ..graph.weight_types import check_trainable
 from ..layers.thresholds import Thresholds, checked_thresholds
-from .callbacks import Falling
 from .held_out import examples_of, loss_of, standard_error
 from .keras_training import KerasTraining
 from .magnitude import MagnitudePruning
@@ -48,12 +47,14 @@ STEPS = 8_000
 """Steps of the Bayesian phase if its epochs are not given; half as many of the last phase."""
 
 KL_WEIGHTS = (1.0, 0.3, 0.1, 0.03)
-"""Weights of the KL to try, one after the other."""
+"""Weights of the KL, to which it is raised in one training."""
 
 KEEP = (0.02, 0.05, 0.1, 0.2)
 """Parts of the weights to try to keep, one after the other."""
 
 _TOLERANCE = 0.25  # standard errors of the validation loss that a removal may add
+_TIMED_FROM = 2_000  # steps, of which some are timed before
+_RAISED_FALLS_FROM = 0.6  # part of the epochs from which the learning rate falls, after the weight of the KL is raised
 
 
 def fit(
@@ -71,6 +72,7 @@ def fit(
     last_epochs: int | None = None,
     polish_epochs: int = 0,
     polish_kl: float = 0.1,
+    max_steps: int | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     method: Literal["bayesian", "magnitude"] = "bayesian",
     prior: Literal["gnj", "ghs", "svd"] = "gnj",
@@ -91,7 +93,8 @@ def fit(
         >>> small.count_params() <= network.count_params()
         True
 
-    A warning says before the first step, and why, if `pack` will not write the result.
+    A warning says before the first step, and why, if `pack` will not write the result; and how many steps there will
+    be, and about how long they take on this machine, if that is more than a minute.
 
     :param model: a trained Sequential or functional model, see `compress`.
     :param x: inputs [N, ...], of several inputs nested as the model takes them; or a finite `tf.data.Dataset` of
@@ -111,41 +114,51 @@ def fit(
     :param last_epochs: of the last phase; half as many if not given; 0 for none.
     :param polish_epochs: after `epochs`, train what is left with a KL of the weight `polish_kl`, or `kl_weight` if that
         is less; by "bayesian" only.
-    :param callbacks: for `keras.Model.fit` in all phases, with each weight of the KL that is tried.
+    :param max_steps: of all phases together, at most; epochs that are not given become fewer.
+    :param callbacks: for `keras.Model.fit` in all phases; one that looks at batches is called for each, which takes
+        longer.
     :param method: "bayesian", which removes units, or "magnitude", which sets single weights to 0.
     :param prior: see `compress`.
-    :param kl_weight: 1 is the variational bound; less keeps more. Of several weights the first is taken with which the
-        validation loss rises by less than half a standard error; if there is none, that of the lowest validation loss.
-    :param keep: by "magnitude", part of the weights that is left; of several one is taken as of weights of the KL.
+    :param kl_weight: 1 is the variational bound; less keeps more. Of several weights the highest is taken with which
+        the validation loss rises by less than half a standard error; if there is none, that of the lowest validation
+        loss. They take one training, in which the weight is raised from the lowest to the highest, and a last phase
+        each, from the highest on until one is taken.
+    :param keep: by "magnitude", part of the weights that is left; of several the first is taken that does no more harm.
     :param values: by "magnitude", how many values the weights of a layer share in the end, besides 0; as many as there
         are weights if not given.
     :param seed: of the noise. Set Keras' seed for the order of the examples: `keras.utils.set_random_seed`.
-    :param verbose: 0, 1 or 2 for `keras.Model.fit`; unless it is 0, how many steps there are is printed before.
+    :param verbose: 0, 1 or 2 for `keras.Model.fit`; unless it is 0, steps and seconds are printed before in any case.
     :param settings: of the Bayesian layers, such as `scale_speed`.
     :return: the plain model, of layers and operations of Keras alone, compiled with loss and metrics. Write it with
         `pack`, or save it as a .keras file.
     :raises ValueError: if the model cannot be compressed, such as a quantised one; data are missing, not finite, or no
-        arrays or Dataset; or nothing is left.
+        arrays or Dataset; `max_steps` are too few; or nothing is left.
     """
     check_trainable(graph_of(model))
     if method not in ("bayesian", "magnitude"):
         raise ValueError(f'method must be "bayesian" or "magnitude", got {method!r}.')
     _warn_if_no_file(model)
     data = examples_of(x, y, validation_data, validation_split, batch_size)
-    steps = max(1, math.ceil(data.num_train / batch_size))
-    epochs = min(max(20, math.ceil(STEPS / steps)), 500) if epochs is None else epochs
-    last_epochs = epochs // 2 if last_epochs is None else last_epochs
     name, given = ("kl_weight", kl_weight) if method == "bayesian" else ("keep", keep)
     choices = [given] if isinstance(given, float | int) else list(given)
     if not choices:
         raise ValueError(f"{name} must be a number or several, got none.")
-    if verbose:
-        total = steps * (epochs + polish_epochs + last_epochs) * len(choices)
-        print(f"at most {total} steps: {len(choices)} values of {name}, {steps} steps an epoch", flush=True)
-    cost = _TellCost(steps * (epochs + polish_epochs + last_epochs) * len(choices))
-    callbacks = [*callbacks, cost]
+    plan = _planned(data.steps, len(choices), name, epochs, last_epochs, polish_epochs, max_steps)
+    epochs, last_epochs = plan.epochs, plan.last_epochs
+
+    def tell(seconds: float | None) -> None:
+        text = plan.text(seconds)
+        if verbose:
+            print(text, flush=True)
+        elif seconds is not None and plan.steps * seconds > cost.LEAST_SECONDS:
+            cost.tell(text)
+
+    is_timed = method == "bayesian" and (verbose or plan.steps >= _TIMED_FROM)
+    if not is_timed:
+        tell(None)
     given_optimizer = keras.optimizers.get(optimizer)
     training = KerasTraining(data, loss_of(loss, data.valid), given_optimizer, loss, metrics, callbacks, verbose, seed)
+    training = training._replace(plan=tell if is_timed else None)
     if method == "magnitude":
         if settings or polish_epochs:
             wrong = ", ".join(settings) or "polish_epochs"
@@ -163,6 +176,7 @@ def fit(
         polish_epochs=polish_epochs,
         polish_kl=polish_kl,
         last_epochs=last_epochs,
+        decay_from=_RAISED_FALLS_FROM if len(choices) > 1 else RecipeConfig.decay_from,
         **options,
     )
     small = fit_recipe(config, training, model, choices, functools.partial(_checked, training.values_of), **settings)
@@ -183,19 +197,6 @@ def _warn_if_no_file(model: keras.Model) -> None:
         )
 
 
-class _TellCost(keras.callbacks.Callback):
-    """Counts the steps of all phases."""
-
-    def __init__(self, total: int) -> None:
-        super().__init__()
-        self._cost = Cost(total, "steps")
-        self._done = 0
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self._done += 1
-        self._cost(self._done)
-
-
 def fit_recipe(
     config: RecipeConfig,
     training: KerasTraining,
@@ -204,16 +205,74 @@ def fit_recipe(
     checked: ThresholdsOf,
     **settings: Any,
 ) -> keras.Model:
-    """What all phases but the plain one make of a trained model, with the first weight of the KL that does no harm.
+    """What all phases but the plain one make of a trained model, with the highest weight of the KL that does no harm.
 
-    :param checked, settings: see :meth:`KerasTraining.made_small`.
+    :param checked, settings: see :meth:`KerasTraining.left_of`.
     """
+    weights = sorted({float(weight) for weight in kl_weights})
+    config = replace(config, kl_weight=weights[0], polish_kl=min(weights[-1], config.polish_kl))
+    left = training.left_of(config, weights, model, checked, **settings)
 
     def made_small(weight: float) -> keras.Model:
-        weighed = replace(config, kl_weight=weight, polish_kl=min(weight, config.polish_kl))
-        return training.made_small(weighed, model, checked, **settings)
+        if weight not in left:
+            raise NothingLeftError("a layer is pruned to nothing, or the training ended before.")
+        training.train_last(left[weight], config.last_epochs, is_normalized=config.last_normalization)
+        return left[weight]
 
-    return _first_good(training, model, "kl_weight", kl_weights, made_small)
+    return _first_good(training, model, "kl_weight", weights[::-1], made_small)
+
+
+class _Plan(NamedTuple):
+    """How long a training will be."""
+
+    epochs: int
+    last_epochs: int
+    steps: int
+    name: str
+    choices: int
+
+    def text(self, seconds: float | None) -> str:
+        """In a line.
+
+        :param seconds: of a step.
+        """
+        time = "" if seconds is None else f", about {self.steps * seconds:.0f} s on this machine"
+        return (
+            f"fit() makes at most {self.steps} steps{time}: {self.epochs} epochs and {self.last_epochs} last ones for "
+            f"{self.choices} values of {self.name}; max_steps= makes them fewer"
+        )
+
+
+def _planned(
+    steps: int,
+    choices: int,
+    name: str,
+    epochs: int | None,
+    last_epochs: int | None,
+    polish_epochs: int,
+    max_steps: int | None,
+) -> _Plan:
+    """Epochs that are not given, and all steps.
+
+    :param steps: of an epoch.
+    :raises ValueError: if there are more than `max_steps` whatever is chosen.
+    """
+    trainings = choices if name == "keep" else 1
+
+    def planned(number: int) -> _Plan:
+        last = number // 2 if last_epochs is None else last_epochs
+        total = steps * (trainings * (number + polish_epochs) + choices * last)
+        return _Plan(number, last, total, name, choices)
+
+    plan = planned(min(max(20, math.ceil(STEPS / steps)), 500) if epochs is None else epochs)
+    while max_steps is not None and plan.steps > max_steps:
+        if epochs is not None or plan.epochs <= 1:
+            raise ValueError(
+                f"max_steps must be at least {plan.steps} for {plan.epochs} epochs and {choices} values of {name}, "
+                f"got {max_steps}; allow more, or give fewer of them."
+            )
+        plan = planned(plan.epochs - 1)
+    return plan
 
 
 def _checked(values_of: Callable[[keras.Model], np.ndarray], network: keras.Model) -> Thresholds:
@@ -234,7 +293,8 @@ def _by_magnitude(
     if values is not None:
         drawn = max(1, last_epochs // 4)
         total = drawn + max(1, drawn // 3)
-        training.train(small, total, ValueSharing(small, values, epochs=drawn, seed=training.seed), Falling(total, 0.3))
+        sharing = ValueSharing(small, values, epochs=drawn, seed=training.seed)
+        training.train(small, total, sharing, decay_from=0.3)
     free(small)
     training.compile(small)
     return small

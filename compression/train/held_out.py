@@ -26,12 +26,19 @@ _CHUNKS = 50
 
 
 class TrainingData(NamedTuple):
-    """Training data as `keras.Model.fit` takes them, their number, and validation data as arrays, nested as inputs and
-    targets of the model are."""
+    """Training data as `keras.Model.fit` takes them, their number, validation data as arrays, nested as inputs and
+    targets of the model are, and the steps of an epoch."""
 
     train: dict[str, Any]
     num_train: int
     valid: tuple[Any, Any]
+    steps: int
+
+    @classmethod
+    def of_arrays(cls, X: Any, Y: Any, valid: tuple[Any, Any], batch_size: int) -> TrainingData:
+        """The rest of an epoch is a batch of its own."""
+        train = {"x": X, "y": Y, "batch_size": batch_size}
+        return cls(train, _count(X), valid, max(1, math.ceil(_count(X) / batch_size)))
 
 
 def examples_of(x: Any, y: Any, validation_data: Any, validation_split: float, batch_size: int) -> TrainingData:
@@ -44,19 +51,19 @@ def examples_of(x: Any, y: Any, validation_data: Any, validation_split: float, b
             raise ValueError("validation_data must be given with a Dataset; a part of arrays would be set aside.")
         if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
             raise ValueError("x must be a Dataset that ends, such as one pass over the examples; leave out repeat().")
-        count = sum(_counts(x))
-        return TrainingData({"x": x, "shuffle": False}, count, _arrays(validation_data))
+        counts = _counts(x)
+        return TrainingData({"x": x, "shuffle": False}, sum(counts), _arrays(validation_data), max(1, len(counts)))
     X, Y = _checked_arrays("x", x), _checked_arrays("y", y)
     if y is None or not _same_count(X, Y) or _count(X) < 2:
         raise ValueError(f"x and y must have equally many examples, at least 2, got {_shapes(X)} and {_shapes(Y)}.")
     if validation_data is not None:
-        return TrainingData({"x": X, "y": Y, "batch_size": batch_size}, _count(X), _arrays(validation_data))
+        return TrainingData.of_arrays(X, Y, _arrays(validation_data), batch_size)
     if not 0 < validation_split < 1:
         raise ValueError(f"validation_split must be between 0 and 1, got {validation_split}; or give validation_data.")
     left = max(1, min(_count(X) - 1, round(_count(X) * (1 - validation_split))))
     X_first, Y_first = (_nested(lambda array: array[:left], part) for part in (X, Y))
     X_last, Y_last = (_nested(lambda array: array[left:], part) for part in (X, Y))
-    return TrainingData({"x": X_first, "y": Y_first, "batch_size": batch_size}, left, (X_last, Y_last))
+    return TrainingData.of_arrays(X_first, Y_first, (X_last, Y_last), batch_size)
 
 
 def _arrays(data: Any) -> tuple[Any, Any]:

@@ -1,42 +1,51 @@
-"""The phases of a `compression.Recipe` by `keras.Model.fit`: any loss, metrics, optimizer, callbacks and Datasets.
+"""The phases of a `compression.Recipe` with any loss, metrics, optimizer, callbacks and Datasets.
 
     training = KerasTraining(data, loss_of("mse", data.valid), keras.optimizers.Adam(1e-3), "mse")
-    small = training.made_small(config, model, checked)
+    left = training.left_of(config, [0.1, 1.0], model, checked)
+    training.train_last(left[1.0], 20)
 
-What is done when, `compression.train.schedule` says, and `compression.train.phases` and `compression.train.last_phase`
-do it.
+What is done when, `compression.train.schedule` says, and `compression.train.phases`, `compression.train.engine` and
+`compression.train.last_phase` do it.
 """
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+import tensorflow as tf
 
-from ..graph.shrink import shrink
+from ..graph.shrink import NothingLeftError, shrink
 from ..graph.sizes import size_of
-from .callbacks import Falling, ShrinkDuringTraining
+from .engine import falling_rate, follow, unfollow
 from .held_out import TrainingData, outputs_of
 from .last_phase import last_phase
-from .likelihood import LearntNoise, Likelihood, likelihood_of, noise_of
-from .phases import ThresholdsOf, bayesian_form, looks
-from .schedule import LAST_FROM, RecipeConfig
+from .likelihood import LearntNoise, likelihood_of, noise_of
+from .phases import Phases, ThresholdsOf, looks
+from .schedule import LAST_FROM, RecipeConfig, kl_weight_at, raised_after
 
 __all__ = ["KerasTraining"]
 
+LOG = logging.getLogger(__name__)
+
 _KINDS = {"noise_variance": keras.metrics.MeanSquaredError, "noise_width": keras.metrics.MeanAbsoluteError}
+_TIMED_STEPS = 20
 
 
 class KerasTraining(NamedTuple):
-    """What all phases of a training by Keras are told.
+    """What all phases of a training are told.
 
     :ivar values_of: the validation loss of a network, on parts of the data.
     :ivar optimizer: each phase has a copy of it.
     :ivar loss, metrics: as for `keras.Model.compile`.
     :ivar callbacks, verbose: for `keras.Model.fit`.
     :ivar seed: of the noise.
+    :ivar plan: told before the first step of the Bayesian network how many seconds a step takes.
     """
 
     data: TrainingData
@@ -47,61 +56,146 @@ class KerasTraining(NamedTuple):
     callbacks: Sequence[keras.callbacks.Callback] = ()
     verbose: Any = 0
     seed: int = 0
+    plan: Callable[[float], None] | None = None
 
     def loss_of(self, model: keras.Model) -> float:
         """The validation loss."""
         return float(np.mean(self.values_of(model)))
 
-    def compile(self, model: keras.Model, likelihood: Likelihood | None = None) -> None:
-        """With an optimizer of its own, and the error that estimates the noise of a likelihood."""
-        metrics = self.metrics
-        if likelihood is not None and likelihood.noise:
-            given = [] if metrics is None else keras.tree.flatten(metrics)
-            metrics = [*given, _KINDS[likelihood.noise](name=likelihood.noise)]
-        copy = type(self.optimizer).from_config(self.optimizer.get_config())
-        model.compile(copy, self.loss, metrics=metrics)
+    def compile(self, model: keras.Model) -> None:
+        """As for a user who trains on, with an optimizer of its own."""
+        unfollow(model)
+        model.compile(self._new_optimizer(), self.loss, metrics=self.metrics)
 
-    def train(self, model: keras.Model, epochs: int, *callbacks: keras.callbacks.Callback) -> None:
-        """Train a plain network."""
+    def train(
+        self,
+        model: keras.Model,
+        epochs: int,
+        *callbacks: keras.callbacks.Callback,
+        decay: str = "cosine",
+        decay_from: float = 1.0,
+    ) -> None:
+        """Train a plain network.
+
+        :param decay: as `decay_from`, how the learning rate of the optimizer falls; from 1.0 on, not at all.
+        """
+        optimizer, together = self._new_optimizer(), [*self.callbacks, *callbacks]
+        rate = falling_rate(optimizer, epochs * self.data.steps, decay=decay, decay_from=decay_from)
+        follow(model, optimizer, self.loss, metrics=self.metrics, learning_rate=rate, callbacks=together)
+        model.fit(**self.data.train, epochs=epochs, verbose=self.verbose, callbacks=together)
         self.compile(model)
-        callbacks = (*self.callbacks, *callbacks)
-        model.fit(**self.data.train, epochs=epochs, verbose=self.verbose, callbacks=[*callbacks])
 
-    def pretrain(self, config: RecipeConfig, model: keras.Model) -> None:
-        """The plain phase, whose learning rate is that of the optimizer."""
-        self.train(model, config.pretrain_epochs, Falling(config.pretrain_epochs, config.decay_from, config.decay))
-
-    def made_small(
-        self, config: RecipeConfig, model: keras.Model, checked: ThresholdsOf, **settings: Any
-    ) -> keras.Model:
-        """The plain network that all other phases leave of a trained one, which stays as it is.
+    def left_of(
+        self,
+        config: RecipeConfig,
+        kl_weights: Sequence[float],
+        model: keras.Model,
+        checked: ThresholdsOf,
+        **settings: Any,
+    ) -> dict[float, keras.Model]:
+        """What is left of a network by each weight of the KL, which is raised from one to the next in one training.
 
         :param config: its learning rate is that of the optimizer.
+        :param kl_weights: the lowest first.
         :param checked: see `compression.train.phases.looks`.
         :param settings: of the Bayesian layers.
+        :return: plain networks before the last phase; those of the highest weights are missing if with them a layer
+            was pruned to nothing, or if the training ended before.
         """
-        data, likelihood = self.data, likelihood_of(self.loss, model.output_shape)
-        noise = noise_of(outputs_of(model, data.valid[0]), data.valid[1], likelihood) if likelihood.noise else 1.0
-        bayesian = bayesian_form(config, model, num_train=data.num_train, seed=self.seed, **settings)
-        self.compile(bayesian, likelihood)
-        epochs, thresholds = config.epochs + config.polish_epochs, looks(config, checked, self.loss_of, size_of(model))
-        falling = Falling(epochs, config.decay_from, config.decay)
-        bayesian, _ = ShrinkDuringTraining.of_recipe(config, thresholds).fit(
-            bayesian,
-            **data.train,
-            epochs=epochs,
-            verbose=self.verbose,
-            callbacks=[*self.callbacks, LearntNoise(config, likelihood, noise), falling],
-        )
-        small = shrink(bayesian, thresholds(config.epochs)[-1](bayesian))
-        self.train_last(small, config.last_epochs, is_normalized=config.last_normalization)
-        return small
+        config = replace(config, kl_weight=kl_weights[0], pretrain_epochs=0)
+        data, steps, epochs = self.data, self.data.steps, config.epochs + config.polish_epochs
+        raised = raised_after(config, kl_weights)
+        likelihood = likelihood_of(self.loss, model.output_shape)
+        noise = LearntNoise(likelihood)
+        if likelihood.noise is not None:
+            noise = LearntNoise(likelihood, noise_of(outputs_of(model, data.valid[0]), data.valid[1], likelihood))
+        thresholds = looks(config, checked, self.loss_of, size_of(model))
+        options = {"num_train": data.num_train, "seed": self.seed, "new_optimizer": self._built_optimizer, **settings}
+        phases = Phases(config, model, thresholds, **options)
+        weight, left, number = kl_weights[0], dict[float, keras.Model](), 0
+
+        def keep() -> None:
+            left[weight] = shrink(phases.model, thresholds(config.epochs)[-1](phases.model))
+
+        def on_epoch_end(epoch: int, logs: Any) -> None:
+            nonlocal weight
+            done = epoch + 1
+            if done in raised:
+                keep()
+                weight = raised[done]
+            if done < epochs and phases.look(done):
+                phases.model.stop_training = True
+
+        between = keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)
+        rate = None
+        try:
+            while number < epochs and (phases.prepare(number) or not number):
+                if not number:
+                    rate = falling_rate(
+                        phases.optimizer, epochs * steps, decay=config.decay, decay_from=config.decay_from
+                    )
+                follow(
+                    phases.model,
+                    phases.optimizer,
+                    self.loss,
+                    metrics=self._metrics(likelihood.noise),
+                    learning_rate=rate,
+                    kl_weight=lambda step: kl_weight_at(config, step, steps, raised) * noise.factor,
+                    callbacks=self.callbacks,
+                )
+                if not number and self.plan is not None:
+                    self.plan(self._seconds_of_step(phases))
+                run = phases.model.fit(
+                    **data.train,
+                    initial_epoch=number,
+                    epochs=epochs,
+                    verbose=self.verbose,
+                    callbacks=[*self.callbacks, noise, between],
+                )
+                number = run.epoch[-1] + 1
+            keep()
+        except NothingLeftError as error:
+            LOG.info("KL of weight %g: %s", weight, error)
+        return left
 
     def train_last(self, model: keras.Model, epochs: int, *, is_normalized: bool = False) -> None:
         """The last phase of a plain network; 0 epochs only compile it."""
         if epochs:
             with last_phase(model, self.loss_of, self.data.valid[0] if is_normalized else None) as (trained, look):
                 best = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: look())
-                self.train(trained, epochs, Falling(epochs, LAST_FROM), best)
-        if not epochs or is_normalized:  # no network was compiled, or a copy
-            self.compile(model)
+                self.train(trained, epochs, best, decay_from=LAST_FROM)
+        self.compile(model)
+
+    def _new_optimizer(self) -> keras.optimizers.Optimizer:
+        return type(self.optimizer).from_config(self.optimizer.get_config())
+
+    def _built_optimizer(self, model: keras.Model) -> keras.optimizers.Optimizer:
+        optimizer = self._new_optimizer()
+        optimizer.build(model.trainable_variables)
+        return optimizer
+
+    def _metrics(self, noise: str | None) -> Any:
+        """Those that were given, and the error that estimates the noise of a likelihood."""
+        if noise is None:
+            return self.metrics
+        given = [] if self.metrics is None else keras.tree.flatten(self.metrics)
+        return [*given, _KINDS[noise](name=noise)]
+
+    def _seconds_of_step(self, phases: Phases) -> float:
+        """What a step takes, by some whose effect is taken back."""
+        model, data = phases.model, self.data.train
+        variables = [*model.variables, *phases.optimizer.variables]
+        values = [np.array(variable) for variable in variables]
+        if isinstance(data["x"], tf.data.Dataset):
+            batch = next(iter(data["x"]))
+        else:
+            size = data["batch_size"]
+            batch = keras.tree.map_structure(lambda array: tf.constant(array[:size]), (data["x"], data["y"]))
+        batches = tf.data.Dataset.from_tensors(batch).repeat(_TIMED_STEPS)
+        for _ in range(2):  # the first one compiles
+            start = time.perf_counter()
+            model.fit(batches, shuffle=False, verbose=0)
+            seconds = time.perf_counter() - start
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+        return seconds / _TIMED_STEPS

@@ -3,7 +3,7 @@
     train_last(shrunk.model, config, parts, batch_size=128, seed=0)
 
 Weights that are 0 stay 0. Of all epochs, and the start, the weights of the lowest validation loss are kept. That is
-`last_phase`; `train_last` makes compiled epochs on labels in it, and `compression.train.keras_training` those of Keras.
+`last_phase`; `train_last` makes epochs on labels in it, and `compression.train.keras_training` those of any loss.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from gpflow_deep_base.seeds import named_seed
 
 from ..graph.graph import kernel_variables
 from ..graph.normalized import fold_into, normalized
-from .callbacks import Falling
 from .classification import Examples, has_probabilities, nll, taught_loss
+from .engine import epoch_function, unfollow
 from .held_out import outputs_of
 from .schedule import RecipeConfig, last_rate_at
-from .training import epoch_function
 
-__all__ = ["Falling", "last_phase", "train_last"]
+__all__ = ["last_phase", "train_last"]
 
 _EXAMPLES = 512  # with how many batch normalisation begins
 _TINY = 1e-30  # of which a probability has a logarithm, if it is 0
@@ -75,6 +74,7 @@ def last_phase(
     finally:
         for kernel, constraint in zip(kernels, constraints, strict=True):
             kernel.constraint = constraint
+        unfollow(model)
         model.train_function = None
     model.set_weights(weights)
 
@@ -112,8 +112,8 @@ def train_last(
         )
         for number in range(config.last_epochs):
             own_seed = tf.random.fold_in(named_seed(seed, "last"), number)
-            nll_nats, error = run_epoch(own_seed, tf.constant(number * steps, tf.int32))
-            line = {"train/nll_nats": float(nll_nats), "train/error_percent": 100.0 * float(error)}
+            nll_nats, error = run_epoch(own_seed)
+            line = {"train/nll_nats": nll_nats, "train/error_percent": 100.0 * error}
             log(number + 1, {**line, "valid/nll_nats": look()})
 
 

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
-
-from .callbacks import KLWarmup
-from .schedule import RecipeConfig
+import tensorflow as tf
 
 __all__ = ["LearntNoise", "Likelihood", "likelihood_of", "noise_of"]
 
@@ -27,28 +25,31 @@ class Likelihood(NamedTuple):
     factor: float = 1.0
 
 
-class LearntNoise(KLWarmup):
-    """The weight of the KL by `config` for a loss without the width of the noise, which is learnt.
+class LearntNoise(keras.callbacks.Callback):
+    """The width of the noise of a loss that is a likelihood only with one, learnt.
 
     With a Gaussian likelihood of variance s, the bound is -N P (mse / (2 s) + log(2 pi s) / 2) - KL for N examples of P
     targets. For given weights the best s is the mean squared error; and for given s the bound is highest where
     mse + 2 s KL / (N P) is lowest. So s is the mean squared error of the last epoch, and 2 s / P the weight of the KL.
     In the same way a Laplace likelihood has the mean absolute error in place of 2 s.
+
+    :ivar factor: of the weight of the KL; for other losses what makes the sum of their terms a mean.
     """
 
-    def __init__(self, config: RecipeConfig, likelihood: Likelihood, start: float) -> None:
-        super().__init__(config.warmup, config.kl_weight)
-        self.config, self.likelihood, self.noise = config, likelihood, start
-
-    def weight_at(self, epoch: float) -> float:
-        """Weight of the KL after `epoch` epochs."""
-        return super().weight_at(epoch) * self.noise / (self.likelihood.factor * self.likelihood.terms)
+    def __init__(self, likelihood: Likelihood, start: float = 1.0) -> None:
+        super().__init__()
+        self.likelihood = likelihood
+        self.factor = tf.Variable(0.0, dtype=tf.float32)
+        self._set(start)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """For Keras: the width of the noise from the errors of the epoch."""
         name = self.likelihood.noise
         if name is not None and math.isfinite(value := float((logs or {}).get(name, math.nan))):
-            self.noise = max(value, 1e-12)
+            self._set(max(value, 1e-12))
+
+    def _set(self, noise: float) -> None:
+        self.factor.assign(noise / (self.likelihood.factor * self.likelihood.terms))
 
 
 def likelihood_of(loss: Any, output_shape: Any) -> Likelihood:

@@ -1,8 +1,7 @@
-"""What happens to a network between its epochs, whether Keras trains it or compiled epochs do.
+"""What happens to a network between its epochs.
 
 It becomes Bayesian around its weights, and loses units for good where that pays; `compression.train.schedule` says
-when, and
-`compression.train.last_phase` trains what is left as a plain network.
+when, and `compression.train.last_phase` trains what is left as a plain network.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from ..graph.sizes import Size
 from ..layers.posterior import bayesian_layers
 from ..layers.thresholds import Thresholds, part_left, thresholds_of
 from .budget import thresholds_within
-from .schedule import RecipeConfig, part_to_keep
+from .schedule import RecipeConfig, most_left, part_to_keep
 
-__all__ = ["Cut", "ThresholdsOf", "bayesian_form", "check_thresholds", "cut", "looks"]
+__all__ = ["Cut", "Phases", "ThresholdsOf", "bayesian_form", "check_thresholds", "cut", "looks"]
 
 ThresholdsOf: TypeAlias = Callable[[keras.Model], Thresholds]
 
@@ -35,6 +34,68 @@ class Cut(NamedTuple):
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
     kept: dict[str, Kept]
+
+
+class Phases:
+    """A network on its way: plain, Bayesian, with fewer units.
+
+    :ivar model, optimizer: as they are now.
+
+    :param looks: see :func:`looks`.
+    :param num_train: examples, over which the KL is divided.
+    :param seed: of the noise.
+    :param new_optimizer: one that is built for a network, for each that is no smaller form of the one before.
+    :param settings: of the Bayesian layers.
+    """
+
+    def __init__(
+        self,
+        config: RecipeConfig,
+        model: keras.Model,
+        looks: Callable[[float], Sequence[ThresholdsOf]],
+        *,
+        num_train: int,
+        seed: int,
+        new_optimizer: Callable[[keras.Model], keras.optimizers.Optimizer],
+        **settings: Any,
+    ) -> None:
+        self.config, self.model, self.optimizer = config, model, new_optimizer(model)
+        self._looks, self._num_train, self._seed, self._settings = looks, num_train, seed, settings
+        self._new_optimizer = new_optimizer
+        self._next: Cut | None = None
+
+    @property
+    def is_bayesian(self) -> bool:
+        """Whether the plain phase is over."""
+        return bool(bayesian_layers(self.model))
+
+    def prepare(self, number: int) -> bool:
+        """Do what is due before the epoch `number`, counted from the first of the plain phase.
+
+        :return: whether the network is another one now.
+        :raises ValueError: if a layer is pruned to nothing.
+        """
+        own = number - self.config.pretrain_epochs
+        if own >= 0 and not self.is_bayesian:
+            given = {"num_train": self._num_train, "seed": self._seed, **self._settings}
+            self.replace(bayesian_form(self.config, self.model, **given))
+            return True
+        if self._next is None and (own <= 0 or not self.look(own)):
+            return False
+        assert self._next is not None
+        self.replace(self._next.model, self._next.optimizer)
+        return True
+
+    def look(self, done: int) -> bool:
+        """Whether units are to be removed when so many epochs of the Bayesian network are over, as it is then."""
+        if (at_most := most_left(self.config, done)) is not None:
+            self._next = cut(self.model, self.optimizer, self._looks(done), at_most=at_most)
+        return self._next is not None
+
+    def replace(self, model: keras.Model, optimizer: keras.optimizers.Optimizer | None = None) -> None:
+        """Go on with another network, and with its optimizer if there is one already."""
+        self.model, self._next = model, None
+        self.optimizer = self._new_optimizer(model) if optimizer is None else optimizer
 
 
 def bayesian_form(

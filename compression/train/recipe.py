@@ -33,10 +33,10 @@ from ..graph.weight_types import check_trainable
 from ..layers.posterior import bayesian_layers
 from ..layers.thresholds import Thresholds, checked_thresholds, switched_off, thresholds_of
 from .classification import Examples, Parts, check_network, error_percent, parts_of
+from .engine import EpochFunction, epoch_function
 from .last_phase import loss_of, train_last
-from .phases import ThresholdsOf, bayesian_form, check_thresholds, cut, looks
-from .schedule import RecipeConfig, kl_weight_at, learning_rate_at, most_left, part_to_keep
-from .training import EpochFunction, epoch_function
+from .phases import Phases, ThresholdsOf, check_thresholds, looks
+from .schedule import RecipeConfig, kl_weight_at, learning_rate_at, part_to_keep
 
 __all__ = ["Recipe"]
 
@@ -46,7 +46,6 @@ _SOME = 1000  # examples set aside, at most, by whose loss a part to keep is cho
 class Recipe:
     """A network, its optimizer, and what is done with them in each epoch.
 
-    :ivar model: the network as it is now: the one that was given, Bayesian from the first of `epochs` on.
     :ivar original: size of the network that was given.
     :ivar parts: the examples as tensors.
     :ivar seconds: spent in epochs, those before a restart included.
@@ -72,11 +71,11 @@ class Recipe:
         seed: int = 0,
         strategy: tf.distribute.Strategy | None = None,
     ) -> None:
-        self.config, self.model, self.parts, self.batch_size = config, model, parts_of(parts), batch_size
+        self.config, self.parts, self.batch_size = config, parts_of(parts), batch_size
         self.original, self.seconds = size_of(model), tf.Variable(0.0, dtype=tf.float64)
         self.plain_percent = tf.Variable([math.nan, math.nan], dtype=tf.float64)
         self._seed, self._strategy = seed, strategy
-        self._check()
+        self._check(model)
         self._teacher = keras.models.clone_model(model) if config.last_teacher is not None else None
         self.steps_per_epoch = len(self.parts["train"].X) // batch_size
         self._run_epoch: EpochFunction | None = None
@@ -84,8 +83,16 @@ class Recipe:
         self._looks = looks(config, self._checked, self._loss, self.original)
         self._kept: tuple[tuple[int, float], Thresholds] | None = None  # thresholds of a part to keep, and of when
         self._done = config.epochs  # epochs of the Bayesian network; unless one was made here, all of them
+        noise_seed, num_train = int(named_seed(seed, "noise")[0]) % 2**24, len(self.parts["train"].X)
         with self._scope():
-            self.optimizer = self._new_optimizer()
+            self._phases = Phases(
+                config,
+                model,
+                self._looks_after,
+                num_train=num_train,
+                seed=noise_seed,
+                new_optimizer=self._new_optimizer,
+            )
 
     def fit(self, log: Callable[[int, dict[str, float]], Any] = lambda epoch, line: None) -> list[dict[str, float]]:
         """All epochs, each with its evaluation.
@@ -106,20 +113,23 @@ class Recipe:
         :raises ValueError: if a layer is pruned to nothing.
         """
         start, own = time.monotonic(), number - self.config.pretrain_epochs
+        if own >= 0 and not self.is_bayesian:
+            self.plain_percent.assign([error_percent(self.model, self.parts[name]) for name in ("valid", "test")])
+            if self._teacher is not None:
+                self._teacher.set_weights(self.model.get_weights())
         self._done = max(own + 1, 0)
         with self._scope():
-            self._prepare(number)
+            if self._phases.prepare(number):
+                self._run_epoch, self._kept, self._reshaped_before = None, None, number
         if self._run_epoch is None:
             self._run_epoch = self._new_epoch_function()
-        first = max(own, 0) if self.is_bayesian else number
-        seed = tf.random.fold_in(named_seed(self._seed, "train"), number)
-        nll, error = self._run_epoch(seed, tf.constant(first * self.steps_per_epoch, tf.int32))
-        if not math.isfinite(float(nll)):
+        nll, error = self._run_epoch(tf.random.fold_in(named_seed(self._seed, "train"), number))
+        if not math.isfinite(nll):
             raise FloatingPointError(
                 f"training diverged in epoch {number + 1}: the loss is not finite; lower learning_rate or scale_speed."
             )
         self.seconds.assign_add(time.monotonic() - start)
-        return {"train/nll_nats": float(nll), "train/error_percent": 100.0 * float(error)}
+        return {"train/nll_nats": nll, "train/error_percent": 100.0 * error}
 
     def evaluate(self) -> dict[str, float]:
         """Error on the examples set aside, with the groups switched off that would be pruned now.
@@ -183,9 +193,19 @@ class Recipe:
         )
 
     @property
+    def model(self) -> keras.Model:
+        """The network as it is now: the one that was given, Bayesian from the first of `epochs` on."""
+        return self._phases.model
+
+    @property
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        """Of the network as it is now."""
+        return self._phases.optimizer
+
+    @property
     def is_bayesian(self) -> bool:
         """Whether the plain phase is over."""
-        return bool(bayesian_layers(self.model))
+        return self._phases.is_bayesian
 
     # To stop and to continue. Shapes change when the network shrinks, so they are kept beside the checkpoints.
 
@@ -235,9 +255,9 @@ class Recipe:
     def _scope(self) -> AbstractContextManager[Any]:
         return nullcontext() if self._strategy is None else self._strategy.scope()
 
-    def _check(self) -> None:
-        check_network(self.model, self.parts)
-        check_trainable(graph_of(self.model))
+    def _check(self, model: keras.Model) -> None:
+        check_network(model, self.parts)
+        check_trainable(graph_of(model))
         num_train = len(self.parts["train"].X)
         if not 1 <= self.batch_size <= num_train:
             raise ValueError(
@@ -246,19 +266,19 @@ class Recipe:
         replicas = 1 if self._strategy is None else self._strategy.num_replicas_in_sync
         if self.batch_size % replicas:
             raise ValueError(f"batch_size must be a multiple of the {replicas} replicas, got {self.batch_size}.")
-        check_thresholds(self.config, self.model)
+        check_thresholds(self.config, model)
         for name in ("shift", "flip"):
-            if (value := getattr(self.config, name)) and len(self.model.inputs[0].shape) != 4:
+            if (value := getattr(self.config, name)) and len(model.inputs[0].shape) != 4:
                 raise ValueError(f"{name}={value} needs images [height, width, channels]; leave it out.")
 
-    def _new_optimizer(self) -> keras.optimizers.Optimizer:
+    def _new_optimizer(self, model: keras.Model) -> keras.optimizers.Optimizer:
         optimizer = keras.optimizers.Adam(self.config.learning_rate)
-        optimizer.build(self.model.trainable_variables)
+        optimizer.build(model.trainable_variables)
         return optimizer
 
-    def _replace(self, model: keras.Model, optimizer: keras.optimizers.Optimizer | None = None) -> None:
-        self.model, self._run_epoch, self._kept = model, None, None
-        self.optimizer = self._new_optimizer() if optimizer is None else optimizer
+    def _replace(self, model: keras.Model) -> None:
+        self._phases.replace(model)
+        self._run_epoch, self._kept = None, None
 
     def _new_epoch_function(self) -> EpochFunction:
         config, steps, is_bayesian = self.config, self.steps_per_epoch, self.is_bayesian
@@ -274,23 +294,7 @@ class Recipe:
             strategy=self._strategy,
         )
 
-    def _prepare(self, number: int) -> None:
-        """Make the network Bayesian or smaller, if that is due before epoch `number`."""
-        own = number - self.config.pretrain_epochs
-        if own >= 0 and not self.is_bayesian:
-            self.plain_percent.assign([error_percent(self.model, self.parts[name]) for name in ("valid", "test")])
-            if self._teacher is not None:
-                self._teacher.set_weights(self.model.get_weights())
-            seed, num_train = int(named_seed(self._seed, "noise")[0]) % 2**24, len(self.parts["train"].X)
-            self._replace(bayesian_form(self.config, self.model, num_train=num_train, seed=seed))
-            self._reshaped_before = number
-        elif own > 0 and (at_most := most_left(self.config, own)) is not None:
-            smaller = cut(self.model, self.optimizer, self._looks_after(own), at_most=at_most)
-            if smaller is not None:
-                self._replace(smaller.model, smaller.optimizer)
-                self._reshaped_before = number
-
-    def _looks_after(self, done: int) -> list[ThresholdsOf]:
+    def _looks_after(self, done: float) -> list[ThresholdsOf]:
         """As `phases.looks` has it; a part to keep, which takes many looks at examples, is chosen once."""
         found = self._looks(done)
         if self.config.keep is None:

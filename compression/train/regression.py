@@ -64,9 +64,9 @@ def compress_regression(
 ) -> Regression:
     """Train a network on targets, make it small, and write it; the network that is given is trained, too.
 
-    All of `config` counts but `shift`, `flip` and `last_teacher`. Its `kl_weight` is the first one that is tried; less
-    follow where it does harm. Automatic thresholds may add `prune_tolerance` percent of the variance. Without
-    `last_epochs` there are half as many as `epochs`.
+    All of `config` counts but `shift`, `flip` and `last_teacher`. Its `kl_weight` is the highest one, to which it is
+    raised in steps; of what was left by then, that is taken that does no harm. Automatic thresholds may add
+    `prune_tolerance` percent of the variance. Without `last_epochs` there are half as many as `epochs`.
 
     :param parts: inputs and targets [n, P] of "train", "valid" (to choose by) and "test" (to report).
     :param path: of the file; its folder is made.
@@ -85,11 +85,12 @@ def compress_regression(
     if not variance > 0:
         raise ValueError("the training targets are all the same; there is nothing to learn.")
     train, valid = data["train"], data["valid"]
-    batches = TrainingData({"x": train[0], "y": train[1], "batch_size": batch_size}, len(train[0]), valid)
+    batches = TrainingData.of_arrays(*train, valid, batch_size)
     adam = keras.optimizers.Adam
     training = KerasTraining(batches, loss_of("mse", valid), adam(config.learning_rate), "mse", seed=seed)
     if config.pretrain_epochs:
-        training._replace(optimizer=adam(config.pretrain_learning_rate)).pretrain(config, model)
+        plain = training._replace(optimizer=adam(config.pretrain_learning_rate))
+        plain.train(model, config.pretrain_epochs, decay=config.decay, decay_from=config.decay_from)
 
     def error_of(network: keras.Model) -> float:
         return unexplained_percent(network, *valid, variance)

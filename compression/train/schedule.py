@@ -1,10 +1,10 @@
 """What is done in which epoch and step of a training, and how: a function of settings and numbers alone.
 
-Compiled epochs (`compression.train.recipe`) and callbacks of Keras (`compression.train.callbacks`) ask the same
-functions.
+`compression.fit`, `compression.Recipe` and the callbacks of Keras ask the same functions.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +19,7 @@ __all__ = [
     "learning_rate_at",
     "most_left",
     "part_to_keep",
+    "raised_after",
 ]
 
 SHRINK_BELOW = 0.9
@@ -26,6 +27,9 @@ SHRINK_BELOW = 0.9
 
 LAST_FROM = 0.0
 """Part of the last phase after which its learning rate falls, half a cosine."""
+
+_RAISED_FROM, _RAISED_TO = 0.4, 0.7
+"""Parts of the epochs between which the weight of the KL is raised."""
 
 _AT_LEAST = {
     "pretrain_epochs": 0,
@@ -192,19 +196,42 @@ def falling(progress: tf.Tensor | float, *, decay: str = "cosine", decay_from: f
     return left if decay == "linear" else 0.5 * (1.0 - tf.cos(math.pi * left))
 
 
-def kl_weight_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int) -> tf.Tensor:
+def raised_after(config: RecipeConfig, weights: Sequence[float]) -> dict[int, float]:
+    """Epochs after which the weight of the KL is raised to the next one, if `kl_weight` is the lowest of several.
+
+    They are spread from 0.4 to 0.7 of `epochs`, so that the last weight has a half of them, or the warm-up delays them.
+
+    :param weights: all of them, the lowest first.
+    """
+    first = min(max(_RAISED_FROM * config.epochs, config.warmup), config.epochs)
+    step = max(0.0, _RAISED_TO * config.epochs - first) / max(1, len(weights) - 1)
+    raised = {math.ceil(first + number * step): weight for number, weight in enumerate(weights[1:])}
+    return {epoch: weight for epoch, weight in raised.items() if epoch < config.epochs}
+
+
+def kl_weight_at(
+    config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int, raised: Mapping[int, float] | None = None
+) -> tf.Tensor:
     """Weight of the KL in a step of the Bayesian network, float32 []; see :func:`kl_weight_after`.
 
     :param step: from 0, float32 [].
     """
-    return kl_weight_after(config, step + 1.0, steps_per_epoch)
+    return kl_weight_after(config, step + 1.0, steps_per_epoch, raised)
 
 
-def kl_weight_after(config: RecipeConfig, done: tf.Tensor | float, steps_per_epoch: int = 1) -> tf.Tensor:
+def kl_weight_after(
+    config: RecipeConfig,
+    done: tf.Tensor | float,
+    steps_per_epoch: int = 1,
+    raised: Mapping[int, float] | None = None,
+) -> tf.Tensor:
     """Weight of the KL in a step, float32 []: it grows linearly, is constant, then `polish_kl`.
 
     :param done: steps of the Bayesian network that are over when this one is; parts of an epoch if it has one step.
+    :param raised: from :func:`raised_after`.
     """
     length = config.warmup * steps_per_epoch
     growing = config.kl_weight * (tf.minimum(1.0, done / length) if length else tf.ones([]))
+    for epoch, weight in (raised or {}).items():
+        growing = tf.where(done > float(epoch * steps_per_epoch), weight, growing)
     return tf.where(done > float(config.epochs * steps_per_epoch), config.polish_kl, growing)

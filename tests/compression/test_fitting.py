@@ -17,7 +17,6 @@ from compression.graph.graph import graph_of
 from compression.graph.ordering import ordered
 from compression.train.classification import parts_of
 from compression.train.likelihood import LearntNoise, likelihood_of
-from compression.train.schedule import RecipeConfig
 
 N, D = 160, 6
 
@@ -161,17 +160,13 @@ def test_weights_of_the_kl() -> None:
     assert likelihood_of("mse", (None, 3)) == (3, "noise_variance", 0.5)
     assert likelihood_of("mae", (None, 3)) == (3, "noise_width", 1.0)
     assert likelihood_of(lambda y, f: f, (None, 3)) == (1, None, 1.0)
-    grown = RecipeConfig(epochs=20, warmup=10, kl_weight=0.5, polish_kl=0.2)
-    mse = LearntNoise(grown, likelihood_of("mse", (None, 3)), 0.3)
-    assert mse.weight_at(10) == pytest.approx(0.5 * 2 * 0.3 / 3)
-    assert mse.weight_at(5) == pytest.approx(0.5 * mse.weight_at(10))
-    assert mse.weight_at(20) == mse.weight_at(10)
-    assert mse.weight_at(20.1) == pytest.approx(0.2 * 2 * 0.3 / 3)
+    mse = LearntNoise(likelihood_of("mse", (None, 3)), 0.3)
+    assert float(mse.factor) == pytest.approx(2 * 0.3 / 3)
     mse.on_epoch_end(1, {"noise_variance": 0.2})
     mse.on_epoch_end(2, {"noise_variance": math.nan})
-    assert mse.weight_at(10) == pytest.approx(0.5 * 2 * 0.2 / 3)
-    mae = LearntNoise(RecipeConfig(warmup=0), likelihood_of("mae", (None, 3)), 0.3)
-    assert mae.weight_at(0.1) == pytest.approx(0.3 / 3)
+    assert float(mse.factor) == pytest.approx(2 * 0.2 / 3)
+    assert float(LearntNoise(likelihood_of("mae", (None, 3)), 0.3).factor) == pytest.approx(0.3 / 3)
+    assert float(LearntNoise(likelihood_of("binary_crossentropy", (None, 64))).factor) == pytest.approx(1 / 64)
 
 
 def test_wrong_arguments_are_refused(data: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
@@ -188,6 +183,8 @@ def test_wrong_arguments_are_refused(data: tuple[np.ndarray, np.ndarray], tmp_pa
     ):
         with pytest.raises(ValueError, match=message):
             bc.fit(model, *arguments, loss="mse", **options)
+    with pytest.raises(ValueError, match="max_steps must be at least 8 for 1 epochs and 4 values of keep, got 7"):
+        bc.fit(model, X, Y, loss="mse", method="magnitude", batch_size=72, max_steps=7)
     with pytest.raises(ValueError, match="must be a built Sequential or functional model"):
         bc.fit(keras.Sequential([keras.layers.Dense(1)]), X, Y, loss="mse")
     with pytest.raises(ValueError, match="max_rise"):

@@ -66,7 +66,7 @@ def test_the_validation_loss_falls_zeros_stay_and_bits_are_a_function_of_the_see
 def by_keras(model: keras.Model, parts: dict[str, Examples]) -> None:
     """The last phase as `compression.fit` has it."""
     train, valid = ((np.asarray(parts[name].X), np.asarray(parts[name].labels)) for name in ("train", "valid"))
-    data = TrainingData({"x": train[0], "y": train[1], "batch_size": BATCH}, len(train[0]), valid)
+    data = TrainingData.of_arrays(*train, valid, BATCH)
     adam, of = keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     KerasTraining(data, loss_of(of, valid), adam, of).train_last(model, 4)
 

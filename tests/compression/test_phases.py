@@ -1,4 +1,4 @@
-"""One training, by compiled epochs and by Keras: the same phases, weights of the KL, cuts and parameters."""
+"""One training, by a recipe and by `fit`: the same phases, weights of the KL, cuts and parameters."""
 
 from typing import Any
 
@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 import compression as bc
-from compression.graph.shrink import NothingLeftError
 from compression.train.held_out import TrainingData, loss_of
 from compression.train.keras_training import KerasTraining
 from compression.train.phases import check_thresholds
@@ -48,7 +47,7 @@ class Seen(keras.callbacks.Callback):
             self.last = [np.asarray(variable) for layer in layers for variable in layer.trainable_variables]
 
 
-def test_keras_and_compiled_epochs_make_the_same_network(
+def test_a_recipe_and_fit_make_the_same_network(
     rows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With rows in the same order: warm-up, cuts on the way and before polishing, polishing, noise and rates."""
@@ -63,11 +62,12 @@ def test_keras_and_compiled_epochs_make_the_same_network(
         recipe.epoch(number)
         sizes.append(bc.bayesian_layers(recipe.model)[0].kernel_mean.shape[0])
 
-    data, seen = TrainingData({"x": rows[0], "y": rows[1], "batch_size": B, "shuffle": False}, N, rows), Seen()
+    data, seen = TrainingData({"x": rows[0], "y": rows[1], "batch_size": B, "shuffle": False}, N, rows, N // B), Seen()
     adam = keras.optimizers.Adam(config.learning_rate)
     seed = int(named_seed(4, "noise")[0]) % 2**24
     training = KerasTraining(data, loss_of(LOSS, rows), adam, LOSS, callbacks=[seen], seed=seed)
-    small = training.made_small(config, network(), lambda model: pytest.fail("thresholds are given"))
+    left = training.left_of(config, [2.0], network(), lambda model: pytest.fail("thresholds are given"))
+    small = left[2.0]
 
     assert [size for *_, size in seen.steps[:: N // B]] == sizes
     assert sizes[:4] == [D] * 4
@@ -92,28 +92,50 @@ def test_warmup_in_a_keras_loop_is_that_of_a_recipe(rows: tuple[np.ndarray, np.n
     np.testing.assert_allclose([weight for weight, *_ in seen.steps], expected, rtol=1e-6)
 
 
-def test_fit_has_phases_of_a_recipe_for_each_weight(
+def test_the_highest_weight_of_the_kl_that_does_no_harm(
     rows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Polishing never has more of the KL than what is before it."""
+    """Each weight leaves a network, of which the last phase begins with that of the highest; polishing has less."""
     configs: list[RecipeConfig] = []
+    tried: list[tuple[float, int]] = []
+    good = network()
+    good.set_weights([np.eye(D, 8), np.zeros(8), 9 * np.eye(8, K), np.zeros(K)])
+    left = {weight: keras.models.clone_model(good) for weight in (0.03, 0.1, 0.3)}
 
-    def made_small(self: KerasTraining, config: RecipeConfig, model: keras.Model, checked: Any, **_: Any) -> Any:
+    def left_of(self: KerasTraining, config: RecipeConfig, weights: list[float], *_: Any, **__: Any) -> Any:
+        assert weights == [0.03, 0.1, 0.3, 1.0]
         configs.append(config)
-        if len(configs) < 3:
-            raise NothingLeftError("all of it is gone")
-        return model
+        return left
 
-    monkeypatch.setattr(KerasTraining, "made_small", made_small)
+    def train_last(self: KerasTraining, model: keras.Model, epochs: int, **_: Any) -> None:
+        tried.append((next(weight for weight, own in left.items() if own is model), epochs))
+        model.set_weights([(len(tried) == 2) * weight for weight in good.get_weights()])
+
+    monkeypatch.setattr(KerasTraining, "left_of", left_of)
+    monkeypatch.setattr(KerasTraining, "train_last", train_last)
     options: dict[str, Any] = {"loss": LOSS, "validation_data": rows, "batch_size": B, "prior": "svd"}
-    bc.fit(network(), *rows, epochs=20, last_epochs=3, polish_epochs=2, polish_kl=0.2, **options)
-    assert [(config.kl_weight, config.polish_kl) for config in configs] == [(1.0, 0.2), (0.3, 0.2), (0.1, 0.1)]
-    for config in configs:
-        assert (config.epochs, config.polish_epochs, config.last_epochs, config.prior) == (20, 2, 3, "svd")
-        assert config.warmup == pytest.approx(6)
-        assert [epoch for epoch in range(30) if most_left(config, epoch) is not None] == [8, 10, 12, 14, 16, 18, 20]
-    bc.fit(network(), *rows, epochs=20, **options)
-    assert (configs[-1].polish_epochs, configs[-1].last_epochs) == (0, 10)
+    small = bc.fit(good, *rows, epochs=20, last_epochs=3, polish_epochs=2, polish_kl=0.2, **options)
+    assert small is left[0.1]
+    assert tried == [(0.3, 3), (0.1, 3)]  # with 1.0 a layer was pruned to nothing, 0.3 does harm
+    (config,) = configs
+    assert (config.kl_weight, config.polish_kl, config.decay_from) == (0.03, 0.2, 0.6)
+    assert (config.epochs, config.polish_epochs, config.last_epochs, config.prior) == (20, 2, 3, "svd")
+    assert config.warmup == pytest.approx(6)
+    assert [epoch for epoch in range(30) if most_left(config, epoch) is not None] == [8, 10, 12, 14, 16, 18, 20]
+
+
+def test_the_weight_of_the_kl_is_raised_in_one_training(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    """After 4 and 6 of 10 epochs; what is left is kept there, and at the end."""
+    config = RecipeConfig(epochs=10, warmup=1, learning_rate=0.05, scale_speed=16.0, initial_log_std=-3.0)
+    data, seen = TrainingData.of_arrays(*rows, rows, B), Seen()
+    adam = keras.optimizers.Adam(config.learning_rate)
+    training = KerasTraining(data, loss_of(LOSS, rows), adam, LOSS, callbacks=[seen])
+    left = training.left_of(config, [0.1, 3.0, 8.0], network(), lambda model: bc.thresholds_of(model, "auto"))
+    weights = [0.1 * (t + 1) / 4 for t in range(4)] + [0.1] * 12 + [3.0] * 8 + [8.0] * 16
+    np.testing.assert_allclose([weight for weight, *_ in seen.steps], weights, rtol=1e-6)
+    sizes = [model.count_params() for model in left.values()]
+    assert list(left) == [0.1, 3.0, 8.0]
+    assert sizes == sorted(sizes, reverse=True)
 
 
 def test_what_phases_cannot_do_is_refused(rows: tuple[np.ndarray, np.ndarray]) -> None:

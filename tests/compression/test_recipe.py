@@ -44,15 +44,15 @@ class Epochs:
 
     def __init__(self) -> None:
         self.made: list[dict[str, Any]] = []
-        self.calls: list[tuple[int, list[int], int]] = []
+        self.calls: list[tuple[int, list[int]]] = []
 
     def __call__(self, model: keras.Model, optimizer: Any, examples: Any, **settings: Any) -> Callable:
         self.made.append({"model": model, "optimizer": optimizer, "examples": examples, **settings})
         number = len(self.made) - 1
 
-        def run(seed: tf.Tensor, first_step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            self.calls.append((number, seed.numpy().tolist(), int(first_step)))
-            return tf.constant(0.5), tf.constant(0.25)
+        def run(seed: tf.Tensor) -> tuple[float, float]:
+            self.calls.append((number, seed.numpy().tolist()))
+            return 0.5, 0.25
 
         return run
 
@@ -69,13 +69,11 @@ def test_each_phase_trains_its_network_with_its_settings(epochs: Epochs, parts: 
     recipe = Recipe(config, network(), parts, batch_size=10, seed=5)
     lines = [recipe.epoch(number) for number in range(config.num_epochs)]
     assert lines == [{"train/nll_nats": 0.5, "train/error_percent": 25.0}] * 7
-    # Steps count anew in the Bayesian network; polishing begins with a cut, after which it goes on with a new function.
-    assert [(made, first) for made, _, first in epochs.calls] == [
-        (0, 0), (0, 4), (1, 0), (1, 4), (1, 8), (2, 12), (2, 16)
-    ]  # fmt: skip
+    # Polishing begins with a cut, after which it goes on with a new function.
+    assert [made for made, _ in epochs.calls] == [0, 0, 1, 1, 1, 2, 2]
     assert [bool(bc.bayesian_layers(made["model"])) for made in epochs.made] == [False, True, True]
     seed = named_seed(5, "train")
-    assert [made for _, made, _ in epochs.calls] == [tf.random.fold_in(seed, t).numpy().tolist() for t in range(7)]
+    assert [made for _, made in epochs.calls] == [tf.random.fold_in(seed, t).numpy().tolist() for t in range(7)]
     for made, is_bayesian in zip(epochs.made, (False, True, True), strict=True):
         assert made["batch_size"] == 10
         assert made["examples"] is recipe.parts["train"]
@@ -401,7 +399,7 @@ def test_normalisation_learns_in_the_plain_phase_and_is_folded(parts: dict) -> N
         recipe.epoch(number)
     np.testing.assert_allclose(layers[1].moving_mean, layers[0](X).numpy().mean(axis=0), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(layers[1].moving_variance, layers[0](X).numpy().var(axis=0), rtol=1e-4)
-    recipe._prepare(30)
+    recipe._phases.prepare(30)
     assert not any(isinstance(layer, keras.layers.BatchNormalization) for layer in recipe.model.layers)
     np.testing.assert_allclose(recipe.model(X), model(X), rtol=1e-3, atol=1e-5)
 

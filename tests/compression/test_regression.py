@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import compression as bc
-from compression.train import callbacks, regression
+from compression.train import keras_training, regression
 from compression.train.regression import compress_regression
 
 N, D = 60, 5
@@ -61,13 +61,14 @@ def test_the_plain_phase_has_its_rate_which_falls(parts: dict, monkeypatch: pyte
     """From a part of it on, as of a recipe with labels."""
     monkeypatch.setattr(regression, "fit_recipe", lambda config, training, model, *_: model)
     rates: list[float] = []
-    falling = callbacks.Falling._set
+    falling = keras_training.falling_rate
 
-    def noted(self: Any, batch: int) -> None:
-        falling(self, batch)
-        rates.append(float(self.model.optimizer.learning_rate))
+    def noted(optimizer: keras.optimizers.Optimizer, steps: int, **settings: Any) -> Any:
+        rate = falling(optimizer, steps, **settings)
+        rates.extend(float(rate(float(step))) for step in range(steps))
+        return rate
 
-    monkeypatch.setattr(callbacks.Falling, "_set", noted)
+    monkeypatch.setattr(keras_training, "falling_rate", noted)
     config = bc.RecipeConfig(pretrain_epochs=4, pretrain_learning_rate=0.1, decay="linear", decay_from=0.5)
     model = network()
     model.layers[1].bias.assign([1.0])
