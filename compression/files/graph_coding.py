@@ -8,7 +8,7 @@ import inspect
 import json
 import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -45,6 +45,7 @@ _PER_CHARACTER = 40  # bytes of the objects that are made of it
 _MAX_NAME = 200
 _MAX_OUTPUTS = 16
 _MAX_WRAPPERS = 3
+_SEVERAL, _MOST_PARTS = ("cells", "layers"), 64  # settings that are lists of layers
 _MAX_CONSTANT = 4096  # numbers of an array among the arguments of a call
 _TYPES = ("float32", "float16", "int32", "int64", "uint8", "bool", "string")
 _TRAINING = ("_initializer", "_regularizer", "_constraint")
@@ -148,8 +149,9 @@ def check_layer(name: str, layer: Any) -> None:
         if not _keys_of(type(layer)).issuperset(settings):
             raise ValueError(f"the settings {sorted(set(settings) - _keys_of(type(layer)))}")
         for key, value in settings.items():
-            if isinstance(layer, WRAPPERS) and key in _INNER:
-                check_layer(value[1], getattr(layer, _inner_name(layer, key)))
+            if key in WRAPPERS.get(type(layer), ()):
+                for part in _parts(layer, key):
+                    check_layer(part.name, part)
             else:
                 _check_setting(key, value, is_custom(type(layer)))
     except (ValueError, NotImplementedError) as error:
@@ -214,8 +216,9 @@ def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
     content = json.loads(text, parse_constant=_no_number)
     if len(content["layers"]) > MAX_LAYERS or len(content["calls"]) > 4 * MAX_LAYERS:
         raise ValueError(f"it has {len(content['layers'])} layers, and {MAX_LAYERS} are possible")
-    for kind, *_ in content["layers"]:
-        take_time(budget, str(kind), 1)
+    for found in content["layers"]:
+        for kind in _kinds_in(*found):
+            take_time(budget, kind, 1)
     take_time(budget, "", max(0, len(content["calls"]) - len(content["layers"])))
     tensors = [_tensor(*found) for found in content["inputs"]]
     for tensor in tensors:
@@ -279,27 +282,28 @@ def _weight_shapes(graph: Graph, budget: Budget) -> list[list[tuple[int, ...]]]:
     return list(shapes.values())
 
 
-_INNER = ("layer", "backward_layer")
-"""Settings of wrappers that are layers: their kinds, names and settings."""
-
-
-def _inner_name(layer: keras.Layer, key: str) -> str:
-    """The attribute in which a wrapper has such a layer."""
-    return "forward_layer" if isinstance(layer, keras.layers.Bidirectional) and key == "layer" else key
+def _parts(layer: keras.Layer, key: str) -> list[keras.Layer]:
+    """The layers that such a setting of a wrapper is."""
+    is_forward = isinstance(layer, keras.layers.Bidirectional) and key == "layer"
+    part = getattr(layer, "forward_layer" if is_forward else key)
+    return [each for each in part if type(each) not in IDLE_IN_FILES] if key in _SEVERAL else [part]
 
 
 def _inner(layer: keras.Layer) -> _Json:
-    """The layers of a wrapper; the one that goes backwards only if it is not as the other."""
+    """Kinds, names and settings of the layers of a wrapper; of the one that goes backwards only if it is not as the
+    other."""
     is_two_ways = isinstance(layer, keras.layers.Bidirectional)
-    found = {}
-    for key in _INNER[: 2 if is_two_ways else 1]:
-        part = getattr(layer, _inner_name(layer, key))
-        settings = _settings(part)
-        if is_two_ways:
-            settings.pop("zero_output_for_mask", None)  # the wrapper sets it
-        found[key] = [kind_name(part), part.name, settings]
+    found: _Json = {}
+    for key in WRAPPERS[type(layer)]:
+        made = []
+        for part in _parts(layer, key):
+            settings = _settings(part)
+            if is_two_ways:
+                settings.pop("zero_output_for_mask", None)  # the wrapper sets it
+            made.append([kind_name(part), part.name, settings])
+        found[key] = made if key in _SEVERAL else made[0]
     if is_two_ways:
-        forward, backward = (found[key][2] for key in _INNER)
+        forward, backward = (found[key][2] for key in ("layer", "backward_layer"))
         if {**forward, "go_backwards": True} == backward:
             del found["backward_layer"]
     return found
@@ -308,14 +312,16 @@ def _inner(layer: keras.Layer) -> _Json:
 def _settings(layer: Any) -> _Json:
     """Settings that are not the defaults; those of training are left out."""
     config, defaults = layer.get_config(), inspect.signature(type(layer)).parameters
-    if isinstance(layer, WRAPPERS):
-        config = {key: value for key, value in config.items() if key not in _INNER} | _inner(layer)
+    if type(layer) in WRAPPERS:
+        config |= dict.fromkeys(WRAPPERS[type(layer)]) | _inner(layer)
     if activation_name(layer):
         config["activation"] = activation_name(layer)
     config |= adapted_settings(layer)
     if isinstance(layer, LOOKUPS):
         config.pop("vocabulary_size", None)
         config.pop("vocabulary_dtype", None)
+    if isinstance(layer, keras.Sequential):
+        config.pop("build_input_shape", None)
     if isinstance(layer, keras.layers.Discretization) and config["bin_boundaries"] is not None:
         config.pop("num_bins")
     found = {}
@@ -340,6 +346,8 @@ def _keys_of(kind: type) -> set[str]:
     """Settings that a file may have of a kind of layer."""
     if issubclass(kind, keras.Operation) and not issubclass(kind, keras.Layer):
         return set(inspect.signature(kind).parameters) - {"name", "kwargs"}
+    if issubclass(kind, keras.Sequential):  # whose signature says nothing
+        return {"layers"}
     names = set(inspect.signature(kind).parameters) - {"kwargs", *_LEFT_OUT}
     if kind in LOOKUPS:
         names |= {"vocabulary", "oov_method", "salt", "num_oov_indices", "mask_token", "oov_token", "output_mode"}
@@ -375,7 +383,7 @@ def _layer(kind: str, name: str, settings: Mapping[str, Any], depth: int = 0) ->
         raise ValueError(f"a layer {kind} has the setting {sorted(unknown)[0]!r}")
     if found in WRAPPERS and depth > _MAX_WRAPPERS:
         raise ValueError(f"it has more than {_MAX_WRAPPERS} wrappers in one another")
-    inner = {key: value for key, value in settings.items() if found in WRAPPERS and key in _INNER}
+    inner = {key: value for key, value in settings.items() if key in WRAPPERS.get(found, ())}
     for key, value in settings.items():
         if key not in inner:
             _check_setting(key, value, is_custom(found))
@@ -384,7 +392,11 @@ def _layer(kind: str, name: str, settings: Mapping[str, Any], depth: int = 0) ->
     if is_custom(found):
         return found.from_config({**settings, "name": str(name)})  # type: ignore[attr-defined, no-any-return]
     made = {key: _tuples(value) for key, value in settings.items() if key not in inner}
-    made |= {key: _wrapped(depth + 1, *value) for key, value in inner.items()}
+    for key, value in inner.items():
+        if key in _SEVERAL and not 1 <= len(value) <= _MOST_PARTS:
+            raise ValueError(f"a layer {kind} has {len(value)} {key}")
+        parts = [_wrapped(depth + 1, *each) for each in (value if key in _SEVERAL else [value])]
+        made[key] = parts if key in _SEVERAL else parts[0]
     if issubclass(found, keras.Layer) or "name" in inspect.signature(found).parameters:
         made["name"] = str(name)
     layer: keras.Layer = found(**made)
@@ -398,6 +410,17 @@ def _wrapped(depth: int, kind: str, name: str, settings: Mapping[str, Any]) -> k
     if str(kind).startswith("ops."):
         raise ValueError(f"a wrapper has the operation {kind!r}")
     return _layer(kind, name, settings, depth)
+
+
+def _kinds_in(kind: str, name: str, settings: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
+    """The kind of a layer, and those of the layers in it."""
+    yield str(kind)
+    known = kind_named(str(kind))
+    for key in WRAPPERS.get(known, ()) if known is not None and depth <= _MAX_WRAPPERS else ():
+        parts = settings.get(key, [])
+        for part in parts if key in _SEVERAL else [parts] * bool(parts):
+            inner, its_name, its_settings = part
+            yield from _kinds_in(inner, its_name, its_settings, depth + 1)
 
 
 def _tuples(value: Any) -> Any:

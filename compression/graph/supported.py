@@ -117,15 +117,28 @@ STORED: dict[str, type] = {
         *layer_types("LSTM", "GRU", "SimpleRNN", "MultiHeadAttention", "GroupQueryAttention", "Attention"),
         *layer_types("AdditiveAttention", "Masking", *_ranks("ConvLSTM?"), "CategoryEncoding", "Discretization"),
         *layer_types("IntegerLookup", "StringLookup", "Hashing", "TimeDistributed", "Bidirectional"),
-        *layer_types("SpectralNormalization", "TextVectorization", "RandomCrop", "ReversibleEmbedding"),
+        *layer_types("SpectralNormalization", "TextVectorization", "RandomCrop", "ReversibleEmbedding", "RNN"),
         *layer_types(*_ranks("AdaptiveAveragePooling?"), *_ranks("AdaptiveMaxPooling?")),
         *_of_convnext("LayerScale"),
     )
 }
 """By name, the layers that a file can hold."""
 
-WRAPPERS = layer_types("TimeDistributed", "Bidirectional", "SpectralNormalization")
-"""Layers that are made of another."""
+INNER = {
+    kind.__name__: kind
+    for kind in (*layer_types("LSTMCell", "GRUCell", "SimpleRNNCell", "StackedRNNCells"), keras.Sequential)
+}
+"""By name, what a file can hold within a layer of :data:`WRAPPERS` alone: cells, and chains of layers."""
+
+WRAPPERS: dict[type, tuple[str, ...]] = {
+    keras.layers.TimeDistributed: ("layer",),
+    keras.layers.Bidirectional: ("layer", "backward_layer"),
+    keras.layers.SpectralNormalization: ("layer",),
+    keras.layers.RNN: ("cell",),
+    keras.layers.StackedRNNCells: ("cells",),
+    keras.Sequential: ("layers",),
+}
+"""Layers that are made of others, and which of their settings these are."""
 
 _OPERATION_NAMES = """
     ReLU Relu Relu6 Sigmoid Softplus Softsign SoftShrink Silu Squareplus LogSigmoid LeakyRelu HardSigmoid HardSilu
@@ -140,7 +153,10 @@ _OPERATION_NAMES = """
     OnesLike Sort Argsort DepthToSpace SpaceToDepth Mish SparsePlus SparseSigmoid Sparsemax AdaptiveAveragePool
     AdaptiveMaxPool DotProductAttention RMSNorm LayerNorm Erfc Arcsin Arccos Arcsinh Arccosh Arctanh Cbrt Fmax Fmin
     Fmod Deg2rad Rad2deg Isinf Isclose FullLike Outer Cross Trace Diagonal Fliplr Flipud Rot90 Dstack TopK Slice
-    Unstack Norm Resize ExtractPatches PadImages CropImages RGBToGrayscale
+    Unstack Norm Resize ExtractPatches PadImages CropImages RGBToGrayscale SaturateCast Fabs Heaviside Isneginf
+    Isposinf Logaddexp2 Nanmax Nanmean Nanmin Nansum Nanstd Nanvar Nanmedian Ptp Quantile Percentile Sinc Signbit
+    Select Append Digitize Hsplit Vsplit Dsplit BitwiseAnd BitwiseOr BitwiseXor BitwiseNot RGBToHSV HSVToRGB
+    SobelEdges Moments BatchNorm Erfinv CDist SliceUpdate RFFT FFT STFT MultiHot Inv Solve Det Cholesky Copy
 """.split()  # noqa: SIM905  a list would have one name a line
 
 
@@ -192,7 +208,7 @@ def kind_name(layer: Any) -> str | None:
     custom = [name for name, each in _custom.get().items() if each is kind]
     if custom:
         return _CUSTOM + custom[0]
-    return kind.__name__ if STORED.get(kind.__name__) is kind else None
+    return kind.__name__ if kind in (STORED.get(kind.__name__), INNER.get(kind.__name__)) else None
 
 
 def kind_named(name: str) -> type | None:
@@ -201,7 +217,7 @@ def kind_named(name: str) -> type | None:
         return OPERATIONS.get(name.removeprefix(_OPERATION))
     if name.startswith(_CUSTOM):
         return _custom.get().get(name.removeprefix(_CUSTOM))
-    return STORED.get(name)
+    return STORED.get(name, INNER.get(name))
 
 
 def is_custom(kind: type) -> bool:

@@ -69,7 +69,8 @@ def follow(
     layers = bayesian_layers(model)
     inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss of half precision
     looks_at_batches = any(_is_own(callback, name) for callback in callbacks for name in _OF_BATCHES)
-    steps = 1 if looks_at_batches else _STEPS_PER_CALL
+    # Keras cannot compile several steps of replicas in one call.
+    steps = 1 if looks_at_batches or tf.distribute.has_strategy() else _STEPS_PER_CALL
     model.compile(optimizer, loss, metrics=metrics, steps_per_execution=steps, jit_compile=False)
 
     def train_step(data: Any) -> Any:

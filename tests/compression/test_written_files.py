@@ -67,6 +67,7 @@ _CASES = {
     "TimeDistributed": Case({"layer": ("Dense", {"units": 2})}, _LINE),
     "Bidirectional": Case({"layer": ("GRU", {"units": 3})}, _LINE),
     "SpectralNormalization": Case({"layer": ("Dense", {"units": 2})}),
+    "RNN": Case({"cell": ("LSTMCell", {"units": 3, "use_bias": False})}, _LINE),
 }
 _ATTENTION = ("MultiHeadAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention")
 _RECURRENT = ("LSTM", "GRU", "SimpleRNN")
@@ -108,9 +109,9 @@ def network_of(kind: str, names: tuple[str, ...]) -> keras.Model:
     inputs = [keras.Input(shape, dtype=case.dtype) for shape in case.shapes]
     steps = case.shapes[0][0]
     settings = dict(case.settings)
-    if "layer" in settings:
-        inner, its_settings = settings["layer"]
-        settings["layer"] = STORED[inner](**its_settings)
+    for key in settings.keys() & {"layer", "cell"}:
+        inner, its_settings = settings[key]
+        settings[key] = getattr(keras.layers, inner)(**its_settings)
     layer = STORED[kind](**settings)
     first = list(inputs) if case.is_list else inputs[0]
     more: dict[str, Any] = {}
@@ -209,6 +210,31 @@ def test_masks_that_keras_makes_are_made_again(first: keras.Layer, tmp_path: Pat
     np.testing.assert_array_equal(loaded(x), model(x))
     x[:, 3] = 1
     assert np.ptp(np.asarray(loaded(x)) - np.asarray(model(x))) == 0
+
+
+def of_cells() -> keras.Model:
+    """Cells of two kinds, one after the other, and of another kind there and back."""
+    inputs = keras.Input((5, 3))
+    x = LAYERS.RNN([LAYERS.GRUCell(4), LAYERS.SimpleRNNCell(3)], return_sequences=True)(inputs)
+    return keras.Model(inputs, LAYERS.Bidirectional(LAYERS.RNN(LAYERS.LSTMCell(2)))(LAYERS.Masking()(x)))
+
+
+def chain_over_time() -> keras.Model:
+    """A chain of layers for each image of a film; dropout in it does nothing."""
+    image = [LAYERS.Conv2D(2, 2, activation="relu"), LAYERS.Dropout(0.5), LAYERS.Flatten(), LAYERS.Dense(3)]
+    inputs = keras.Input((4, 5, 5, 1))
+    x = LAYERS.TimeDistributed(keras.Sequential([keras.Input((5, 5, 1)), *image]))(inputs)
+    return keras.Model(inputs, LAYERS.GRU(2)(x))
+
+
+@pytest.mark.parametrize("make", [of_cells, chain_over_time])
+def test_layers_in_layers_come_back(make: Callable[[], keras.Model], tmp_path: Path, rng: np.random.Generator) -> None:
+    model = make()
+    save_bcz(tmp_path / "n.bcz", model)
+    values = values_for(model, rng)
+    expected = outputs_of(model, values)[0]
+    assert np.ptp(expected, axis=0).max() > 1e-3
+    np.testing.assert_array_equal(outputs_of(load_bcz(tmp_path / "n.bcz"), values)[0], expected)
 
 
 def masked_by_hand() -> keras.Model:
