@@ -211,13 +211,16 @@ def fit_recipe(
     """
     weights = sorted({float(weight) for weight in kl_weights})
     config = replace(config, kl_weight=weights[0], polish_kl=min(weights[-1], config.polish_kl))
-    left = training.left_of(config, weights, model, checked, **settings)
+
+    @functools.cache
+    def left() -> dict[float, keras.Model]:  # once the loss of the network has been looked at
+        return training.left_of(config, weights, model, checked, **settings)
 
     def made_small(weight: float) -> keras.Model:
-        if weight not in left:
+        if weight not in left():
             raise NothingLeftError("a layer is pruned to nothing, or the training ended before.")
-        training.train_last(left[weight], config.last_epochs, is_normalized=config.last_normalization)
-        return left[weight]
+        training.train_last(left()[weight], config.last_epochs, is_normalized=config.last_normalization)
+        return left()[weight]
 
     return _first_good(training, model, "kl_weight", weights[::-1], made_small)
 
