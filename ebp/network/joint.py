@@ -107,13 +107,14 @@ class JointNetwork(NamedTuple):
         :param weight: how often each row counts, [N]; None: once.
         """
         mean, cov, evidence = self.mean.copy(), self.cov.copy(), self.evidence.copy()
+        targets = np.tile(Y, len(evidence))  # [N, A C]
         for number, feature in enumerate(self.features(X)):
             importance = 1.0 if weight is None else float(weight[number])
             gain = cov @ feature  # S f, [A, C, n]
             sigma2 = gain @ feature
             # Each output of each a is a row of its own, of which log P(y) is wanted.
-            y = np.broadcast_to(Y[number], sigma2.shape).reshape(-1, 1)
-            found = derivatives(y, (mean @ feature).reshape(-1, 1), sigma2.reshape(-1, 1))
+            mu = (mean @ feature).reshape(-1, 1)
+            found = derivatives(targets[number][:, None], mu, sigma2.reshape(-1, 1))
             slope = found.by_mu.reshape(sigma2.shape)
             curvature = np.maximum(slope**2 - 2.0 * found.by_sigma2.reshape(sigma2.shape), 0.0)
             evidence += importance * found.log_prob.reshape(sigma2.shape)
@@ -121,8 +122,7 @@ class JointNetwork(NamedTuple):
                 # A row that counts w times is w observations at the place where it was expanded.
                 slope, curvature = _repeated(slope, curvature, sigma2, importance)
             mean += gain * slope[..., None]
-            for place in np.ndindex(sigma2.shape):
-                cov[place] -= np.multiply.outer(curvature[place] * gain[place], gain[place])
+            cov -= (curvature[..., None] * gain)[..., :, None] * gain[..., None, :]
         return self._replace(mean=mean, cov=cov, evidence=evidence)
 
 
