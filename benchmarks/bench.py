@@ -338,8 +338,9 @@ def classifier_scores(make: Callable[[], Any], X: Any, y: Any, X_test: Any, y_te
     start = time.process_time()
     model = make().fit(X, y)
     found = {"cpu_s": time.process_time() - start, "error": 100.0 * float(np.mean(model.predict(X_test) != y_test))}
-    if hasattr(model, "predict_log_proba"):
-        log_p, classes = model.predict_log_proba(X_test), np.searchsorted(model.classes_, y_test)
+    if hasattr(model, "predict_proba"):
+        log_p = np.log(np.maximum(model.predict_proba(X_test), np.finfo(np.float64).tiny))
+        classes = np.searchsorted(model.classes_, y_test)
         found |= {"log_loss": log_loss(log_p, classes), "calibration_error": calibration_error(log_p, classes)}
     return found
 
