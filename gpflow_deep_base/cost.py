@@ -19,7 +19,7 @@ __all__ = ["Cost", "tell"]
 LEAST_SECONDS = 60.0
 """Of what is left, from which on something is said."""
 
-MEASURED_SECONDS = 0.5
+MEASURED_SECONDS = 3.0
 """Of steps by which the others are estimated; the first ones, which compile, are not among them."""
 
 

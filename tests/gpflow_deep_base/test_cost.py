@@ -10,7 +10,7 @@ from gpflow_deep_base import cost
 @pytest.mark.parametrize(
     ("total", "said"),
     [
-        (1000, ["22 of at most 1000 steps are done; the others may take 16 min"]),
+        (1000, ["23 of at most 1000 steps are done; the others may take 16 min"]),
         (70, []),
         (1, []),
     ],
