@@ -142,13 +142,14 @@ ESTIMATORS = [
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("package", "name", "options"), ESTIMATORS)
 def test_estimators_take_frames(package: str, name: str, options: dict[str, Any]) -> None:
-    """As they take the matrix that the frame becomes."""
+    """As they take the matrix that the frame becomes, if they know which of its columns are one variable."""
     kind = getattr(importlib.import_module(package), name)
     is_density = package in ("darn", "rbm_tracking")
     table, y = (BITS, None) if is_density else (frame(40), np.arange(40) % 2)
     model = kind(**options).fit(table, y)
     matrix = TableEncoder(missing="keep" if is_density else "impute").fit_transform(table)
-    other = kind(**options).fit(matrix, y)
+    groups = {"categories": model.variables_.groups} if package == "darn" else {}
+    other = kind(**options, **groups).fit(matrix, y)
     score = "score_samples" if is_density else "predict"
     known = table.dropna().iloc[:5]
     np.testing.assert_array_equal(

@@ -196,7 +196,8 @@ def test_how_a_table_was_read_is_printed_and_kept(tmp_path: Path, capsys: pytest
         "a       number    a",
         "colour  category  2 columns",
         "",
-        "To read columns otherwise: --ignore, --categorical, --numeric, --dates, --na_values.",
+        "To read columns otherwise: --ignore, --categorical, --numeric, --dates,",
+        "    --na_values.",
         "",
     ]
     assert json.loads((tmp_path / "columns.json").read_text()) == {"columns": ["a", "colour"]}
