@@ -218,8 +218,9 @@ def _check_files(values: Mapping[str, Any]) -> None:
     for name in _INPUTS:
         value = values.get(name)
         for path in value if isinstance(value, list) else [value]:
-            is_plain = path and "://" not in path and not any(sign in path for sign in "*?[")
-            if is_plain and not Path(path).expanduser().exists():
+            if not path or "://" in path or any(sign in path for sign in "*?["):
+                continue
+            if not Path(path).expanduser().exists():
                 raise ValueError(f"--{name}={path}: no such file or folder{_near(Path(path))}; check the path.")
 
 
