@@ -215,7 +215,8 @@ def _check_folder(name: str, description: Description, values: Mapping[str, Any]
 
 def _check_files(values: Mapping[str, Any]) -> None:
     """:raises ValueError: for a file to read that is not there."""
-    for name in _INPUTS:
+    has_file = str(values.get("network")).endswith(".keras")  # else it is one of the package's networks
+    for name in (*_INPUTS, "network") if has_file else _INPUTS:
         value = values.get(name)
         for path in value if isinstance(value, list) else [value]:
             if not path or "://" in path or any(sign in path for sign in "*?["):

@@ -20,7 +20,7 @@ def test_a_long_fit_says_once_what_is_left(
 ) -> None:
     """A step takes a second, but the first ones, which compile, take a minute."""
     now = iter([60.0, 60.0 + 0.4, *(60.0 + seconds for seconds in range(2, 1000))])
-    monkeypatch.setattr(cost.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr("gpflow_deep_base.cost.time.monotonic", lambda: next(now))
     counted = cost.Cost(total, "steps")
     with caplog.at_level(logging.WARNING, logger="gpflow_deep"):
         for done in (20, 20, *range(22, min(total, 100))):

@@ -149,6 +149,7 @@ def test_before_tensorflow_starts(script: str, flags: list[str], status: int, me
         ("predict_dgp.py", ["--run_dir=tests", "--data=README.md"], 2, "tests has no inputs.json"),
         ("predict_dgp.py", ["--run_dir=test", "--data=README.md"], 2, "there is tests"),
         ("compress_with_darn.py", [], 2, "say decode or encode"),
+        ("compress_network.py", ["--run_dir=a", "--network=x.keras"], 2, "--network=x.keras: no such file"),
         ("compress_with_darn.py", ["--help"], 0, "compress_with_darn.py encode"),
     ],
 )
