@@ -26,6 +26,7 @@ Everything is a function of the rows and the seed; CPU seconds are told and choo
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -104,6 +105,9 @@ SMALL_BATCH = 250
 
 LARGE_BATCH = 500
 """The same for larger tables: with more rows the same seconds bring less."""
+
+LINE = 80
+"""Characters of a terminal's line."""
 
 UNSETTLED = 0.05
 """Rise of the bound over the last two windows, nats per row, that is told."""
@@ -806,7 +810,8 @@ class _Search:
         self.candidates.append(Candidate(name, value, error, seconds, note, *(gain or (None, None))))
         if self.show is not None:
             shown = "" if value is None else f": {value:.3f} nats per row"
-            self.show(f"{name}{shown} ({note}), {seconds:.1f} CPU s")
+            line = f"{name}{shown} ({note}), {seconds:.1f} CPU s"
+            self.show(textwrap.fill(line, LINE, subsequent_indent="    ", break_on_hyphens=False))
 
     def _skip(self, name: str, note: str, began: float | None = None) -> None:
         seconds = 0.0 if began is None else time.process_time() - began
