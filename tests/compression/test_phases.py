@@ -74,8 +74,8 @@ def test_a_recipe_and_fit_make_the_same_network(
     assert sizes[4] < D  # cut after four epochs, as three are too early and two as well
     weights = [2.0 * min(1.0, (t + 1) / 10) for t in range(24)] + [0.5] * 8
     np.testing.assert_allclose([weight for weight, *_ in seen.steps], weights, rtol=1e-6)
-    left = 1.0 - np.maximum(0.0, np.arange(32) / 32 - 0.4) / 0.6
-    np.testing.assert_allclose([rate for _, rate, _ in seen.steps], 0.02 * np.sin(np.pi * left / 2) ** 2, rtol=1e-5)
+    falling = 1.0 - np.maximum(0.0, np.arange(32) / 32 - 0.4) / 0.6
+    np.testing.assert_allclose([rate for _, rate, _ in seen.steps], 0.02 * np.sin(np.pi * falling / 2) ** 2, rtol=1e-5)
     layers = bc.bayesian_layers(recipe.model)
     for a, b in zip([v for layer in layers for v in layer.trainable_variables], seen.last, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)  # roundings of float32, which 32 steps of Adam grow

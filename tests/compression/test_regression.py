@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import compression as bc
-from compression.train import keras_training, regression
+from compression.train import engine, keras_training, regression
 from compression.train.regression import compress_regression
 
 N, D = 60, 5
@@ -61,10 +61,10 @@ def test_the_plain_phase_has_its_rate_which_falls(parts: dict, monkeypatch: pyte
     """From a part of it on, as of a recipe with labels."""
     monkeypatch.setattr(regression, "fit_recipe", lambda config, training, model, *_: model)
     rates: list[float] = []
-    falling = keras_training.falling_rate
 
     def noted(optimizer: keras.optimizers.Optimizer, steps: int, **settings: Any) -> Any:
-        rate = falling(optimizer, steps, **settings)
+        rate = engine.falling_rate(optimizer, steps, **settings)
+        assert rate is not None
         rates.extend(float(rate(float(step))) for step in range(steps))
         return rate
 
