@@ -37,16 +37,15 @@ def aligned(rows: Sequence[Sequence[str]], *, is_text: bool = False) -> str:
 def _broken(rows: Sequence[Sequence[str]], widths: list[int]) -> tuple[Sequence[Sequence[str]], list[int]]:
     """Rows whose columns fit into a terminal, the widest ones in several lines; and their widths."""
     limits = list(widths)
-    while (excess := sum(limits) + 2 * (len(limits) - 1) - WIDTH) > 0 and max(limits) > _LEAST_COLUMN:
-        widest = limits.index(max(limits))
-        limits[widest] = max(limits[widest] - excess, _LEAST_COLUMN)
+    while sum(limits) + 2 * (len(limits) - 1) > WIDTH and max(limits) > _LEAST_COLUMN:
+        limits[limits.index(max(limits))] -= 1
     if limits == widths:
         return rows, widths
     lines = list[Sequence[str]]()
     for row in rows:
-        cells = [textwrap.wrap(cell, limit) or [""] for cell, limit in zip(row, limits, strict=True)]
-        lines += zip_longest(*cells, fillvalue="")
-    return lines, limits
+        cells = [textwrap.wrap(cell, limit, break_on_hyphens=False) for cell, limit in zip(row, limits, strict=True)]
+        lines += zip_longest(*[cell or [""] for cell in cells], fillvalue="")
+    return lines, [max(map(len, column)) for column in zip(*lines, strict=True)]
 
 
 def within(text: str) -> str:
