@@ -11,6 +11,8 @@ from .images.pixelcnn import PixelCNNConfig as PixelCNNConfig
 from .model.autoregressive import Conditional as Conditional
 from .model.autoregressive import FactorialConditional as FactorialConditional
 from .model.autoregressive import LinearConditional as LinearConditional
+from .model.categories import Category as Category
+from .model.categories import as_categories as as_categories
 from .model.config import DARNConfig as DARNConfig
 from .model.config import check_data as check_data
 from .model.description_length import DescriptionLength as DescriptionLength
@@ -39,8 +41,6 @@ from .more.mixture import load_density as load_density
 from .more.mixture import save_density as save_density
 from .more.nade import EoNADEConditional as EoNADEConditional
 from .more.nade import NADEConditional as NADEConditional
-from .more.ordered import Category as Category
-from .more.ordered import as_categories as as_categories
 from .report import ReportConfig as ReportConfig
 from .train.chain_fitting import fit_chain as fit_chain
 from .train.density import DARNDensity as DARNDensity

@@ -358,17 +358,20 @@ def batches(
     return batch_at
 
 
-def worse_than_simplest(likelihood: Likelihood, log_density: float, train: Part, rows: Part) -> str | None:
+def worse_than_simplest(
+    likelihood: Likelihood, log_density: float, train: Part, rows: Part, *, margin: float = 0.0
+) -> str | None:
     """Words for a model that is worse than the simplest one of its kind.
 
     :param log_density: mean of the model over rows, nats per row in the units of the data.
     :param train: inputs and targets that the simplest model is fitted to.
     :param rows: those that both are judged on.
+    :param margin: nats per row that the simplest model may be ahead.
     :return: None if the model is no worse, or there is no simplest one.
     """
     density = simplest_model(likelihood, *train)
     simple = -np.inf if density is None else float(np.mean(density(*rows)))
-    if log_density >= simple:
+    if log_density >= simple - margin:
         return None
     if task_of(likelihood) != "regression":
         what = "the frequencies of the classes"

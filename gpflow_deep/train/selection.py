@@ -873,12 +873,14 @@ def is_clustered(residuals: Array, scaled: Array) -> bool:
 
 def build_single(single: SingleLayer, X: Array, Y: Array, config: ModelConfig) -> Any:
     """The model of a single layer, with the best q(u) for standardised rows X [N, D], Y [N, P]."""
-    kernel = make_kernel(single.kernel, single.num_inputs, lengthscales=single.lengthscales, variance=single.variance)
-    if single.has_linear:
-        kernel.kernels[1].variance.assign(single.linear)
+    kernel = make_kernel(single.kernel, single.num_inputs, lengthscales=single.lengthscales)
     noise = Gaussian(variance=single.noise, variance_lower_bound=LEAST_NOISE)
     Z = X if single.Z is None else single.Z
     model = modern(X, Y, 1, Z=Z, kernels=[kernel], likelihood=noise)
+    stationary, *linear = kernel.kernels if single.has_linear else [kernel]
+    stationary.variance.assign(single.variance)  # once the model is built, which warns of large ones to start from
+    for part in linear:
+        part.variance.assign(single.linear)
     model.num_data = tf.Variable(len(X), dtype=gpflow.default_float(), trainable=False, name="num_data")
     model.num_samples = config.num_samples
     model.num_predict_samples = config.num_predict_samples

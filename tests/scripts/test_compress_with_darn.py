@@ -185,8 +185,9 @@ def test_bad_input(folder: Path, finished: dict[str, Finished], message: str) ->
 def test_help_lists_every_flag_of_both_commands(folder: Path) -> None:
     shown = run(SCRIPT, ["--help"], folder)
     assert shown.code == 0, shown.err
-    both = re.split(rf"^{SCRIPT} \w+: ", shown.out, flags=re.MULTILINE)[1:]
-    for kind, about in zip((Encode, Decode), both, strict=True):
+    _, *parts = re.split(rf"^{SCRIPT} (\w+): ", shown.out, flags=re.MULTILINE)
+    pages = dict(zip(parts[::2], parts[1::2], strict=True))
+    for kind, about in ((Encode, pages["encode"]), (Decode, pages["decode"])):
         for flag in named_flags(kind):
             assert re.search(rf"^  --(\[no\])?{flag.name}[ ,]", about, re.MULTILINE), flag.name
             assert len(flag.help.split()) >= 3, flag.name

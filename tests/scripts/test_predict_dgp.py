@@ -220,10 +220,10 @@ def test_what_was_found_out_is_printed_and_kept(folder: Path) -> None:
     printed = (folder / "shop" / "printed.txt").read_text()
     for row in (
         "column +read as +details +becomes",
-        r"id +ignored +.*every value differs.* +nothing",
+        r"id +ignored +an id: every value .*nothing",
         r"size +number +\d+ missing +size, size=missing",
-        r"city +category +2 levels: Oslo, Rome; 1 rare ones together +city=Oslo ... city=\(rare\) \(3 columns\)",
-        r"sold +date +as %d\.%m\.%Y.* +sold.day, sold.weekday",
+        r"city +category +2 levels: Oslo, Rome; 1 .*city=Oslo ... city=\(rare\) \(3.*",
+        r"sold +date +as %d\.%m\.%Y.* sold.day, sold.weekday",
         r"price +number .* +target, regression",
     ):
         assert re.search(rf"^{row}$", printed, re.MULTILINE), printed

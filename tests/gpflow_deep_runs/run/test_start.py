@@ -651,15 +651,16 @@ def test_a_folder_in_use_is_refused_before_tensorflow_starts(tmp_path: Path) -> 
     script, path = Path(__file__).resolve().parents[3] / "scripts" / "train_darn.py", tmp_path / "run"
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{script.parents[1]}"}
 
-    def start() -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, str(script), f"--run_dir={path}", "--resume"]
+    def start(*flags: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, str(script), f"--run_dir={path}", *flags]
         return subprocess.run(command, env=environment, capture_output=True, text=True)
 
     with lock(path):
-        done = start()
+        done = start("--resume")
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         f"train_darn.py: error: --run_dir={path} is in use by process {os.getpid()} on {platform.node()}; wait for "
         "its end, or give another --run_dir."
     ]
-    assert "TensorFlow was imported" in start().stderr
+    assert "holds no run to resume" in start("--resume").stderr
+    assert "TensorFlow was imported" in start("--dataset=digits").stderr
