@@ -265,9 +265,7 @@ class DeepGPEstimator(BaseEstimator):
         rows = np.random.default_rng(self._seed).permutation(len(X))[:CHECK_ROWS]
         predictor, some = fitted.predictor, (X[rows], Y[rows])
         log_density = float(np.mean(np.asarray(predictor.forecast(*some).log_density)))
-        optimism = (
-            (X.shape[1] + 1) * Y.shape[1] / len(rows)
-        )  # of least squares, by Akaike
+        optimism = (X.shape[1] + 1) * Y.shape[1] / len(rows)  # of least squares, by Akaike
         if text := worse_than_simplest(predictor.model.likelihood, log_density, some, some, margin=optimism):
             text = f"after {fitted.num_steps} steps the model is {text} on its training rows"
             warnings.warn(f"{text}. Raise max_iter, or lower training.tol.", ConvergenceWarning, stacklevel=4)
