@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import app, flags
 
-from gpflow_deep_base.files import write_json, write_text
+from gpflow_deep_base.files import read_jsonl, write_json, write_text
 
 flags.disclaim_key_flags()  # --help shows those of `define_common` as the script's own
 
@@ -126,6 +126,12 @@ def kept() -> list[dict[str, Any]]:
     """The rows that an earlier call left in --output."""
     path = Path(flags.FLAGS.output or "")
     return json.loads(path.read_text(encoding="utf-8"))["metrics"] if path.is_file() else []
+
+
+def kept_lines() -> list[dict[str, Any]]:
+    """What :func:`keep_lines` of an earlier call left in --output."""
+    path = Path(flags.FLAGS.output or "")
+    return read_jsonl(path) if path.is_file() else []
 
 
 def keep_lines(lines: Iterable[Mapping[str, Any]]) -> None:

@@ -11,7 +11,6 @@ are means over folds with their standard errors: error in percent, log loss in n
 percent (15 bins), and CPU seconds of a fit. Sets that are in --output already are not done again.
 """
 
-import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -57,8 +56,7 @@ def load(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def main(options: flags.FlagValues) -> None:
     warnings.simplefilter("ignore")
     threadpool_limits(options.threads or None)
-    path = Path(options.output or "")
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    lines = bench.kept_lines()
     names = [name for name in MODELS if name.startswith(tuple(options.models))]
     for name in options.sets:
         X, y = load(Path(options.data_dir) / "keel" / f"{name}.dat")

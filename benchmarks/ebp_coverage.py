@@ -10,10 +10,8 @@ of 5 degrees of freedom, or of a size that depends on an input. `EBPRegressor()`
 rows has a standard error of 1 %. A table that is in --output already is not done again.
 """
 
-import json
 import time
 import warnings
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import bench
@@ -85,8 +83,7 @@ def define_flags(fv: flags.FlagValues) -> None:
 def main(options: flags.FlagValues) -> None:
     warnings.simplefilter("ignore")
     threadpool_limits(options.threads or None)
-    path = Path(options.output or "")
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    lines = bench.kept_lines()
     done = {line["table"] for line in lines}
     for number in sorted(set(range(options.tables)) - done):
         made = table(number)

@@ -13,7 +13,6 @@ done again.
 """
 
 import itertools
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -79,8 +78,7 @@ def mlp(X: Any, y: Any, X_test: Any) -> tuple[Any, Any]:
 
 def main(options: flags.FlagValues) -> None:
     threadpool_limits(options.threads or None)
-    path = Path(options.output or "")
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    lines = bench.kept_lines()
     for name, model in itertools.product(options.sets, options.models):
         if name not in SETS or model not in MODELS:
             raise app.UsageError(f"--sets are some of {', '.join(SETS)} and --models of {', '.join(MODELS)}.")

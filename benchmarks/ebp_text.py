@@ -12,10 +12,8 @@ LinearSVC on it, with probabilities by Platt's scaling on three inner folds; "TF
 in --output is not done again.
 """
 
-import json
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import bench
@@ -57,8 +55,7 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 def main(options: flags.FlagValues) -> None:
     warnings.simplefilter("ignore", FutureWarning)
-    path = Path(options.output or "")
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    lines = bench.kept_lines()
     for name in options.datasets:
         data = bench.load(name, options.data_dir, "text", split=None)
         X, y = data.parts["all"].X.astype(np.float64).tocsr(), data.parts["all"].Y[:, 0].astype(int)

@@ -72,8 +72,7 @@ class Bins:
 
     def levels(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Which bin each number is in: zeros and ones, [N, K]; NaN in all of them where it is missing."""
-        found = (np.searchsorted(self.edges, values, side="right")[:, None] == np.arange(len(self.values))).astype(
-            float
-        )
+        places = np.searchsorted(self.edges, values, side="right")
+        found = (places[:, None] == np.arange(len(self.values))).astype(float)
         found[np.isnan(values)] = np.nan
         return found

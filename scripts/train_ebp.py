@@ -50,7 +50,7 @@ from ebp.estimators.fold_results import written_results
 from gpflow_deep_base import quiet
 from gpflow_deep_base.files import write_json, write_text
 from gpflow_deep_base.page import Panels, Part, Table, reliability
-from gpflow_deep_base.text import aligned, within
+from gpflow_deep_base.text import aligned, plus_minus, within
 
 Results = Mapping[str, Mapping[str, Any]]
 
@@ -245,19 +245,19 @@ def title_of(method: str) -> str:
     return RIVALS.get(method) or f"EBP {method}"
 
 
+def error_of(result: Mapping[str, Any], kind: str) -> str:
+    """The mean error in percent after the "last" or "best" epoch, and its standard error, where there is one."""
+    return plus_minus(result[f"{kind}_percent"], result[f"{kind}_standard_error"], digits=2)
+
+
 def table(results: Results) -> list[list[str]]:
     """Errors in percent with their standard errors, and seconds, as cells of text."""
     cells = [["", "last epoch", "best epoch", "seconds"]]
     for method, result in results.items():
-        errors = [cell(result[f"{kind}_percent"], result[f"{kind}_standard_error"]) for kind in ("last", "best")]
+        errors = [error_of(result, kind) for kind in ("last", "best")]
         seconds = result.get("seconds_per_epoch", result.get("seconds_per_fold"))
         cells.append([title_of(method), *errors, f"{seconds:.2f}"])
     return cells
-
-
-def cell(value: float, error: float | None) -> str:
-    """A mean and its standard error, where there is one."""
-    return f"{value:.2f}" + ("" if error is None else f" ± {error:.2f}")
 
 
 def notes(results: Results) -> list[str]:
@@ -292,8 +292,7 @@ def verdict(results: Results) -> str:
     parts = []
     for names in filter(None, (ours, rivals)):
         best = min(names, key=lambda name: results[name]["last_percent"])
-        error = cell(results[best]["last_percent"], results[best]["last_standard_error"])
-        parts.append(f"{title_of(best)} {error} % errors")
+        parts.append(f"{title_of(best)} {error_of(results[best], 'last')} % errors")
     return "; best rival: ".join(parts) + "."
 
 

@@ -77,9 +77,10 @@ def follow(
         step = tf.cast(inner.iterations, tf.float32)
         if learning_rate is not None:
             inner.learning_rate.assign(learning_rate(step))
-        if kl_weight is not None:
+        if kl_weight is not None and layers:
+            weight = kl_weight(step)
             for layer in layers:
-                layer.kl_weight.assign(kl_weight(step))
+                layer.kl_weight.assign(weight)
         return type(model).train_step(model, data)
 
     model.train_step = train_step

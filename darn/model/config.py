@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darn.images.local_config import MAX_LAYERS, LocalConfig, check_whole
 from darn.images.pixelcnn import PixelCNNConfig
-from darn.model.categories import Category, categories_of
+from darn.model.categories import Category, categories_header, categories_of
 
 __all__ = ["MAX_LINEAR", "DARNConfig", "check_data", "check_plain", "used_fields"]
 
@@ -122,8 +122,7 @@ class DARNConfig:
                 raise ValueError(f"images of {images.image_shape} pixels need visible={size}, got {self.visible}.")
 
     def _check_categories(self) -> None:
-        header = [{"columns": [*columns], "is_always": always} for columns, always in self.categories]
-        object.__setattr__(self, "categories", categories_of(header, self.visible))
+        object.__setattr__(self, "categories", categories_of(categories_header(self.categories), self.visible))
         if self.categories and (self.visible_conditional != "linear" or self.observations != "binary"):
             raise ValueError(
                 "categories are for binary observations and visible_conditional='linear', got "

@@ -45,8 +45,17 @@ from .fold_results import (
     written_results,
 )
 
-__all__ = ["METHODS", "WEIGHTS", "CrossValidation", "CrossValidationConfig", "Fold", "Unit", "checked_folds"]
-__all__ += ["posterior_scalars", "posterior_shapes"]
+__all__ = [
+    "METHODS",
+    "WEIGHTS",
+    "CrossValidation",
+    "CrossValidationConfig",
+    "Fold",
+    "Unit",
+    "checked_folds",
+    "posterior_scalars",
+    "posterior_shapes",
+]
 
 #: Training rows, drawn by the seed, whose labels choose what is exported.
 MAX_CHOOSING = 5000

@@ -201,7 +201,6 @@ def with_inputs(posterior: Gaussian, num_inputs: int, rng: np.random.Generator) 
 
     Of rows in which they are 0 the means of the first layer stay, and variances as far as those of the prior allow.
 
-
     :param num_inputs: in all.
     """
     mean, gain = posterior.mean[0], posterior.gain[0]

@@ -132,7 +132,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         :param seed: of a draw of global inducing outputs, where layers have them; `prediction_seed` if None.
         """
         if self._has(GlobalInducingLayer):
-            return members.factors(self.layers, as_seed(self.prediction_seed if seed is None else seed))
+            return members.one_draw(self.layers, as_seed(self.prediction_seed if seed is None else seed))
         return tuple(layer.factors() for layer in self.layers)
 
     def cached_factors(self, *, dtype: tf.DType | None = None) -> tuple[Any, ...]:

@@ -15,19 +15,11 @@ from typing import Any
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.config import default_int
-from gpflow.likelihoods import (
-    Bernoulli,
-    Likelihood,
-    MonteCarloLikelihood,
-    MultiClass,
-    Ordinal,
-    Softmax,
-    SwitchedLikelihood,
-)
+from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
 
 from .quadrature import Sobol
 from .scores import Task
-from .upstream import Epsilon, repaired
+from .upstream import REPAIRED, Epsilon, repaired
 
 __all__ = ["log_prob", "predict_log_density", "predict_mean_and_var", "task_of", "variational_expectations"]
 
@@ -86,8 +78,7 @@ def predict_mean_and_var(
 
 def _seeded(likelihood: Likelihood, seed: tf.Tensor, epsilon: Epsilon) -> Any:
     """A likelihood whose draws, if it makes any, are functions of the seed; most are taken as they are."""
-    is_repaired = isinstance(likelihood, Ordinal | MonteCarloLikelihood | SwitchedLikelihood)
-    return repaired(likelihood, seed, epsilon) if is_repaired else likelihood
+    return repaired(likelihood, seed, epsilon) if isinstance(likelihood, REPAIRED) else likelihood
 
 
 def _flatten(

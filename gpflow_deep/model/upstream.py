@@ -32,6 +32,7 @@ from gpflow.likelihoods import (
 )
 
 __all__ = [
+    "REPAIRED",
     "TRACKING_PREFIX",
     "DenseSoftmax",
     "Epsilon",
@@ -49,6 +50,10 @@ OUTER_EDGE = 1e10
 
 Epsilon = Callable[[int, tf.Tensor, tf.Tensor], tf.Tensor]
 """Standard-normal noise [K, rows or 1, P] of K draws at means [rows, P], from a seed [2]: (K, means, seed) -> noise."""
+
+
+REPAIRED = (Ordinal, MonteCarloLikelihood, SwitchedLikelihood)
+"""Likelihoods of which :func:`repaired` may make a view; it gives all others back as they are."""
 
 
 def repaired(likelihood: Likelihood, seed: tf.Tensor, epsilon: Epsilon) -> Any:

@@ -10,16 +10,14 @@ import tensorflow as tf
 from ..layers.global_inducing import GlobalInducingLayer, draw_factors, is_global
 from .ensemble import Ensemble, InducingSamples
 
-__all__ = ["cached_factors", "factors", "for_functions", "num_members"]
+__all__ = ["cached_factors", "for_functions", "num_members", "one_draw"]
 
 
-def factors(layers: Sequence[Any], seed: tf.Tensor) -> tuple[Any, ...]:
-    """Factors of all layers; of one draw of the inducing outputs where they are global.
+def one_draw(layers: Sequence[Any], seed: tf.Tensor) -> tuple[Any, ...]:
+    """Factors of all layers for one draw of global inducing outputs.
 
     :param seed: int32 [2], of the draw.
     """
-    if not is_global(layers):
-        return tuple(layer.factors() for layer in layers)
     return draw_factors(layers, tf.random.fold_in(seed, len(layers)))
 
 
@@ -45,7 +43,7 @@ def cached_factors(
         raise ValueError("global inducing outputs need the model's float type, got another dtype; use None.")
     count = num_members(layers, None, num_draws)
     if count == 1:
-        return factors(layers, seed)
+        return one_draw(layers, seed)
     return Ensemble(draw_factors(layers, tf.random.fold_in(seed, 1000), count=count))
 
 

@@ -26,7 +26,6 @@ Everything is a function of the rows and the seed; CPU seconds are told and choo
 from __future__ import annotations
 
 import dataclasses
-import textwrap
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -39,7 +38,8 @@ from gpflow.likelihoods import Gaussian
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from gpflow_deep_base.cost import tell
+from gpflow_deep_base.cost import LEAST_SECONDS, tell
+from gpflow_deep_base.text import within
 
 from ..judge.forecasts import Forecast
 from ..judge.predictive import gaussian
@@ -106,9 +106,6 @@ SMALL_BATCH = 250
 LARGE_BATCH = 500
 """The same for larger tables: with more rows the same seconds bring less."""
 
-LINE = 80
-"""Characters of a terminal's line."""
-
 UNSETTLED = 0.05
 """Rise of the bound over the last two windows, nats per row, that is told."""
 
@@ -116,7 +113,6 @@ HOPELESS = 0.5
 """Nats per row: a model that is so much behind at the first look is given up."""
 
 _NEIGHBOURS = 5
-_MINUTE = 60.0
 
 
 # Deep models, and others that are trained by steps.
@@ -541,9 +537,11 @@ class _Search:
     def _num_deep(self) -> int:
         return min(self.num_inducing, NUM_INDUCING) if "num_inducing" in self.free else self.num_inducing
 
-    def _steps(self) -> int:
-        """Of a model that is trained by steps, in all: the more, the more rows there are."""
-        return min(self.course.max_iter, 1500 + min(len(self.X) // 4, 1500))
+    def _steps(self, config: ModelConfig) -> int:
+        """Of a model that is trained by steps, in all: the more, the more rows there are; those of sigma points cost
+        twice as much."""
+        steps = min(self.course.max_iter, 1500 + min(len(self.X) // 4, 1500))
+        return max(steps // 2, 1) if config.posterior == "sigma_points" else steps
 
     def _way_of(self, num_rows: int) -> tuple[TrainingConfig, int]:
         """How a model is trained by steps with so many rows, and rows of a minibatch."""
@@ -569,10 +567,8 @@ class _Search:
 
         :param other: takes its place if it is better on the first of several parts, halfway.
         """
-        began, steps = time.process_time(), self._steps()
+        began, steps = time.process_time(), self._steps(config)
         rows, held = folds[0]
-        if config.posterior == "sigma_points":
-            steps = max(steps // 2, 1)
         training, batch_size = self._way_of(len(rows))
         self._warn_of_time(config, steps, batch_size, len(folds))
         options: dict[str, Any] = {"batch_size": batch_size, "seed": self.course.seed}
@@ -684,9 +680,7 @@ class _Search:
 
     def _finish(self, best: _Trained) -> Fitted:
         """Train what was chosen on, with all rows."""
-        began, before, steps = time.process_time(), best.num_steps, self._steps()
-        if best.config.posterior == "sigma_points":  # whose steps cost twice as much
-            steps = max(steps // 2, 1)
+        began, before, steps = time.process_time(), best.num_steps, self._steps(best.config)
         steps = max(steps - before, steps // 2, 1)
         bounds = best.run(np.arange(len(self.X)), steps, anew=False, show=self.show)
         assert best.trainer is not None  # of mypy: it was trained
@@ -811,7 +805,7 @@ class _Search:
         if self.show is not None:
             shown = "" if value is None else f": {value:.3f} nats per row"
             line = f"{name}{shown} ({note}), {seconds:.1f} CPU s"
-            self.show(textwrap.fill(line, LINE, subsequent_indent="    ", break_on_hyphens=False))
+            self.show(within(line))
 
     def _skip(self, name: str, note: str, began: float | None = None) -> None:
         seconds = 0.0 if began is None else time.process_time() - began
@@ -822,7 +816,7 @@ class _Search:
         hidden = min(30, self.x.shape[1]) if config.hidden_dim is None else config.hidden_dim
         products = batch_size * config.num_inducing**2 * (1 + hidden * (config.num_layers - 1))
         seconds = steps * max(folds / 3, 1) * (0.004 + 2.5e-10 * products)
-        if seconds > _MINUTE:
+        if seconds > LEAST_SECONDS:
             (self.show or tell)(f"{self._name(config)} may take about {seconds / 60:.0f} min of a core")
 
 

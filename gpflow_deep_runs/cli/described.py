@@ -2,8 +2,7 @@
 
 The flags of a script are fields of dataclasses of the packages that it uses, so that reading them imports TensorFlow.
 `flags.json`, beside this file, describes the flags of all scripts, and what the scripts say of the numbers 0 and -1.
-`python -m gpflow_deep_runs.cli.described` in a
-checkout writes it anew; a test compares it with the scripts.
+`python -m gpflow_deep_runs.cli.described` in a checkout writes it anew; a test compares it with the scripts.
 """
 
 from __future__ import annotations

@@ -72,17 +72,16 @@ def check_rbm(rbm: Sequence[Any]) -> None:
         if not np.isfinite(np.asarray(value)).all():
             raise ValueError(f"the RBM's {name} must be finite, got NaN or infinity: training has diverged.")
     visible = rbm[3] if len(rbm) > 3 else None
-    for name, count, units in zip(("visible", "hidden"), (shapes["b"], shapes["c"]), rbm[3:], strict=False):
-        n = getattr(units, "n_v", None)
-        if n is not None and n != count[0]:
-            biases = "b" if name == "visible" else "c"
-            raise ValueError(f"the {name} units of the RBM must be {count[0]}, as {biases} says, got groups of {n}.")
     if (precision := getattr(visible, "precision", None)) is not None:
         if tuple(np.shape(precision)) != shapes["b"]:
             raise ValueError(f"precision must have the shape [n_v] = {shapes['b']}, got {tuple(np.shape(precision))}.")
         if not (np.isfinite(np.asarray(precision)) & (np.asarray(precision) > 0)).all():
             raise ValueError("the precisions of Gaussian units must be positive and finite: training has diverged.")
     for name, count, units in zip(("visible", "hidden"), (shapes["b"], shapes["c"]), rbm[3:], strict=False):
+        n = getattr(units, "n_v", None)
+        if n is not None and n != count[0]:
+            biases = "b" if name == "visible" else "c"
+            raise ValueError(f"the {name} units of the RBM must be {count[0]}, as {biases} says, got groups of {n}.")
         own = units.__tf_flatten__()[1] if hasattr(units, "__tf_flatten__") else ()
         for part in own:
             if np.ndim(part) == 1 and (np.shape(part) != count or not np.isfinite(np.asarray(part)).all()):

@@ -32,7 +32,7 @@ from scipy import special
 
 from rbm_tracking.model.checks import check_binary, check_numbers
 
-__all__ = ["NUMPY", "Bernoulli", "Gaussian", "Ops", "Spin", "Visible", "binary_vectors"]
+__all__ = ["NUMPY", "Bernoulli", "Gaussian", "Ops", "Spin", "Visible", "binary_vectors", "own_slopes"]
 
 Array = NDArray[Any]
 
@@ -189,6 +189,19 @@ class Visible(Protocol):
     def describe(self) -> dict[str, Any]:
         """What `serialization.from_description` needs, besides parameters."""
         ...
+
+
+def own_slopes(visible: Visible, hidden: Visible, v: Any, a: Any, ops: Ops = NUMPY) -> list[Any]:
+    """d log q~ / d own parameters of the layers that learn some, [..., K] each.
+
+    :param visible: units of the rows.
+    :param hidden: units that are summed out.
+    :param v: rows [..., n_v].
+    :param a: activations of the hidden units, [..., n_h].
+    :param ops: of the type of both.
+    """
+    of_visible = [visible.slopes(v, ops)] if visible.is_learnt else []
+    return of_visible + ([hidden.mean_slopes(a, ops)] if hidden.is_learnt else [])
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from rbm_tracking.model.rbm import RBM, TENSORS, activations
-from rbm_tracking.model.visible import Visible
+from rbm_tracking.model.visible import Visible, own_slopes
 from rbm_tracking.track.gradient import Step, gradient_step, moved_activations, reuse_bias, row_mean
 from rbm_tracking.track.ladder import adapt, observe_flow
 from rbm_tracking.track.plain_updates import plain_updates
@@ -95,8 +95,7 @@ def sml_update(
     if config.bias == "both" and negative.num_tracked:
         by_zero = (tf.zeros_like(rbm.b), tf.zeros_like(rbm.c))
         share = negative.num_tracked / num_tracked(state, config)
-        slopes = [rbm.visible.slopes(negative.v, TENSORS)] if rbm.visible.is_learnt else []
-        slopes += [rbm.hidden.mean_slopes(negative.a, TENSORS)] if rbm.hidden.is_learnt else []
+        slopes = own_slopes(rbm.visible, rbm.hidden, negative.v, negative.a, TENSORS)
         own = tf.concat(slopes, axis=-1) if slopes else None
         bias = reuse_bias(negative.v, h_model, rate, centre or by_zero, own)
         known_bias = share * tf.cast(bias, tf.float64)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.model.checks import check_rbm
 from rbm_tracking.model.temperatures import check_ladder
-from rbm_tracking.model.visible import Bernoulli, Visible
+from rbm_tracking.model.visible import Bernoulli, Visible, own_slopes
 from rbm_tracking.track.evidence import FLAGS, LIMITS, Tracking, flag_names
 from rbm_tracking.track.filtering import (
     Estimate,
@@ -355,8 +355,7 @@ def rbm_family(visible: Visible) -> Family:
         h = hidden_units(rbm).mean(a)
         vv, hh = v @ v.T, h @ h.T
         products = vv * hh + vv + hh
-        slopes = [units(rbm).slopes(v)] if units(rbm).is_learnt else []
-        slopes += [hidden_units(rbm).mean_slopes(a)] if hidden_units(rbm).is_learnt else []
+        slopes = own_slopes(units(rbm), hidden_units(rbm), v, a)
         return products + sum(np.asarray(own) @ np.asarray(own).T for own in slopes)
 
     def residuals(rbm: Any, v: Array, betas: Array, rng: np.random.Generator) -> Sequence[Residuals]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rbm_tracking.model import plain
 from rbm_tracking.model.rbm import RBM
-from rbm_tracking.model.visible import Visible
+from rbm_tracking.model.visible import Visible, own_slopes
 from rbm_tracking.track import filtering
 from rbm_tracking.track.ladder import adapt, observe_flow
 from rbm_tracking.track.plain_tempering import PlainSwaps, gibbs, swap
@@ -114,8 +114,7 @@ def plain_update(
         return after, Observed._make([*([0.0] * (len(Observed._fields) - 1)), acceptance])
     bias = 0.0
     if config.bias == "both" and tracked:
-        own = [rbm.visible.slopes(v_model)] if rbm.visible.is_learnt else []
-        own += [rbm.hidden.mean_slopes(a_model)] if rbm.hidden.is_learnt else []
+        own = own_slopes(rbm.visible, rbm.hidden, v_model, a_model)
         slopes = np.concatenate(own, axis=-1) if own else None
         bias = _reuse_bias(v_model - v_mean, h_model - h_mean, rate, slopes) * tracked / num_tracked(state, config)
     return _tracked(state, after, swaps, rate, bias, config)

@@ -564,7 +564,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self.visible in ("relu", "drelu"):
             return layer({self.visible: range(X.shape[1])}, self._drawn(X), learn_variances=learn_variances)
         name: UnitsName = self.visible  # type: ignore[assignment]  # the others have returned
-        config = UnitsConfig(visible=name, learn_variances=self._settings.learn_variances)
+        config = UnitsConfig(visible=name, learn_variances=learn_variances)
         if config.visible in ("auto", "bernoulli") and self.groups is None:
             return Bernoulli()
         return choose_units(config, {"X": self._drawn(X)}, self._known_groups(X.shape[1]), part="X").visible
