@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+import numpy as np
+
 __all__ = ["READER", "as_numbers"]
 
 READER = "gpflow_deep_runs.data.encoder"
@@ -30,6 +32,8 @@ def as_numbers(X: Any, estimator: Any, *, reset: bool, may_miss: bool = False) -
     """
     if reset:
         vars(estimator).pop("table_encoder_", None)
+    if isinstance(X, np.ma.MaskedArray):
+        return X.astype(np.float64).filled(np.nan)
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
         X = X.to_pandas()
     if not hasattr(X, "columns") or not hasattr(X, "dtypes"):

@@ -52,7 +52,7 @@ _SEAL = "\x1fend of the table\x1f"
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16"}
 _NOTE = re.compile(
     r"\W*(?:sources?|notes?|quellen?|anmerkung|hinweis|stand|data|last updated|copyright|footnotes?|remarks?|notas?"
-    r"|remarques?)\b.*|[*#\u00a9(].*",
+    r"|remarques?)\b.*|[*#\u00a9(\[].*",
     re.IGNORECASE | re.DOTALL,
 )
 _YEAR = re.compile("(?:1[89]|20|21)[0-9]{2}")
@@ -157,13 +157,15 @@ def dialect_of(
             )
         check_names(names, where)
         return Dialect(tuple(names), delimiter, codec, False, num_titles, (*notes, "its columns are named by --names"))
-    if is_numeric or (names_optional and len(set(header)) < len(header)):
+    is_row = len(set(header)) < len(header) or any(
+        name in (value.strip() for value in column)
+        for name, column in zip(header, zip(*body[1:], strict=False), strict=False)
+    )
+    if is_numeric or (names_optional and is_row):
         if names_optional:
             chosen = tuple(f"x{d}" for d in range(len(header)))
             if not is_numeric:
-                notes.append(
-                    "the first line is a row, as values occur twice in it (--names=NAME,... names the columns)"
-                )
+                notes.append("the first line is a row, as its values occur again (--names=NAME,... names the columns)")
             return Dialect(chosen, delimiter, codec, False, num_titles, tuple(notes))
         number = next(name for name in header if _NUMBER.fullmatch(name))
         raise ValueError(
@@ -264,7 +266,7 @@ def read_text(
         ragged.append(row)
         if is_dropping and _SEAL not in row.text:
             return "skip"
-        is_foot = _is_note(row, dialect) if skip_footer is None else _SEAL not in row.text
+        is_foot = _SEAL not in row.text and (skip_footer is not None or len(ragged) > 1 or _is_note(row, dialect))
         return "skip" if len(ragged) <= (_MAX_FOOT if skip_footer is None else skip_footer) and is_foot else "error"
 
     try:

@@ -54,7 +54,7 @@ _KNOWN = frozenset(
 _DATES = (
     *("0001-01-01", "1753-01-01", "1800-01-01", "1899-12-30", "1899-12-31", "1900-01-01", "1900-01-02", "1901-01-01"),
     *("1904-01-01", "1970-01-01", "1111-11-11", "2099-12-31", "2100-01-01", "2999-01-01", "2999-12-31", "3000-01-01"),
-    *("9998-12-31", "9999-01-01", "9999-12-30", "9999-12-31"),
+    *("1677-09-21", "2262-04-11", "9998-12-31", "9999-01-01", "9999-12-30", "9999-12-31"),
 )
 """Dates that mean no date, or no end."""
 
@@ -102,7 +102,10 @@ def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOW
         if low == high:
             break
         inner = rest[(rest != low) & (rest != high)]
-        if not len(inner):
+        if not len(inner):  # two values, such as 1 and -999
+            found += [
+                end for end, other in ((low, high), (high, low)) if end in known and _is_beyond(end, other, known)
+            ]
             break
         least = float(inner.min())
         largest = float(inner.max())
@@ -116,6 +119,12 @@ def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOW
         found.append(odd)
         rest = rest[rest != odd]
     return found
+
+
+def _is_beyond(value: float, other: float, known: frozenset[float]) -> bool:
+    """Whether a known sentinel is no value beside the only other one: ten times as large, of days 20 years apart."""
+    is_days = known is not _KNOWN
+    return abs(value - other) > 20 * 366 if is_days else abs(value) > 99 and abs(value) >= 10 * abs(other)
 
 
 def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]) -> bool:
@@ -287,7 +296,8 @@ def check_codes(contents: Contents) -> None:
 def check_numbers(name: str, values: pa.ChunkedArray, found: NDArray[np.float64], *, where: str) -> None:
     """Ask whether plain numbers are codes, such as those of books and telephones, or times of the day, such as 9.30.
 
-    Codes are whole numbers of ten digits or more, all different and equally long, that are no moments of computers.
+    Codes are whole numbers of ten digits or more, equally long, that are no moments of computers: all are different, or
+    they are few.
     Times have hours and minutes that are possible ones, in many different values.
 
     :param values: texts or numbers.
@@ -299,10 +309,13 @@ def check_numbers(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]
         return
     if _are_codes(head) and len(head) >= _MIN_CODES:
         known = found[np.isfinite(found)]
-        if _are_codes(known) and len(np.unique(known)) == len(known):
+        count = len(np.unique(known))
+        if _are_codes(known) and (count == len(known) or 1 < count <= min(_MAX_CODES, len(known) / 2)):
+            which = "all different" if count == len(known) else f"{count} different ones"
+            cure = f"--ignore={name}" if count == len(known) else f"--categorical={name}"
             raise ValueError(
-                f"column {name!r} of {where} has values such as {known[0]:.0f}, all different and of as many digits, "
-                f"which may be codes, or numbers; give --ignore={name}, or --numeric={name}."
+                f"column {name!r} of {where} has values such as {known[0]:.0f}, {which} and of as many digits, which "
+                f"may be codes, or numbers; give {cure}, or --numeric={name}."
             )
     elif pa.types.is_string(values.type) and _are_clocks(head):
         known = found[np.isfinite(found)]

@@ -132,6 +132,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 def _framed(X: Any) -> Any:
     """Arrays and lists as a frame, other sources as they are."""
     if isinstance(X, np.ndarray | list | tuple):
-        frame = pd.DataFrame(np.asarray(X))
+        frame = pd.DataFrame(X if isinstance(X, np.ma.MaskedArray) else np.asarray(X))
         return frame.set_axis([str(name) for name in frame.columns], axis=1)
     return X

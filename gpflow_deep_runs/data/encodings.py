@@ -10,6 +10,7 @@ charset-normalizer.
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import NamedTuple
 
@@ -50,6 +51,7 @@ _LATIN = {
 }
 _LATIN["iso-8859-2"] = _LATIN["windows-1250"]
 _LATIN["cp850"] = _LATIN["windows-1252"]
+_LATIN["mac_roman"] = _LATIN["windows-1252"]
 _SIGNS = frozenset("€‚„…†‡‰‘’“”•–—™\xa0§¨©«¬®°±´µ¶·»")
 """What is no letter, and at the same place in all these pages, or nearly so."""
 
@@ -112,4 +114,6 @@ def _is_of(text: str, page: str, language: _Language) -> bool:
     lower = text.lower()
     beyond = {character for character in lower if character > "\x7f"}
     known = set(language.letters) | (_WESTERN_SIGNS if page == "windows-1252" else _SIGNS)
+    if any(before.islower() and after > "\x7f" and after.isupper() for before, after in itertools.pairwise(text)):
+        return False  # OrlÄans
     return beyond <= known and not re.search(f"(?s){language.never}", lower) and not _WITHIN.search(lower)

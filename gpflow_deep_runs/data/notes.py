@@ -20,6 +20,9 @@ _EXAMPLES = 100
 _EXACT = 2.0**53
 _FIRST_DAY = 19000101
 _LAST_DAY = 20991231
+_FIRST_SHORT_DAY = 10_01_01
+_LAST_SHORT_DAY = 99_12_31
+_MIN_DAYS = 20
 
 
 def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> str:
@@ -104,22 +107,28 @@ def of_values(name: str, found: NDArray[np.float64]) -> str:
     if (some != np.round(some)).any():
         return ""
     finite = found[np.isfinite(found)]
-    if not len(finite) or np.abs(finite).max() < 1900_00 or (finite != np.round(finite)).any():
-        return ""
-    years = finite // 100
-    month = finite % 100
-    if ((years >= 1900) & (years < 2100) & (month >= 1) & (month <= 12)).all() and len(np.unique(month)) > 2:
-        return f"--dates={name}:%Y%m reads them as months"
-    if np.abs(finite).max() < _FIRST_DAY:
+    if not len(finite) or np.abs(finite).max() < _FIRST_SHORT_DAY or (finite != np.round(finite)).any():
         return ""
     if np.abs(finite).max() >= _EXACT:
         return "whole numbers above 2^53 lose digits"
-    months = finite // 100 % 100
-    days = finite % 100
-    are_dates = (
-        (finite >= _FIRST_DAY) & (finite <= _LAST_DAY) & (months >= 1) & (months <= 12) & (days >= 1) & (days < 32)
-    )
-    return f"--dates={name} reads them as dates" if are_dates.all() else ""
+    low = finite.min()
+    high = finite.max()
+    last = finite % 100
+    middle = finite // 100 % 100
+    is_varied = len(np.unique(last)) > 2
+    if low >= 1900_01 and high < 2100_00 and is_varied and _are_from_1(last, 12):
+        return f"--dates={name}:%Y%m reads them as months"
+    if not (_are_from_1(middle, 12) and _are_from_1(last, 31)):
+        return ""
+    if low >= _FIRST_DAY and high <= _LAST_DAY:
+        return f"--dates={name} reads them as dates"
+    if low >= _FIRST_SHORT_DAY and high <= _LAST_SHORT_DAY and is_varied and len(finite) >= _MIN_DAYS:
+        return f"--dates={name}:%y%m%d reads them as dates"
+    return ""
+
+
+def _are_from_1(values: NDArray[np.float64], most: int) -> bool:
+    return bool(((values >= 1) & (values <= most)).all())
 
 
 def _some(texts: Sequence[str]) -> str:

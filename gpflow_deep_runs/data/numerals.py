@@ -185,11 +185,12 @@ def without_flags(texts: pa.Array) -> pa.Array:
 
 def _scaled(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     """The numbers of texts of which some are thousands or millions, such as 19M and 201k."""
-    words = "|".join(map(re.escape, sorted(SCALES, key=len, reverse=True)))
+    known = {**SCALES, "m": 1e6} if style.unit else SCALES  # £300m
+    words = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
     parts = pc.extract_regex(texts, f"^(?P<body>(?s:.*)[0-9.,])[{SPACES}]*(?P<word>{words})(?P<rest>[^0-9]*)$")
     body, word, rest = (pc.struct_field(parts, [i]) for i in range(3))
     bare = pc.if_else(parts.is_valid(), pc.binary_join_element_wise(body, rest, ""), texts)
-    scales = pa.array([SCALES.get(name, 1.0) for name in word.to_pylist()], pa.float64()).to_numpy()
+    scales = pa.array([known.get(name, 1.0) for name in word.to_pylist()], pa.float64()).to_numpy()
     return numbers(bare, style._replace(is_scaled=False)) * scales
 
 

@@ -6,6 +6,7 @@ read_source(pandas.DataFrame({"a": [1.5, 2.5]})).columns
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import gzip
 import io
@@ -81,7 +82,9 @@ class Table(NamedTuple):
 def is_delimited(path: str | os.PathLike[str]) -> bool:
     """Whether the name of a file is that of delimited text, packed or not."""
     name = Path(path).name.lower()
-    return name.endswith((*_TEXT, *(f"{text}.{packed}" for text in _TEXT for packed in COMPRESSIONS)))
+    others = tuple(f"{other}.zip" for other in (*_OTHERS, ".parquet", ".feather", ".npz"))
+    is_archive = name.endswith(".zip") and not name.endswith(others)
+    return is_archive or name.endswith((*_TEXT, *(f"{text}.{packed}" for text in _TEXT for packed in COMPRESSIONS)))
 
 
 def read_source(source: Any, *, names_optional: bool = False, spec: TableSpec = TableSpec()) -> Table:
@@ -342,11 +345,12 @@ def _frame_columns(frame: Any, where: str) -> pa.Table:
         check_names(names, where)
         columns = [_pandas_column(frame.iloc[:, d], f"column {name!r} of {where}") for d, name in enumerate(names)]
         return pa.table(dict(zip(names, columns, strict=True)))
-    if not hasattr(frame, "__arrow_c_stream__"):
-        raise ValueError(
-            f"a table must be a path, a pandas or polars data frame or a pyarrow table, got {type(frame).__name__}."
-        )
-    return pa.table(frame)
+    if hasattr(frame, "__arrow_c_stream__"):
+        with contextlib.suppress(pa.ArrowInvalid):  # of one column
+            return pa.table(frame)
+    raise ValueError(
+        f"a table must be a path, a pandas or polars data frame or a pyarrow table, got {type(frame).__name__}."
+    )
 
 
 def _pandas_column(series: pd.Series, what: str) -> pa.ChunkedArray:

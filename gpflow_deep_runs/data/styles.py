@@ -151,7 +151,7 @@ def _base(shapes: Shapes, used: NDArray[np.bool_]) -> str | None:
 def _without_scale(unit: str) -> str:
     """A unit without the word that says thousands or millions, as "EUR" of "Mio EUR"."""
     before, _, last = unit.rpartition(_BOTH)
-    if last in SCALES:
+    if last in SCALES or (last == "m" and before):  # £300m
         return before
     for word in SCALES:
         rest = last.removeprefix(word).strip()

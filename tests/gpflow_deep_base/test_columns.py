@@ -72,6 +72,11 @@ def test_gaps_pass_where_they_are_taken() -> None:
     np.testing.assert_array_equal(as_numbers(both, Model(), reset=True, may_miss=True), [[np.nan, 1.0], [1.0, np.nan]])
 
 
+def test_masks_are_gaps() -> None:
+    rows = np.ma.masked_array([[1, 2], [3, 4]], mask=[[False, True], [False, False]])
+    np.testing.assert_array_equal(as_numbers(rows, Model(), reset=True), [[1.0, np.nan], [3.0, 4.0]])
+
+
 def test_questions_say_how_to_answer_in_python() -> None:
     frame = pd.DataFrame({"when": ["03/04/2024", "05/06/2024"] * 4, "x": np.arange(8.0)})
     with pytest.raises(ValueError, match=r"--dates=when:dmy .*`make_pipeline\(TableEncoder\(\.\.\.\), Model\("):

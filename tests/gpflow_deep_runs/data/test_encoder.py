@@ -85,6 +85,10 @@ def test_arrays_have_numbers_for_names() -> None:
     encoder = TableEncoder().fit(X)
     np.testing.assert_array_equal(encoder.transform(X), X)
     assert list(encoder.feature_names_in_) == ["0", "1"]
+    masked = TableEncoder(missing="keep").fit_transform(np.ma.masked_array(X, mask=X > 2))
+    np.testing.assert_array_equal(masked, np.where(X > 2, np.nan, X))
+    with pytest.raises(ValueError, match=r"must be a path, a pandas or polars data frame .* got Series"):
+        TableEncoder().fit(pd.Series(X[:, 0]))
 
 
 def test_two_readings_are_a_question() -> None:

@@ -46,6 +46,8 @@ AROUND: dict[str, tuple[Callable[[], str], str]] = {
     "titles with commas": (lambda: "Report;of the office\n" + text(sep=","), "1 lines above the header"),
     "titles of a spreadsheet": (lambda: "Colours,,\n,,\n" + text(), "lines above the header left out"),
     "notes": (lambda: text() + "\nSource: the office, 2024\n", "1 lines at the foot left out, the first 'Source"),
+    "signs below": (lambda: text() + '"[x] not available"\nSource: ONS\n', "2 lines at the foot"),
+    "flags below a source": (lambda: text() + "\nSource: the office\nflags:,p provisional\n", "2 lines at the foot"),
     "notes of words": (lambda: text() + "these are preliminary figures only\n", "1 lines at the foot"),
     "notes of a spreadsheet": (lambda: text() + "Source: the office,,\n,,\n", "2 lines at the foot"),
     "separators at the end": (
@@ -163,6 +165,8 @@ def test_names_of_a_file_without(tmp_path: Path) -> None:
     np.testing.assert_array_equal(X[:, 2], FRAME["q"])
     (data := tmp_path / "iris.data").write_text(text(FRAME[["q", "y", "kind"]], header=False))
     assert read_table(data, TableSpec(target=("x2",))).task == "binary"
+    data.write_text("e,x,n\n" + "p,x,y\ne,b,n\np,b,y\n" * 5)
+    assert len(read_table(data, TableSpec(target=("x0",))).parts["all"].Y) == 16
 
 
 def _stata(path: Path) -> None:

@@ -29,13 +29,19 @@ def test_text_files(tmp_path: Path) -> None:
         ("t.TXT", TEXT),
         ("t.csv.gz", gzip.compress(TEXT, mtime=0)),
         ("t.tsv.xz", lzma.compress(TEXT)),
+        ("t.zip", None),
     ):
         assert is_delimited(name)
-        table = read_source(str(_write(tmp_path / name, content)))
+        if content is None:
+            with zipfile.ZipFile(tmp_path / name, "w") as archive:
+                archive.writestr("t.csv", TEXT)
+        else:
+            _write(tmp_path / name, content)
+        table = read_source(str(tmp_path / name))
         assert table.columns.to_pydict() == {"a": ["1", "2"], "b": ["x", "y"]}
         assert (table.where, table.name, table.delimiter) == (str(tmp_path / name), "t", ",")
         assert (table.targets, table.splits) == ((), None)
-    assert not any(is_delimited(name) for name in ("t.parquet", "t.npz", "t.csv.rar", "csv"))
+    assert not any(is_delimited(name) for name in ("t.parquet", "t.npz", "t.npz.zip", "t.csv.rar", "csv"))
     assert read_source(_write(tmp_path / "t.csv", b"0,1\n1,1\n"), names_optional=True).columns.num_rows == 2
 
 
