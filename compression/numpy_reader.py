@@ -25,7 +25,8 @@ __all__ = ["read"]
 
 _ACTIVATIONS = (
     "linear relu softmax sigmoid tanh elu selu softplus gelu silu leaky_relu relu6 hard_sigmoid softsign exponential "
-    "mish hard_silu log_softmax hard_tanh celu squareplus log_sigmoid"
+    "mish hard_silu log_softmax hard_tanh celu squareplus log_sigmoid tanh_shrink soft_shrink hard_shrink sparse_plus "
+    "sparse_sigmoid sparsemax"
 )
 _LAYERS = (
     "Dense Conv2D MaxPooling2D AveragePooling2D GlobalAveragePooling2D Flatten Activation ReLU Softmax SelectInputs "

@@ -4,6 +4,7 @@ Layers and calls are a text, compressed JSON: kinds of layers that are on a list
 and lists, never code. What it says of sizes is checked before room is made for weights.
 """
 
+import base64
 import inspect
 import json
 import math
@@ -18,7 +19,7 @@ import tensorflow as tf
 
 from gpflow_deep_base.limits import Budget, one_line
 
-from ..graph.graph import Graph, Node, Ref, Tensor, bypassed
+from ..graph.graph import Graph, Node, Ref, Tensor, bypassed, in_order
 from ..graph.rebuild import LOOKUPS, adapted_settings
 from ..graph.supported import (
     ACTIVATIONS,
@@ -46,8 +47,12 @@ _MAX_NAME = 200
 _MAX_OUTPUTS = 16
 _MAX_WRAPPERS = 3
 _SEVERAL, _MOST_PARTS = ("cells", "layers"), 64  # settings that are lists of layers
-_MAX_CONSTANT = 4096  # numbers of an array among the arguments of a call
-_TYPES = ("float32", "float16", "int32", "int64", "uint8", "bool", "string")
+_MAX_CONSTANT = 2**20  # numbers of an array among the arguments of a call
+_NUMBERS = (
+    *("float32", "float16", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    "bool",
+)
+_TYPES = (*_NUMBERS, "bfloat16", "string")
 _TRAINING = ("_initializer", "_regularizer", "_constraint")
 _LEFT_OUT = ("name", "trainable", "dtype", "autocast", "seed", "unroll", "dropout", "recurrent_dropout", "synchronized")
 _FORBIDDEN = ("weights", "lora", "quantization", "gptq", "awq")
@@ -61,15 +66,10 @@ def for_files(graph: Graph) -> Graph:
 
 def without_masks(graph: Graph) -> Graph:
     """The graph without the masks that Keras makes by itself when it calls layers."""
-    nodes = []
-    for node in graph.nodes:
-        nodes.append(node._replace(kwargs={k: v for k, v in node.kwargs.items() if k not in node.masks}))
-    used, kept = set(graph.output_numbers), list[Node]()
-    for node in reversed(nodes):
-        if used.intersection(node.outputs):
-            used.update(node.sources)
-            kept.append(node)
-    return graph._replace(nodes=kept[::-1])
+    nodes = [
+        node._replace(kwargs={k: v for k, v in node.kwargs.items() if k not in node.masks}) for node in graph.nodes
+    ]
+    return in_order(graph._replace(nodes=nodes))
 
 
 def _numbers(part: Any) -> set[int]:
@@ -137,13 +137,21 @@ def check_layer(name: str, layer: Any) -> None:
             f"layer {name!r} is {what}, and files hold layers of Keras without code of their own, and those in "
             "custom_objects=; pack_weights() writes the weights of any network."
         )
+    if any(getattr(part, "stateful", False) for part in layer._flatten_layers()):
+        raise ValueError(
+            f"layer {name!r} keeps states from batch to batch (stateful=True), and files hold none; "
+            "pack_weights() writes the weights of any network."
+        )
     if found := weights_problem(layer):
         raise ValueError(f"layer {name!r} {found}.")
     if layer.weights and layer.variable_dtype != "float32":
         raise ValueError(f"layer {name!r} must have weights in float32, got {layer.variable_dtype}.")
     if activation_name(layer) == "":
         shown = getattr(layer.activation, "__name__", repr(layer.activation))
-        raise ValueError(f"layer {name!r} has the activation {shown}; it must be one of {', '.join(ACTIVATIONS)}.")
+        raise ValueError(
+            f"layer {name!r} has the activation {shown}, and files hold those of keras.activations; put another behind "
+            "it, as a layer or an operation of its own."
+        )
     try:
         settings = _settings(layer)
         if not _keys_of(type(layer)).issuperset(settings):
@@ -233,15 +241,15 @@ def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
             raise ValueError(f"a call has {count} outputs")
         first = len(tensors)
         tensors += [Tensor((), "") for _ in range(count)]
-        args = _referring(args, first)
-        kwargs = {str(key): _referring(value, first) for key, value in dict(kwargs).items()}
+        args = _referring(args, first, budget)
+        kwargs = {str(key): _referring(value, first, budget) for key, value in dict(kwargs).items()}
         layer, outputs = layers[index], tuple(range(first, first + count))
         if set(kwargs) - _arguments_of(type(layer)):
             raise ValueError("a call has an argument that is not known")
         if not _numbers((args, kwargs)):
             raise ValueError("a call takes no tensor")  # it would be made at once, of any size
         nodes.append(Node(layer, layer.name, tuple(args), kwargs, outputs))
-    inputs, outputs = (_referring(content[name], len(tensors)) for name in ("takes", "gives"))
+    inputs, outputs = (_referring(content[name], len(tensors), budget) for name in ("takes", "gives"))
     graph = Graph("network", inputs, outputs, nodes, tensors)
     # Keras keeps variables without values in a list of the thread, and gives them some when it can.
     with ThreadPoolExecutor(1) as thread:
@@ -446,14 +454,16 @@ def _plain(part: Any, numbers: Mapping[int, int], other: Callable[[Any], Any] | 
         return {"...": 0}
     if isinstance(part, np.ndarray | np.generic) or tf.is_tensor(part):
         values = np.asarray(part)
-        if values.size <= _MAX_CONSTANT and values.dtype.name in _TYPES[:-1] and np.all(np.isfinite(values)):
-            return {"array": values.tolist(), "type": values.dtype.name}
+        if values.size <= _MAX_CONSTANT and values.dtype.name in _NUMBERS:
+            return _packed(values)
     if isinstance(part, tuple):
         return {"tuple": [_plain(each, numbers, other) for each in part]}
     if isinstance(part, list):
         return [_plain(each, numbers, other) for each in part]
     if isinstance(part, dict):
         return {str(key): _plain(value, numbers, other) for key, value in part.items()}
+    if isinstance(part, float) and not math.isfinite(part):
+        return {"float": str(part)}
     if part is None or isinstance(part, bool | int | float | str):
         return part
     if other is None:
@@ -461,23 +471,42 @@ def _plain(part: Any, numbers: Mapping[int, int], other: Callable[[Any], Any] | 
     return other(part)
 
 
-def _referring(part: Any, count: int) -> Any:
+def _packed(values: np.ndarray) -> _Json:
+    """Numbers for JSON: little-endian, compressed, in base64."""
+    plain = values.astype(values.dtype.newbyteorder("<")).tobytes()
+    text = base64.b64encode(zlib.compress(plain, 9)).decode()
+    return {"array": text, "type": values.dtype.name, "shape": list(values.shape)}
+
+
+def _unpacked(packed: _Json, budget: Budget) -> np.ndarray:
+    """The reverse of :func:`_packed`."""
+    if packed["type"] not in _NUMBERS:
+        raise ValueError("an argument is no array of numbers")
+    dtype = np.dtype(packed["type"])
+    size = math.prod(map(int, packed["shape"])) * dtype.itemsize
+    budget.take(size, "an array among the arguments of a call")
+    plain = zlib.decompressobj().decompress(base64.b64decode(packed["array"]), size + 1)
+    if len(plain) != size or (dtype.kind == "b" and max(plain, default=0) > 1):
+        raise ValueError("an array among the arguments of a call is not of its shape and type")
+    return np.ndarray(packed["shape"], dtype.newbyteorder("<"), plain).astype(dtype)
+
+
+def _referring(part: Any, count: int, budget: Budget) -> Any:
     """The reverse of :func:`_plain`; tensors have to be made before."""
     if isinstance(part, dict):
         if set(part) == {"slice"}:
-            return slice(*(_referring(each, count) for each in part["slice"]))
+            return slice(*(_referring(each, count, budget) for each in part["slice"]))
         if set(part) == {"..."}:
             return Ellipsis
         if set(part) == {"tuple"}:
-            return tuple(_referring(each, count) for each in part["tuple"])
-        if set(part) == {"array", "type"}:
-            values = np.array(part["array"], part["type"] if part["type"] in _TYPES[:-1] else None)
-            if values.dtype.kind not in "fiub" or values.size > _MAX_CONSTANT:
-                raise ValueError("an argument is no array of numbers")
-            return values
+            return tuple(_referring(each, count, budget) for each in part["tuple"])
+        if set(part) == {"float"}:
+            return float(part["float"])
+        if set(part) == {"array", "type", "shape"}:
+            return _unpacked(part, budget)
         if set(part) != {"#"}:
-            return {key: _referring(value, count) for key, value in part.items()}
+            return {key: _referring(value, count, budget) for key, value in part.items()}
         if not 0 <= int(part["#"]) < count:
             raise ValueError("a call takes a tensor that is not there yet")
         return Ref(int(part["#"]))
-    return [_referring(each, count) for each in part] if isinstance(part, list) else part
+    return [_referring(each, count, budget) for each in part] if isinstance(part, list) else part

@@ -22,6 +22,7 @@ __all__ = [
     "bypassed",
     "clone",
     "graph_of",
+    "in_order",
     "is_chain",
     "kernel_variables",
     "layers_of",
@@ -118,14 +119,32 @@ def graph_of(model: keras.Model) -> Graph:
     outputs = keras.tree.map_structure(lambda tensor: known[id(tensor)], struct._outputs_struct)
     if isinstance(model, keras.Sequential):
         inputs, outputs = (keras.tree.flatten(part)[0] for part in (inputs, outputs))
-    return Graph(model.name, inputs, outputs, reader.nodes, reader.tensors)
+    return in_order(Graph(model.name, inputs, outputs, reader.nodes, reader.tensors))
+
+
+def in_order(graph: Graph) -> Graph:
+    """The calls that the outputs need, in an order that follows from what takes what alone: that of copies, too."""
+    made_by = {number: node for node in graph.nodes for number in node.outputs}
+    found: dict[int, Node] = {}
+    open_calls = [(number, False) for number in reversed(graph.output_numbers)]
+    while open_calls:
+        number, has_sources = open_calls.pop()
+        node = made_by.get(number)
+        if node is None or node.outputs[0] in found:
+            continue
+        if has_sources:
+            found[node.outputs[0]] = node
+        else:
+            open_calls.append((number, True))
+            open_calls += [(source, False) for source in reversed(node.sources)]
+    return graph._replace(nodes=list(found.values()))
 
 
 def model_of(graph: Graph) -> keras.Model:
     """The model of a graph, a Sequential if it is a chain; its layers must not have been called before."""
     if is_chain(graph):
         tensor = graph.tensors[graph.input_numbers[0]]
-        start = keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=tensor.name or None)
+        start = keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name or None)
         return keras.Sequential([start, *(node.layer for node in graph.nodes)], name=graph.name)
     found: dict[int, Any] = {}
 
@@ -134,7 +153,7 @@ def model_of(graph: Graph) -> keras.Model:
 
     for number in graph.input_numbers:
         tensor = graph.tensors[number]
-        found[number] = keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=tensor.name or None)
+        found[number] = keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name or None)
     for node in graph.nodes:
         args, kwargs = keras.tree.map_structure(tensor_of, (node.args, node.kwargs))
         outputs = keras.tree.flatten(node.layer(*args, **kwargs))
@@ -239,10 +258,23 @@ class _Reader:
             refs = [self.tensor(output) for output in call.outputs]
             known.update((id(output), ref) for output, ref in zip(call.outputs, refs, strict=True))
             numbers = tuple(ref.number for ref in refs)
-            operation, args = _as_layer(operation, args, kwargs, [self.tensors[number] for number in numbers])
+            operation, args = self._as_layer(operation, args, kwargs)
             operation, args = self._as_view(operation, args, kwargs)
             masks = _masks_by_keras(call) if isinstance(operation, keras.Layer) else frozenset()
             self.nodes.append(Node(operation, self._name(operation, prefix), args, kwargs, numbers, masks))
+
+    def _as_layer(self, operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+        """The layer that does what an operator between two tensors does, such as x + y; else the operation itself.
+
+        Layers want a batch, and put axes that are missing behind it, operators before all others.
+        """
+        kind = "" if isinstance(operation, keras.Layer) else type(operation).__name__
+        if kind not in _OPERATORS or kwargs or len(args) != 2 or not all(isinstance(part, Ref) for part in args):
+            return operation, args
+        first, second = (len(self.tensors[part.number].shape) for part in args)
+        if first != second or first == 0:
+            return operation, args
+        return _OPERATORS[kind](name=operation.name), (list(args),)
 
     def _as_view(self, operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, tuple[Any, ...]]:
         """The layer of this package that does what operations of `compression.graph.portable` do; else the same."""
@@ -259,7 +291,6 @@ class _Reader:
             if args[1] == Ref(last.outputs[0]) and is_kept.dtype == bool and is_kept.shape == fill.shape == shape:
                 view = PlaceInputs(np.where(is_kept, last.layer.indices, -1), name=operation.name)
                 args = last.args
-                self.nodes.pop()
         if view is None:
             return operation, args
         tensor = self.tensors[args[0].number]
@@ -337,14 +368,3 @@ _OPERATORS: dict[str, Callable[..., keras.Layer]] = {
     "Maximum": keras.layers.Maximum,
     "Minimum": keras.layers.Minimum,
 }
-
-
-def _as_layer(
-    operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], outputs: list[Tensor]
-) -> tuple[Any, tuple[Any, ...]]:
-    """The layer that does what an operator between two tensors does, such as x + y; else the operation itself."""
-    kind = type(operation).__name__
-    is_operator = not isinstance(operation, keras.Layer) and kind in _OPERATORS and len(outputs) == 1
-    if not is_operator or kwargs or len(args) != 2 or not all(isinstance(part, Ref) for part in args):
-        return operation, args
-    return _OPERATORS[kind](name=operation.name), (list(args),)

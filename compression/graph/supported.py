@@ -40,11 +40,12 @@ __all__ = [
 ACTIVATIONS = (
     *("linear", "relu", "softmax", "sigmoid", "tanh", "elu", "selu", "softplus", "gelu", "silu", "leaky_relu"),
     *("relu6", "hard_sigmoid", "softsign", "exponential", "mish", "hard_silu", "log_softmax", "hard_tanh", "celu"),
-    *("squareplus", "log_sigmoid"),
+    *("squareplus", "log_sigmoid", "tanh_shrink", "soft_shrink", "hard_shrink", "sparse_plus", "sparse_sigmoid"),
+    "sparsemax",
 )
 """Keras' names of activations."""
 
-MIXING = ("softmax", "log_softmax")
+MIXING = ("softmax", "log_softmax", "sparsemax")
 """Activations that do not act on each feature alone."""
 
 
@@ -119,6 +120,7 @@ STORED: dict[str, type] = {
         *layer_types("IntegerLookup", "StringLookup", "Hashing", "TimeDistributed", "Bidirectional"),
         *layer_types("SpectralNormalization", "TextVectorization", "RandomCrop", "ReversibleEmbedding", "RNN"),
         *layer_types(*_ranks("AdaptiveAveragePooling?"), *_ranks("AdaptiveMaxPooling?")),
+        *layer_types("HashedCrossing", "MelSpectrogram", "STFTSpectrogram"),
         *_of_convnext("LayerScale"),
     )
 }
@@ -151,7 +153,8 @@ _OPERATION_NAMES = """
     Einsum Hypot Logaddexp GetItem Reshape Ravel Transpose Squeeze ExpandDims Concatenate Stack Hstack Vstack Split
     Swapaxes Moveaxis Flip Roll Pad Repeat Tile BroadcastTo Take TakeAlongAxis Tril Triu Diff Average ZerosLike
     OnesLike Sort Argsort DepthToSpace SpaceToDepth Mish SparsePlus SparseSigmoid Sparsemax AdaptiveAveragePool
-    AdaptiveMaxPool DotProductAttention RMSNorm LayerNorm Erfc Arcsin Arccos Arcsinh Arccosh Arctanh Cbrt Fmax Fmin
+    AdaptiveMaxPool Conv DepthwiseConv SeparableConv ConvTranspose
+    DotProductAttention RMSNorm LayerNorm Erfc Arcsin Arccos Arcsinh Arccosh Arctanh Cbrt Fmax Fmin
     Fmod Deg2rad Rad2deg Isinf Isclose FullLike Outer Cross Trace Diagonal Fliplr Flipud Rot90 Dstack TopK Slice
     Unstack Norm Resize ExtractPatches PadImages CropImages RGBToGrayscale SaturateCast Fabs Heaviside Isneginf
     Isposinf Logaddexp2 Nanmax Nanmean Nanmin Nansum Nanstd Nanvar Nanmedian Ptp Quantile Percentile Sinc Signbit
@@ -242,12 +245,19 @@ def activation_name(layer: keras.layers.Layer) -> str | None:
     name = getattr(layer.activation, "__name__", "")
     if name in ACTIVATIONS and keras.activations.get(name) is layer.activation:
         return name
-    same = [getattr(part, name, None) for part in (keras.ops, tf.nn, tf.math) if name in _SAME]
-    return name if any(layer.activation is each for each in same) else ""
+    return next((name for name, same in _SAME if layer.activation is same), "")
 
 
-_SAME = ("relu", "relu6", "sigmoid", "tanh", "softplus", "softsign", "selu", "softmax", "silu")
-"""Activations that are the same by `keras.ops` and `tf.nn`, with their defaults."""
+_OF_TENSORFLOW = (
+    *("relu", "relu6", "sigmoid", "tanh", "softplus", "softsign", "selu", "softmax", "silu", "elu", "gelu"),
+    *("leaky_relu", "log_softmax"),
+)
+_OF_OPS = tuple(name for name in ACTIVATIONS if hasattr(keras.ops, name) and name != "gelu")  # which approximates there
+_SAME = [
+    *((name, getattr(part, name)) for part, names in ((tf.nn, _OF_TENSORFLOW), (keras.ops, _OF_OPS)) for name in names),
+    *(("exponential", keras.ops.exp), ("exponential", tf.exp), ("log_sigmoid", tf.math.log_sigmoid)),
+]
+"""Functions that are, with their defaults, an activation of this name."""
 
 
 def problem(layer: keras.layers.Layer) -> str:

@@ -306,7 +306,7 @@ def test_networks_that_a_file_cannot_hold_are_refused_by_name() -> None:
     for layer, message in (
         (Own(name="mine"), "'mine' is a Own, and files hold layers of Keras without code of their own"),
         (layers.Lambda(lambda x: 2 * x, name="double"), "'double' is a Lambda"),
-        (layers.Conv2D(4, 3, activation="soft_shrink", name="c"), "'c' has the activation soft_shrink"),
+        (layers.Conv2D(4, 3, activation="glu", name="c"), "'c' has the activation glu"),
         (layers.Conv2D(4, 3, activation=lambda x: x, name="c"), "'c' has the activation <lambda>"),
         (layers.Dense(3, dtype="float64", name="d"), "'d' must have weights in float32"),
     ):
