@@ -22,7 +22,7 @@ import functools
 import json
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -106,6 +106,11 @@ class Flags:
     def __post_init__(self) -> None:
         positive = ("eval_every", "eval_rows", "eval_samples", "is_rows", "bit_planes")
         at_least(self, {**dict.fromkeys(positive, 1), "patience": 0, "bins": 2})
+        # What does not fit is refused before data are read, which may take minutes.
+        darn.TrainingConfig(**given(self.training.keywords))
+        fields = given(self.model.keywords)
+        if not self.use_local and fields.get("visible_conditional") not in ("local", "pixelcnn"):  # which need images
+            check_model({"visible": 8, **fields})
 
     def load(self) -> Rows:
         """The data in the view that the model needs."""
@@ -132,8 +137,13 @@ class Flags:
         groups = bits.categories(data)
         if groups and is_simple and kind in (None, "linear"):
             fields["categories"] = darn.as_categories(groups, *(data.parts[part].X for part in bits.PARTS))
-        darn.DARNConfig(**{**({} if "hidden" in fields else {"hidden": (8,), "units": (8,)}), **fields})
+        check_model(fields)
         return fields
+
+
+def check_model(fields: Mapping[str, Any]) -> None:
+    """:raises ValueError: for fields of a `DARNConfig` that do not fit, whatever `hidden` and `units` are chosen."""
+    darn.DARNConfig(**{**({} if "hidden" in fields else {"hidden": (8,), "units": (8,)}), **fields})
 
 
 def main(flags: Flags) -> None:

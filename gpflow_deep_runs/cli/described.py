@@ -1,7 +1,7 @@
 """What a command line gets wrong, and its --help, before TensorFlow takes seconds to start.
 
 The flags of a script are fields of dataclasses of the packages that it uses, so that reading them imports TensorFlow.
-`flags.json`, beside this file, describes the flags of all scripts, and what the scripts say of the numbers 0 and -1.
+`flags.json`, beside this file, describes the flags of all scripts, and what the scripts say of values that are wrong.
 `python -m gpflow_deep_runs.cli.described` in a checkout writes it anew; a test compares it with the scripts.
 """
 
@@ -13,7 +13,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
@@ -43,8 +43,17 @@ _INPUTS = ("data", "data_dir", "file", "input", "labels", "lookup", "model", "pr
 #: Of scripts that use a run: a file of it without which it has no model, and the verb that makes it.
 _MODELS = {"predict_dgp": ("inputs.json", "train"), "predict_ebp": ("model_*.npz", "ebp")}
 
-#: Numbers that flags are tried with: what is refused of them is refused of 0, and of all numbers below 0.
-_TRIED = ("0", "-1")
+#: Flags that list columns of --data.
+_COLUMNS = ("target", "features", "ignore", "categorical", "numeric", "dates")
+
+#: What numbers and words are tried with. What is refused of them is refused of 0, of all numbers below 0, of 1, of all
+#: above 1 (if it is of `_LARGE`), of all words but those that are in the message and taken, and of an empty list.
+_NUMBERS = ("0", "-1", "1.5", "1")
+_LARGE = "1000000000"
+_WORD = "nonsense"
+
+_HEAD = 2**18
+"""Bytes at the beginning of a text among which its names of columns are."""
 
 
 def load() -> dict[str, Description]:
@@ -64,17 +73,13 @@ def load() -> dict[str, Description]:
 
 def stored(descriptions: Mapping[str, Description]) -> str:
     """The text of `flags.json`."""
-    content = {
-        name: {
-            "about": description.about,
-            "flags": [_plain(flag) for flag in description.flags],
-            "positional": description.positional,
-            "refused": description.refused,
-            "free": sorted(description.free),
-        }
-        for name, description in sorted(descriptions.items())
-    }
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    programs = list[str]()
+    for name, description in sorted(descriptions.items()):
+        rest = {key: getattr(description, key) for key in ("about", "positional", "refused")}
+        fields = [f"{_line(key)}: {_line(value)}" for key, value in {**rest, "free": sorted(description.free)}.items()]
+        flags = ",\n".join(_line(_plain(flag)) for flag in description.flags)  # one a line
+        programs.append(f"{_line(name)}: {{\n" + ",\n".join([*fields, f'"flags": [\n{flags}\n]']) + "\n}")
+    return "{\n" + ",\n".join(programs) + "\n}\n"
 
 
 def descriptions_of(name: str, script: Any) -> dict[str, Description]:
@@ -93,23 +98,43 @@ def descriptions_of(name: str, script: Any) -> dict[str, Description]:
 
 
 def _refused(kind: Any) -> dict[str, dict[str, str]]:
-    """What is said of each flag's `_TRIED` numbers; `{}` is where the number stands."""
+    """What is said of each flag's values of `_NUMBERS`, `_WORD` and ""; `{}` is where the value stands. With "words":
+    those that the flag may be.
+    """
     flags = describe(kind).flags
     needed = {flag.name: "1" if flag.kind in (int, float) else "x.csv" for flag in flags if flag.is_required}
-    refused: dict[str, dict[str, str]] = {}
-    for flag in flags:
-        messages: dict[str, str] = {}
-        for number in _TRIED if flag.kind in (int, float) else ():
-            given = {**needed, flag.name: number}
-            try:
-                parse(kind, [f"--{name}={value}" for name, value in given.items()])
-            except ValueError as error:
-                found = re.sub(rf"got {number}(\.0)?(?![\d.]\d)", "got {}", str(error))
-                if "got {}" in found and found not in messages.values():  # else it is about flags that are not given
-                    messages[number] = found
-        if messages:
-            refused[flag.name] = messages
-    return refused
+
+    def said(flag: NamedFlag, value: str) -> str:
+        """What is wrong with one value, or ""; nothing about flags that are not given."""
+        try:
+            parse(kind, [f"--{name}={given}" for name, given in {**needed, flag.name: value}.items()])
+        except ValueError as error:
+            if not value:
+                return str(error) if flag.name in str(error) else ""
+            found = re.sub(rf"got (\(?'?){value}(\.0)?(?![\d.]\d)", r"got \1{}", str(error))
+            return found if "{}" in found else ""
+        return ""
+
+    return {flag.name: messages for flag in flags if (messages := _messages(flag, said))}
+
+
+def _messages(flag: NamedFlag, said: Callable[[NamedFlag, str], str]) -> dict[str, str]:
+    """The part of :func:`_refused` for one flag."""
+    is_list = get_origin(flag.kind) is tuple
+    kind = get_args(flag.kind)[0] if is_list else flag.kind
+    messages = dict[str, str]()
+    if is_list and flag.default:
+        messages[""] = said(flag, "")
+    if kind is str and (message := said(flag, _WORD)):
+        words = sorted({word for word in re.findall(r"\w+", message) if not said(flag, word)})
+        messages |= {_WORD: message, "words": " ".join(words)}
+    if kind in (int, float):
+        messages |= {number: said(flag, number) for number in _NUMBERS[: 2 if kind is int else 4]}
+        if messages["-1"] == messages["0"]:
+            del messages["-1"]
+        if kind is float and said(flag, _LARGE) != messages["1.5"]:
+            del messages["1.5"], messages["1"]
+    return {value: message for value, message in messages.items() if message}
 
 
 def _flags_of(main: Any) -> Any:
@@ -156,11 +181,12 @@ def _check(name: str, description: Description, arguments: Sequence[str], progra
         found = read(description, arguments, program, with_absl=True)
         values = {flag.name: found[flag.name].value for flag in description.flags}
         _check_texts(description, values)
-        _check_numbers(description, values)
+        _check_values(description, values)
         is_begun = _check_folder(name, description, values)
         if not is_begun:
             _check_files(values)
             _check_dataset(values)
+            _check_table(values)
     except HelpWanted as wanted:
         print(wanted)
         raise SystemExit(0) from None
@@ -175,14 +201,30 @@ def _check_texts(description: Description, values: Mapping[str, Any]) -> None:
             raise ValueError(f"--{flag.name} must not be empty; give a value, or leave it out.")
 
 
-def _check_numbers(description: Description, values: Mapping[str, Any]) -> None:
-    """:raises ValueError: for a number that the flag's own check would refuse, and with its words."""
+def _check_values(description: Description, values: Mapping[str, Any]) -> None:
+    """:raises ValueError: for a value that the flag's own check would refuse, and with its words."""
     for name, messages in description.refused.items():
         value = values[name]
-        if value is not None and value <= 0:
-            said = messages.get("0") if value == 0 else messages.get("-1", messages.get("0"))
-            if said is not None:
-                raise ValueError(said.replace("{}", str(value)))
+        if value == []:
+            found = [messages[""]] if "" in messages else []
+        else:
+            given = value if isinstance(value, list) else [] if value is None else [value]
+            found = [message for each in given if (message := _said_of(each, messages))]
+        if found:
+            raise ValueError(found[0].replace("{}", ",".join(value) if isinstance(value, list) else str(value)))
+
+
+def _said_of(value: Any, messages: Mapping[str, str]) -> str:
+    """What :func:`_refused` has for values like this one, or ""."""
+    try:
+        number = float(value)
+    except ValueError:
+        is_file = "." in value or "/" in value
+        return "" if is_file or value in messages.get("words", "").split() else messages.get(_WORD, "")
+    if number < 0:
+        return messages.get("-1", messages.get("0", ""))
+    like = "0" if number == 0 else "1" if number == 1 else "1.5" if number > 1 else None
+    return messages.get(like, "") if like else ""
 
 
 def _check_folder(name: str, description: Description, values: Mapping[str, Any]) -> bool:
@@ -245,6 +287,31 @@ def _check_dataset(values: Mapping[str, Any]) -> None:
     files.located(files.files_of(known), files.folder_of(values.get("data_dir")), dataset, known.get("get", ""))
 
 
+def _check_table(values: Mapping[str, Any]) -> None:
+    """:raises ValueError: for a text that is empty, or does not begin with the names of columns that flags have."""
+    path = Path(values.get("data") or "").expanduser()
+    if not path.is_file():
+        return
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path} is empty; check how it was written.")
+    if path.suffix not in (".csv", ".tsv") or values.get("names"):
+        return
+    with open(path, encoding="utf-8", errors="replace") as file:
+        head = file.read(_HEAD)
+    if "\0" in head:  # of 16 bits
+        return
+    if len(head.splitlines()) < 2:
+        raise ValueError(f"{path} has a line of names and no rows below it; check how it was written.")
+    for flag in _COLUMNS:
+        for column in values.get(flag) or ():
+            name = column.partition(":")[0]
+            if re.fullmatch(r"[A-Za-z_]\w*[A-Za-z_]", name, re.ASCII) and name not in head:
+                names = [each.strip("\"' ") for each in re.split("[,;\t|]", head.partition("\n")[0])]
+                near = difflib.get_close_matches(name, names, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"it begins with {', '.join(names)[:60]}."
+                raise ValueError(f"--{flag} must name columns of {path}, got {name!r}; {hint}")
+
+
 def _near(path: Path) -> str:
     """Names like the one that is not there."""
     if not path.parent.is_dir():
@@ -256,6 +323,10 @@ def _near(path: Path) -> str:
 def _refuse(program: str, message: str) -> NoReturn:
     print(f"{program}: error: {message}", file=sys.stderr)
     raise SystemExit(2)
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _plain(flag: NamedFlag) -> dict[str, Any]:

@@ -91,6 +91,12 @@ class Devices:
     strategy: Literal["none", "mirrored", "multi_worker"] = "none"
     replicas: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.threads < 0:
+            raise ValueError(f"--threads must not be negative, got {self.threads}; 0 lets TensorFlow choose.")
+        if self.replicas is not None and self.replicas < 1:
+            raise ValueError(f"--replicas must be at least 1, got {self.replicas}; it needs --strategy=mirrored.")
+
     def prepare(self) -> "tf.distribute.Strategy | None":
         """Set the threads and make the strategy. Call it before any tensor is made."""
         apply_threads(self.threads)
@@ -315,10 +321,8 @@ def _check_tf_config() -> None:
 def apply_threads(threads: int) -> None:
     """Let TensorFlow use `threads` CPU threads within an operation and between operations; 0 changes nothing.
 
-    :raises ValueError: if `threads` is negative, or TensorFlow has started already with another number.
+    :raises ValueError: if TensorFlow has started already with another number.
     """
-    if threads < 0:
-        raise ValueError(f"--threads must not be negative, got {threads}; 0 lets TensorFlow choose.")
     if threads == 0:
         return
     try:

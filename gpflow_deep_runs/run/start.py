@@ -22,6 +22,7 @@ from absl import logging
 from gpflow_deep_base.files import make_folder, read_jsonl, sync_file, write_json, write_text
 from gpflow_deep_base.locks import Held, lock
 from gpflow_deep_base.page import Part, Picture, Text, page
+from gpflow_deep_base.seeds import seed_words
 from gpflow_deep_base.text import aligned, within
 from gpflow_deep_runs import run_dir
 from gpflow_deep_runs.report import plots
@@ -102,6 +103,7 @@ class Settings:
     progress: bool = True
 
     def __post_init__(self) -> None:
+        seed_words(self.seed)  # refuses what is no seed
         for name in ("num_steps", "batch_size", "log_every", "eval_every", "checkpoint_every"):
             if not 1 <= getattr(self, name) < 2**31:
                 raise ValueError(f"--{name} must be between 1 and 2**31 - 1, got {getattr(self, name)}.")

@@ -140,6 +140,15 @@ def test_before_tensorflow_starts(script: str, flags: list[str], status: int, me
         ("train_dgp.py", ["--run_dir="], 2, "--run_dir must not be empty"),
         ("train_dgp.py", ["--run_dir=a", "--num_steps=0"], 2, "--num_steps must be between 1 and 2**31 - 1, got 0."),
         ("train_dgp.py", ["--run_dir=a", "--learning_rate=-0.5"], 2, "got -0.5"),
+        ("train_dgp.py", ["--run_dir=a", "--seed=-1"], 2, "seed must be from 0 to 2**62 - 1, got -1"),
+        ("train_dgp.py", ["--run_dir=a", "--valid_fraction=1.2"], 2, "--valid_fraction must be in [0, 1), got 1.2"),
+        ("train_dgp.py", ["--run_dir=a", "--compare=svm,gp"], 2, "--compare may list gp and linear, got svm"),
+        ("train_ebp.py", ["--run_dir=a", "--weights="], 2, "weights may list real, binary, ternary, each once"),
+        ("train_ebp.py", ["--run_dir=a", "--hidden=9,0"], 2, "such as 500,500, got 9,0"),
+        ("train_darn.py", ["--run_dir=a", "--hidden=-5"], 2, "at least 1, got (-5,)"),
+        ("train_darn.py", ["--run_dir=a", "--momentum=-1"], 2, "momentum must be"),
+        ("track_rbm.py", ["--run_dir=a", "--learning_rate=0"], 2, "learning_rate must be positive"),
+        ("compress_network.py", ["--run_dir=a", "--network=resnet"], 2, "resnet20, got 'resnet'"),
         ("train_dgp.py", ["--run_dir=tests"], 2, "must be a new or empty folder"),
         ("train_dgp.py", ["--run_dir=README.md/a"], 2, "README.md is a file"),
         ("train_dgp.py", ["--run_dir=a", "--dataset=bosten"], 2, "did you mean boston?"),
@@ -168,6 +177,31 @@ def test_what_is_wrong_is_said_in_words(
     assert (stop.value.code, message in said.out + said.err) == (status, True), said.out + said.err
     if status:
         assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "message"),
+    [
+        ("", ["--target=price"], "houses.csv is empty"),
+        ("area,price\n", ["--target=price"], "no rows below it"),
+        ("area,price\n1,2\n3,4\n", ["--target=pricee"], "got 'pricee'; did you mean price?"),
+        ("area,price\n1,2\n3,4\n", ["--target=price", "--dates=day:dmy"], "--dates must name columns of"),
+        ("area,price\n1,2\n3,4\n", ["--target=price", "--features=area", "--compare=gp,linear"], ""),
+        ("a note\n\narea;the price\n1;2\n", ["--target=the price"], ""),
+        ("1,2\n3,4\n", ["--target=price", "--names=area,price"], ""),
+    ],
+)
+def test_tables_that_are_empty_and_columns_that_are_not_there(
+    text: str, flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "houses.csv").write_text(text)
+    arguments = ["train_dgp.py", f"--run_dir={tmp_path / 'run'}", f"--data={tmp_path / 'houses.csv'}", *flags]
+    if message:
+        with pytest.raises(SystemExit):
+            answer(arguments)
+        assert message in capsys.readouterr().err
+    else:
+        answer(arguments)  # the program itself looks further
 
 
 @pytest.mark.parametrize(

@@ -299,10 +299,10 @@ def test_no_strategy() -> None:
 
 def test_bad_threads() -> None:
     apply_threads(0)  # changes nothing, so it is never too late
-    with pytest.raises(ValueError, match="--threads must not be negative, got -1"):
-        apply_threads(-1)
     with pytest.raises(ValueError, match="--threads must not be negative, got -2"):
-        Devices(threads=-2).prepare()
+        Devices(threads=-2)
+    with pytest.raises(ValueError, match="--replicas must be at least 1, got 0"):
+        Devices(strategy="mirrored", replicas=0)
 
 
 # ---------------------------------------------------------------------------------------------- errors of a step
