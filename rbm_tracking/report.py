@@ -203,8 +203,14 @@ def title(settings: str) -> str:
     if data := values.get("data"):
         values["data"] = PurePath(data).name
         values.pop("dataset", None)
-    wanted = ("dataset", "data", "hidden", "learning_rate", "learning_rate_decay")
-    return " ".join(f"{name}={values[name]}" for name in wanted if name in values)
+    wanted = {
+        "dataset": "{}",
+        "data": "{}",
+        "hidden": "{} hidden units",
+        "learning_rate": "rate {}",
+        "learning_rate_decay": "decay {}",
+    }
+    return ", ".join(words.format(values[name]) for name, words in wanted.items() if name in values)
 
 
 def _half_width(record: Mapping[str, Any]) -> float:

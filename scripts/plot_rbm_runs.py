@@ -49,7 +49,7 @@ def main(flags: Flags) -> None:
             raise ValueError(f"{run} has no tracked log Z; it must be a run of gpflow-deep rbm with --track.")
         title = report.title(settings)
         panels[title if title not in panels else f"{title} ({len(panels) + 1})"] = curves
-    plots.lines(flags.output, panels, xlabel="update", ylabel="nats")
+    plots.lines(flags.output, panels, xlabel="update", ylabel="log Z, nats")
     print(f"written to {flags.output}")
 
 

@@ -105,6 +105,8 @@ def lines(
     :param ylabel: of all panels, or title of a panel -> its own.
     """
     figure, axes = _figure(len(panels))
+    from matplotlib import ticker
+
     for panel, (title, content) in zip(axes, panels.items(), strict=True):
         for label, points in content.items():
             line = Line(*points)
@@ -123,6 +125,8 @@ def lines(
             xlabel=xlabel,
             ylabel=ylabel if isinstance(ylabel, str) else ylabel.get(title, ""),
         )
+        panel.xaxis.set_major_locator(ticker.MaxNLocator(4))  # numbers of six digits have room
+        panel.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,g}"))
         if len(content) <= _MAX_LEGEND:
             is_short = sum(len(Line(*points).x) for points in content.values()) < _MAX_POINTS
             panel.legend(loc="best" if is_short else "lower right", fontsize="small")

@@ -159,5 +159,5 @@ def test_the_text_says_what_the_numbers_are() -> None:
 
 def test_runs_are_named_by_what_distinguishes_them() -> None:
     settings = "--dataset=mnist\n--hidden=25\n--learning_rate=0.001\n--learning_rate_decay=1e4\n--seed=0\n--track\n"
-    assert report.title(settings) == "dataset=mnist hidden=25 learning_rate=0.001 learning_rate_decay=1e4"
-    assert report.title("--dataset=digits\n--data=some/where/table.csv\n--hidden=5\n") == "data=table.csv hidden=5"
+    assert report.title(settings) == "mnist, 25 hidden units, rate 0.001, decay 1e4"
+    assert report.title("--dataset=digits\n--data=some/where/table.csv\n--hidden=5\n") == "table.csv, 5 hidden units"

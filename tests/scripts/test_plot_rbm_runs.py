@@ -34,9 +34,9 @@ def test_draws_a_panel_for_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert cli.call(plot_rbm_runs.main, ["plot_rbm_runs.py", "--runs=a,a", "--output=out.png"]) == 0
 
     assert Path("out.png").read_bytes().startswith(b"\x89PNG")
-    assert list(drawn) == ["dataset=mnist hidden=25", "dataset=mnist hidden=25 (2)"]
+    assert list(drawn) == ["mnist, 25 hidden units", "mnist, 25 hidden units (2)"]
     tracked = Line([10, 20, 30], [1.0] * 3, [0.98] * 3, "-")
-    assert drawn["dataset=mnist hidden=25"] == {
+    assert drawn["mnist, 25 hidden units"] == {
         "tracked": tracked,
         "exact": Line([10, 20, 30], [1.125] * 3, None, "x"),
     }
