@@ -101,26 +101,6 @@ def test_help(script: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-# B = 10, M = 2, D = 3: M^2 B = 40, M B (D + 2) = 100, M^3 = 8.
-@pytest.mark.parametrize(
-    ("model", "P", "is_first", "is_last", "float64", "float32"),
-    [
-        # variance 4 * 3 * 40 + S 6 * 3 * 8, solve 4 * 40, kernel 4 * 100, mean 6 * 3 * 20, Cholesky 13 * 8 / 3
-        ("full", 3, True, False, 480 + 144 + 160 + 400 + 360 + 104 / 3, 0),
-        ("mixed", 3, True, False, 160 + 400 + 360 + 104 / 3, 480 + 144),
-        ("mixed", 1, False, True, 160 + 48 + 160 + 600 + 120 + 104 / 3, 0),
-        ("fast", 3, False, False, 104 / 3, 480 + 144 + 160 + 600 + 360),
-        ("gpflux", 3, False, False, 720 + 160 + 600 + 360 + 104 / 3, 0),
-        ("svgp", 1, True, True, 240 + 160 + 400 + 120 + 104 / 3, 0),
-    ],
-)
-def test_operations_of_a_training_step(
-    model: str, P: int, is_first: bool, is_last: bool, float64: float, float32: float
-) -> None:
-    flops = load("training_step").layer_flops(model, B=10, M=2, D=3, P=P, is_first=is_first, is_last=is_last)
-    assert flops == pytest.approx((float64, float32), rel=1e-12)
-
-
 # n = 10, M = 2, D = 3: M^2 n = 40, M n (D + 2) = 100, M^3 = 8.
 @pytest.mark.parametrize(
     ("method", "P", "is_last", "float64", "float32"),
