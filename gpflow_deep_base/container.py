@@ -44,7 +44,7 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 _HEADER = "header.json"
 _MAX_HEADER_BYTES = 16 * 2**20
-_MAX_ARRAYS = 100_000
+_MAX_ARRAYS = 5_000
 _NUMBERS_AND_TEXT = "biufcSUmM"
 _LONGEST_START = 64 * 2**10
 
@@ -163,8 +163,7 @@ def read_container(
         if _HEADER not in infos:
             raise ValueError(f"it has no {_HEADER}: it is of an earlier version, or of another program")
         version, header, digest = _start(archive, infos.pop(_HEADER), budget, kind, versions)
-        members = {name: _member(archive, info) for name, info in infos.items()}
-        _check_sizes(members, budget)
+        members = {name: _member(archive, info, budget) for name, info in infos.items()}
         if expected is not None:
             _check_shapes(members, expected(header))
         arrays = {name: _array(archive, member) for name, member in members.items()}
@@ -177,12 +176,13 @@ def read_npy(path: PathLike) -> NDArray[Any]:
     """The array of an .npy file of any program; never unpickles, and takes no more memory than the file is long.
 
     :param path: of the file.
-    :raises ValueError: in one line, if the file is missing or damaged, or holds Python objects.
+    :raises ValueError: in one line, if the file is missing or damaged, holds Python objects, or claims more.
     """
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(found, np.ndarray):
             raise ValueError("it is an archive")
+        budget_of(os.path.getsize(path)).take(_claimed(found.shape, found.dtype), "it")
         return np.array(found)
     except (ValueError, *_DAMAGED) as error:
         refuse_damaged(path, "an .npy file of one plain array", error)
@@ -198,8 +198,8 @@ def read_npz(path: PathLike, *, max_bytes: int | None = None) -> Arrays:
     try:
         with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
             length = os.fstat(file.fileno()).st_size
-            members = {name: _member(archive, info) for name, info in _members(archive, length).items()}
-            _check_sizes(members, budget_of(length, max_bytes))
+            budget = budget_of(length, max_bytes)
+            members = {name: _member(archive, info, budget) for name, info in _members(archive, length).items()}
             return {name: _array(archive, member) for name, member in members.items()}
     except (ValueError, *_DAMAGED) as error:
         refuse_damaged(path, "an .npz file of plain arrays", error)
@@ -242,8 +242,12 @@ def _start(
     return version, header, digest
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
-    """Shape and type of an array, from the first bytes of its member."""
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: Budget) -> _Member:
+    """Shape and type of an array, from the first bytes of its member.
+
+    :param budget: of the whole file. Arrays without elements count as if each axis had one: whoever reads no rows of
+        10^11 columns makes room for the columns.
+    """
     with archive.open(info) as stream:
         start = io.BytesIO(stream.read(_LONGEST_START))
     format_version = np.lib.format.read_magic(start)
@@ -263,12 +267,13 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
         raise ValueError(
             f"its member {name} must have {needed} bytes for shape {one_line(list(shape), 60)}, got {present}"
         )
+    budget.take(max(info.file_size, _claimed(shape, dtype)), f"its array {name}")
     return _Member(info, shape, dtype)
 
 
-def _check_sizes(members: Mapping[str, _Member], budget: Budget) -> None:
-    for name, member in members.items():
-        budget.take(member.info.file_size, f"its array {one_line(name, 60)}")
+def _claimed(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Bytes of an array in which no axis is empty."""
+    return max(1, dtype.itemsize) * math.prod(max(1, size) for size in shape)
 
 
 def _check_shapes(members: Mapping[str, _Member], shapes: Shapes) -> None:
