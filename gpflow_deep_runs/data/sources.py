@@ -318,15 +318,41 @@ def _parquet_columns(path: Path, spec: TableSpec) -> tuple[pa.Table, tuple[tuple
         if path.suffix.lower() == ".feather":
             table = pa.feather.read_table(path)
         else:
-            file = pa.parquet.ParquetFile(path)
-            size = file.metadata.num_rows * file.metadata.num_columns * 8
-            Budget(unpacked_limit(path, spec.max_bytes)).take(size, f"its {file.metadata.num_rows:,} rows")
-            table = file.read()
+            table = _parquet_table(path, Budget(unpacked_limit(path, spec.max_bytes)))
     except (OSError, pa.ArrowException, *READ_ERRORS) as error:
         raise ValueError(f"{path} is no readable parquet file ({one_line(error)}); write it again.") from error
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
     stored = [name for name in index if isinstance(name, str) and name in table.column_names]
     return table.drop_columns(stored), tuple((name, _INDEX) for name in stored)
+
+
+def _parquet_table(path: Path, budget: Budget) -> pa.Table:
+    """The table of a Parquet file, which may hold a text once that all of its rows have.
+
+    Texts are read as dictionaries, and become texts when it is known how long they are.
+    """
+    file = pa.parquet.ParquetFile(path)
+    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+    texts = []
+    for i in range(file.metadata.num_columns):
+        leaf = file.schema.column(i)
+        chunks = [group.column(i) for group in groups]
+        size = 8
+        if leaf.physical_type == "BYTE_ARRAY" and leaf.path == leaf.name:
+            texts.append(leaf.path)
+        elif leaf.physical_type == "BYTE_ARRAY":  # within lists and structures: as if each had the whole dictionary
+            size = max((chunk.total_uncompressed_size for chunk in chunks), default=0)
+        num_values = max(file.metadata.num_rows, sum(chunk.num_values for chunk in chunks))
+        budget.take(num_values * size, f"its {num_values:,} values of {one_line(leaf.path, 60)}")
+    schema = file.schema_arrow
+    table = pa.parquet.ParquetFile(path, read_dictionary=texts).read()
+    for i, (field, column) in enumerate(zip(schema, table.columns, strict=True)):
+        if column.type != field.type:
+            for chunk in column.chunks:
+                lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
+                budget.take(pc.sum(lengths).as_py() or 0, f"its texts of {one_line(field.name, 60)}")
+            table = table.set_column(i, field, column.cast(field.type))
+    return table
 
 
 def _index_of(frame: Any) -> tuple[tuple[str, str], ...]:

@@ -85,8 +85,23 @@ def test_parquet(tmp_path: Path) -> None:
     table = read_source(tmp_path / "t.parquet")
     assert table.columns.column_names == ["c", "a"]  # the index is no column
     assert table.columns["c"].to_pylist() == ["u", "v", "u"]
-    with pytest.raises(ValueError, match=r"no readable parquet file .its 3 rows takes .*may take 10; .* max_bytes="):
+    with pytest.raises(ValueError, match=r"no readable parquet file .its 3 values of .*may take 10; .* max_bytes="):
         read_source(tmp_path / "t.parquet", spec=TableSpec(max_bytes=10))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.DictionaryArray.from_arrays(pa.array([0] * 30), pa.array(["x" * 100_000])).cast(pa.string()),
+        pa.ListArray.from_arrays(np.arange(21) * 10**4, np.zeros(20 * 10**4, np.int8)),
+    ],
+    ids=["one text", "lists"],
+)
+def test_parquet_of_few_bytes_takes_little(tmp_path: Path, column: pa.Array) -> None:
+    """A kilobyte holds a value that many cells repeat."""
+    pa.parquet.write_table(pa.table({"a": column}), tmp_path / "t.parquet", compression="zstd")
+    with pytest.raises(ValueError, match=r"its (texts of a|200,000 values of a.list.element) takes"):
+        read_source(tmp_path / "t.parquet", spec=TableSpec(max_bytes=10**6))
 
 
 def test_npz(tmp_path: Path, rng: np.random.Generator) -> None:
