@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from gpflow_deep_base.container import read_npy
+from gpflow_deep_base.container import read_npy, read_npz
 from gpflow_deep_base.files import files_below
 
 from .files.container import Contents, load_bcz, read_bcz
@@ -47,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument("file", help="written by compression.pack, save_bcz or gpflow-deep compress")
     for command in (export, verify):
         command.add_argument("--to", choices=_ENDINGS, required=command is export, help="the program or form")
-        command.add_argument("--int8", metavar="NPY", help="tflite in integers, by typical inputs in a NumPy file")
+        typical = "tflite in integers, by typical inputs in an .npy file, several by their names in an .npz file"
+        command.add_argument("--int8", metavar="FILE", help=typical)
     export.add_argument("--output", help="where to; the file with another ending if not given")
     flags = parser.parse_args(arguments)
     if flags.command != "info" and flags.int8 and flags.to != "tflite":
@@ -93,19 +94,32 @@ def _export(flags: Any) -> int:
         with open(output, "wb") as file:
             np.savez_compressed(file, **arrays)
     else:
-        _written(load_bcz(flags.file), flags.to, output, flags.int8)
+        model = load_bcz(flags.file)
+        _written(model, flags.to, output, flags.int8 and _typical(model, flags.int8))
     size = output.stat().st_size if output.is_file() else sum(facts.st_size for facts in files_below(output).values())
     print(f"{output}: {size:,} bytes, {os.path.getsize(flags.file):,} in {flags.file}")
     return 0
 
 
-def _written(model: Any, kind: str, output: Path, int8: str | None) -> None:
-    """Write a network in one of the forms."""
+def _typical(model: Any, path: str) -> dict[str, np.ndarray]:
+    """Inputs in a file, by name.
+
+    :raises ValueError: if it has other inputs than the network.
+    """
+    names = [each.name for each in model.inputs]
+    found = read_npz(path) if len(names) > 1 else {names[0]: read_npy(path)}
+    if set(found) != set(names):
+        raise ValueError(f"{path} must have the inputs {', '.join(names)}, got {', '.join(sorted(found)) or 'none'}.")
+    return {name: found[name] for name in names}
+
+
+def _written(model: Any, kind: str, output: Path, int8: dict[str, np.ndarray] | None) -> None:
+    """Write a network in one of the forms; for TensorFlow Lite in integers by these inputs."""
     from .files import export
     from .graph.portable import portable
 
     if kind == "tflite":
-        examples = None if int8 is None else read_npy(int8)
+        examples = None if int8 is None else _nested(model, list(int8.values()))
         export.export_tflite(output, model, kind="float32" if int8 is None else "int8", representative=examples)
     elif kind == "onnx":
         export.export_onnx(output, model)
@@ -123,7 +137,8 @@ def _verify(flags: Any) -> int:
         print(f"{flags.file}: {len(found)} variables, whole")
         return 0
     model = load_bcz(flags.file)
-    inputs = _inputs(model)
+    int8 = flags.int8 and _typical(model, flags.int8)
+    inputs = {name: part[:_ROWS] for name, part in int8.items()} if int8 else _inputs(model)
     expected = _outputs(model, inputs)
     is_finite = all(np.all(np.isfinite(part)) for part in expected)
     print(f"{flags.file}: whole, {model.count_params():,} weights, outputs {'finite' if is_finite else 'NOT FINITE'}")
@@ -131,7 +146,7 @@ def _verify(flags: Any) -> int:
         return 0 if is_finite else 1
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "network" + _ENDINGS[flags.to])
-        _written(model, flags.to, path, flags.int8)
+        _written(model, flags.to, path, int8)
         difference = _difference(model, flags.to, path, inputs, expected)
     allowed = 0.1 if flags.int8 else _TOLERANCE[flags.to]
     print(
@@ -146,24 +161,36 @@ def _inputs(model: Any) -> dict[str, np.ndarray]:
     found = {}
     for each in model.inputs:
         shape = (_ROWS, *(size or _OPEN_SIZE for size in each.shape[1:]))
+        if each.dtype == "string":
+            found[each.name] = rng.choice(["a", "b"], shape)
+            continue
         drawn = rng.normal(size=shape) if "float" in each.dtype else rng.integers(0, 2, shape)
         found[each.name] = drawn.astype(each.dtype)
     return found
 
 
-def _outputs(model: Any, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+def _outputs(model: Any, inputs: dict[str, np.ndarray], call: Callable[[Any], Any] | None = None) -> list[np.ndarray]:
+    """Of `call`, which takes and gives what the network does; of the network itself if there is none."""
+    import keras
+    import tensorflow as tf
+
+    given = _nested(model, [tf.convert_to_tensor(inputs[each.name], each.dtype) for each in model.inputs])
+    return [np.asarray(part) for part in keras.tree.flatten(model(given) if call is None else call(given))]
+
+
+def _nested(model: Any, inputs: list[Any]) -> Any:
+    """Inputs as the network takes them."""
     import keras
 
-    flat = [inputs[each.name] for each in model.inputs]
-    given = keras.tree.pack_sequence_as(model._inputs_struct, flat) if len(flat) > 1 else flat[0]
-    return [np.asarray(part) for part in keras.tree.flatten(model(given, training=False))]
+    return keras.tree.pack_sequence_as(model._inputs_struct, inputs) if len(inputs) > 1 else inputs[0]
 
 
 def _difference(model: Any, kind: str, path: Path, inputs: dict[str, np.ndarray], expected: list[np.ndarray]) -> float:
     """The largest difference of what was exported, over the largest number there is."""
     import keras
+    import tensorflow as tf
 
-    from .files.export import tflite_outputs
+    from .files.export import served, tflite_outputs
     from .graph.graph import graph_of, layers_of
 
     if kind == "npz":
@@ -174,12 +201,11 @@ def _difference(model: Any, kind: str, path: Path, inputs: dict[str, np.ndarray]
     elif kind == "keras":
         pairs = list(zip(_outputs(keras.models.load_model(path), inputs), expected, strict=True))
     elif kind == "saved_model":
-        served = keras.layers.TFSMLayer(path, call_endpoint="serve")
-        flat = list(inputs.values())
-        outputs = served(flat if len(flat) > 1 else flat[0])
-        pairs = list(zip((np.asarray(part) for part in keras.tree.flatten(outputs)), expected, strict=True))
+        loaded = tf.saved_model.load(str(path))
+        pairs = list(zip(_outputs(served(model), inputs, loaded.serve), expected, strict=True))
     elif kind == "tflite":
-        pairs = [(tflite_outputs(path, inputs if len(inputs) > 1 else next(iter(inputs.values()))), expected[0])]
+        outputs = tflite_outputs(path, inputs if len(inputs) > 1 else next(iter(inputs.values())))
+        pairs = list(zip(outputs, expected, strict=True))
     else:
         try:
             import onnxruntime

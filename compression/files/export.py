@@ -19,6 +19,7 @@ from compression.graph.graph import graph_of
 from compression.graph.portable import portable
 from compression.graph.supported import IDLE_IN_FILES
 from gpflow_deep_base.files import atomic_path, entries, write_bytes
+from gpflow_deep_base.limits import one_line
 
 __all__ = [
     "TFLITE_KINDS",
@@ -28,6 +29,7 @@ __all__ = [
     "export_saved_model",
     "export_tflite",
     "is_new_folder",
+    "served",
     "tflite_outputs",
 ]
 
@@ -71,10 +73,23 @@ def export_saved_model(path: str | os.PathLike[str], model: keras.Model) -> None
     if not is_new_folder(folder):
         raise ValueError(f"{folder} must be a new or empty folder; remove it, or give another.")
     temporary = folder.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{folder.name}")
-    model.export(str(temporary), verbose=False)
+    served(model).export(str(temporary), verbose=False)
     if folder.exists():
         folder.rmdir()
     os.replace(temporary, folder)
+
+
+def served(model: keras.Model) -> keras.Model:
+    """The network that a SavedModel is made of: with lists of tensors in place of what is nested in what is nested."""
+    struct = getattr(model, "_functional", model)
+    parts = [struct._inputs_struct, struct._outputs_struct]
+    for _ in range(2):
+        parts = [part for each in parts if keras.tree.is_nested(each) for part in _inside(each)]
+    return _flat(model) if parts else model
+
+
+def _inside(struct: Any) -> list[Any]:
+    return list(struct.values() if isinstance(struct, dict) else struct)
 
 
 def export_tflite(
@@ -91,31 +106,52 @@ def export_tflite(
     :param representative: for int8, 100 or more typical inputs [n, ...], of several inputs nested as the model takes
         them: the ranges of activations come from them.
     :return: size of the file in bytes.
-    :raises ValueError: if the kind is not known, or int8 has no representative inputs of the network's shape.
+    :raises ValueError: if the kind is not known, int8 has no representative inputs of the network's shape, or
+        TensorFlow Lite has no such operations.
     """
     if kind not in TFLITE_KINDS:
         raise ValueError(f"kind must be one of {', '.join(TFLITE_KINDS)}, got {kind!r}.")
-    model = _flat(model)
     examples = _examples(model, representative) if kind == "int8" else []
+    try:
+        content = _tflite_bytes(_flat(model), kind, examples)
+    except Exception as error:  # there is no common class of its errors
+        try:  # loops over time need to know how many examples there are
+            content = _tflite_bytes(_flat(model, 1), kind, examples)
+        except Exception:
+            raise ValueError(f"TensorFlow Lite cannot hold the network {model.name}: {one_line(error)}") from error
+    write_bytes(path, content)
+    return len(content)
+
+
+def _tflite_bytes(model: keras.Model, kind: str, examples: list[np.ndarray]) -> bytes:
     converter = tf.lite.TFLiteConverter.from_keras_model(model)
     if kind != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if kind == "float16":
         converter.target_spec.supported_types = [tf.float16]
     if kind == "int8":
-        count = len(examples[0])
-        converter.representative_dataset = lambda: ([each[i : i + 1] for each in examples] for i in range(count))
+        named = {part.name: each for part, each in zip(model.inputs, examples, strict=True)}
+        converter.representative_dataset = lambda: (
+            {name: each[i : i + 1] for name, each in named.items()} for i in range(len(examples[0]))
+        )
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Statistics for quantized inputs were expected")
         content: bytes = converter.convert()
-    write_bytes(path, content)
-    return len(content)
+    return content
 
 
-def _flat(model: keras.Model) -> keras.Model:
-    """The same network with a list of inputs in place of what they are nested in."""
-    return model if len(model.inputs) == 1 else keras.Model(model.inputs, model.outputs, name=model.name)
+def _flat(model: keras.Model, num_examples: int | None = None) -> keras.Model:
+    """The same network with lists of inputs and outputs in place of what they are nested in."""
+    if num_examples is None:
+        return model if len(model.inputs) == len(model.outputs) == 1 else keras.Model(model.inputs, model.outputs)
+    inputs = [
+        keras.Input(batch_shape=(num_examples, *each.shape[1:]), dtype=each.dtype, name=each.name)
+        for each in model.inputs
+    ]
+    struct = getattr(model, "_functional", model)._inputs_struct
+    outputs = model(keras.tree.pack_sequence_as(struct, inputs) if len(inputs) > 1 else inputs[0])
+    return keras.Model(inputs, keras.tree.flatten(outputs))
 
 
 def _examples(model: keras.Model, representative: Any) -> list[np.ndarray]:
@@ -145,45 +181,43 @@ def export_onnx(path: str | os.PathLike[str], model: keras.Model) -> int:
     """Write an ONNX file by `keras.Model.export`, for ONNX Runtime and others; its inputs have the network's names.
 
     :return: size of the file in bytes.
-    :raises ValueError: if the package tf2onnx is not installed.
+    :raises ValueError: if the package tf2onnx is not installed, or ONNX has no such operations.
     """
     if importlib.util.find_spec("tf2onnx") is None:
         raise ValueError("an ONNX file needs the package tf2onnx: pip install tf2onnx")
     model = _flat(model)
-    zeros = [np.zeros((1, *(size or 32 for size in each.shape[1:])), each.dtype) for each in model.inputs]
-    model(zeros if len(zeros) > 1 else zeros[0])  # Keras wants it to have been called
     with atomic_path(path) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "In the future `np.object`", FutureWarning)
-        model.export(str(temporary), format="onnx", verbose=False)
+        try:
+            zeros = [np.zeros((1, *(size or 32 for size in each.shape[1:])), each.dtype) for each in model.inputs]
+            model(zeros if len(zeros) > 1 else zeros[0])  # Keras wants it to have been called
+            model.export(str(temporary), format="onnx", verbose=False)
+        except Exception as error:
+            raise ValueError(f"ONNX cannot hold the network {model.name}: {one_line(error)}") from error
     return os.path.getsize(path)
 
 
-def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike | Mapping[str, ArrayLike]) -> np.ndarray:
-    """Outputs of a TensorFlow Lite file for inputs [n, ...], one at a time; of several outputs the first.
+def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike | Mapping[str, ArrayLike]) -> list[np.ndarray]:
+    """Outputs of a file of :func:`export_tflite` for inputs [n, ...], one example at a time.
 
     By `tf.lite.Interpreter`, which TensorFlow is going to remove; the package ai-edge-litert has the same class.
 
     :param X: the inputs; of several inputs a dictionary by the names of the network's.
+    :return: for each output of the network, in its order.
     :raises ValueError: if inputs are missing or unknown.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"[\s\S]*tf.lite.Interpreter is deprecated")
-        interpreter = tf.lite.Interpreter(model_path=os.fspath(path))
-    interpreter.allocate_tensors()
-    sources = interpreter.get_input_details()
-    names = [str(each["name"]).removeprefix("serving_default_").rpartition(":")[0] for each in sources]
-    given = X if isinstance(X, Mapping) else dict.fromkeys(names[:1], X)
-    if set(given) != set(names):
-        raise ValueError(f"{os.fspath(path)} has the inputs {sorted(names)}, got {sorted(given)}.")
-    arrays = [np.asarray(given[name], each["dtype"]) for name, each in zip(names, sources, strict=True)]
-    target = interpreter.get_output_details()[0]["index"]
-    outputs = []
-    for i in range(len(arrays[0])):
-        for each, array in zip(sources, arrays, strict=True):
-            interpreter.set_tensor(each["index"], array[i : i + 1])
-        interpreter.invoke()
-        outputs.append(interpreter.get_tensor(target)[0])
-    return np.array(outputs)
+        run = tf.lite.Interpreter(model_path=os.fspath(path)).get_signature_runner()
+    sources = run.get_input_details()
+    given = X if isinstance(X, Mapping) else dict.fromkeys(list(sources)[:1], X)
+    if set(given) != set(sources):
+        raise ValueError(f"{os.fspath(path)} has the inputs {sorted(sources)}, got {sorted(given)}.")
+    arrays = {name: np.asarray(given[name], each["dtype"]) for name, each in sources.items()}
+    count = len(next(iter(arrays.values())))
+    outputs = [run(**{name: array[i : i + 1] for name, array in arrays.items()}) for i in range(count)]
+    names = sorted(run.get_output_details(), key=lambda name: (len(name), name))  # output_0 and so on
+    return [np.concatenate([each[name] for each in outputs]) for name in names]
 
 
 def export_npz(path: str | os.PathLike[str], model: keras.Model) -> int:

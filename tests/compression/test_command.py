@@ -9,27 +9,60 @@ import pytest
 import compression as bc
 from compression.__main__ import main
 
-L = keras.layers
+L, ops = keras.layers, keras.ops
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Two inputs, one of them integers."""
+    """Two inputs, one of them integers, and two outputs of other shapes, whose names are not in their order."""
     first, second = keras.Input((6,), name="numbers"), keras.Input((1,), dtype="int32", name="kind")
     x = L.Concatenate()([L.Dense(5, "tanh")(first), L.Flatten()(L.Embedding(3, 2)(second))])
-    bc.save_bcz(tmp_path / "n.bcz", keras.Model([first, second], L.Dense(2)(x)))
+    outputs = [L.Dense(2, name="z")(x), {"a": L.Dense(1, name="a")(x)}]
+    bc.save_bcz(tmp_path / "n.bcz", keras.Model({"numbers": first, "kind": [second]}, outputs))
     return tmp_path / "n.bcz"
 
 
-@pytest.mark.parametrize("kind", ["npz", "keras", pytest.param("tflite", marks=pytest.mark.slow)])
+_SLOW = ("tflite", "saved_model")
+
+
+@pytest.mark.parametrize("kind", ["npz", "keras", *(pytest.param(kind, marks=pytest.mark.slow) for kind in _SLOW)])
 def test_exports_give_the_same(kind: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", str(path), "--to", kind]) == 0
-    assert path.with_suffix(f".{kind}").stat().st_size > 100
+    output = path.with_suffix(f".{kind}")
+    assert main(["export", str(path), "--to", kind, "--output", str(output)]) == 0
+    assert output.stat().st_size > 100
     assert main(["verify", str(path), "--to", kind]) == 0
     said = capsys.readouterr().out
     assert f"n.{kind}: " in said
-    assert "n.bcz: whole, 57 weights, outputs finite" in said
+    assert "n.bcz: whole, 65 weights, outputs finite" in said
     assert f"{kind}: largest difference " in said
+
+
+@pytest.mark.slow
+def test_integers_by_typical_inputs(path: Path, capsys: pytest.CaptureFixture[str], rng: np.random.Generator) -> None:
+    typical = path.with_name("typical.npz")
+    np.savez(typical, numbers=rng.normal(size=(50, 6)).astype("float32"), kind=rng.integers(0, 3, (50, 1)))
+    command = ["verify", str(path), "--to", "tflite", "--int8", str(typical)]
+    assert main(command) == 0
+    assert "tflite: largest difference 0.0" in capsys.readouterr().out
+    np.savez(typical, numbers=np.zeros((50, 6)))
+    assert main(command) == 2
+    assert "must have the inputs kind, numbers, got numbers" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layer", [L.LSTM(3), L.Conv1D(3, 2)])
+def test_loops_over_time_and_open_sizes(layer: keras.Layer, tmp_path: Path) -> None:
+    words, more = keras.Input((None,), dtype="int64"), keras.Input((None, 2), dtype="float64")
+    x = layer(L.Concatenate()([L.Embedding(3, 2)(words), ops.cast(more, "float32")]))
+    bc.save_bcz(tmp_path / "n.bcz", keras.Model([words, more], L.Dense(2)(x)))
+    assert main(["verify", str(tmp_path / "n.bcz"), "--to", "tflite"]) == 0
+
+
+def test_words(tmp_path: Path) -> None:
+    word = keras.Input((1,), dtype="string")
+    x = L.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")(word)
+    bc.save_bcz(tmp_path / "n.bcz", keras.Model(word, L.Dense(2)(x)))
+    assert main(["verify", str(tmp_path / "n.bcz")]) == 0
 
 
 def test_files_of_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,7 +57,7 @@ def test_a_saved_model_gives_the_same_outputs_and_replaces_nothing(
 def test_float_tflite_gives_the_same_outputs(tmp_path: Path, model: keras.Model, X: np.ndarray) -> None:
     size = export_tflite(tmp_path / "n.tflite", model)
     assert size == os.path.getsize(tmp_path / "n.tflite")
-    np.testing.assert_allclose(tflite_outputs(tmp_path / "n.tflite", X), model(X), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(tflite_outputs(tmp_path / "n.tflite", X)[0], model(X), rtol=1e-5, atol=1e-5)
     assert os.listdir(tmp_path) == ["n.tflite"]
 
 
@@ -65,7 +65,7 @@ def test_int8_tflite_stays_within_its_steps(tmp_path: Path, model: keras.Model, 
     """Weights and activations are off by up to 1/255 of their ranges, outputs by a few percent of theirs."""
     export_tflite(tmp_path / "n.tflite", model, kind="int8", representative=X)
     expected = np.asarray(model(X))
-    difference = np.abs(tflite_outputs(tmp_path / "n.tflite", X) - expected).max()
+    difference = np.abs(tflite_outputs(tmp_path / "n.tflite", X)[0] - expected).max()
     assert 0 < difference < 0.05 * np.ptp(expected)
 
 
@@ -158,7 +158,7 @@ def test_tflite_takes_several_inputs_and_integers(
 ) -> None:
     """float16 keeps 11 bits of a weight; int8 is off by some percent of the range of the outputs."""
     export_tflite(tmp_path / "n.tflite", mixed, kind=kind, representative=rows)
-    found, expected = tflite_outputs(tmp_path / "n.tflite", rows), np.asarray(mixed(rows))
+    found, expected = tflite_outputs(tmp_path / "n.tflite", rows)[0], np.asarray(mixed(rows))
     most = {"float32": 1e-6, "float16": 2e-3, "int8": 0.05}[kind]
     assert np.abs(found - expected).max() < most * np.ptp(expected)
     with pytest.raises(ValueError, match=r"has the inputs \['a_word', 'numbers'\], got \['numbers'\]"):
