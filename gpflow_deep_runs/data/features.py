@@ -98,12 +98,13 @@ class Feature:
         """Write its columns of X, fast and by several threads at once, as streams need it.
 
         :param coded: [n], of :meth:`coded`.
-        :param into: its columns of X, [n, number of names]; NaN where a value is missing.
+        :param into: its columns of X, zeros [n, number of names], which become NaN where a value is missing.
         """
         width = len(self.value_names)
         if self.column.kind == "category":
             codes = np.where(coded < 0, len(self.levels), coded) if self.rare else coded
-            into[:, :width] = codes[:, None] == np.arange(width)
+            rows = np.flatnonzero((codes >= 0) & (codes < width))
+            into[rows, codes[rows].astype(np.intp)] = 1.0
         elif self.column.kind == "date":
             into[:, :width] = date_parts(coded[:, None], self.parts)
         elif self.bins is not None:

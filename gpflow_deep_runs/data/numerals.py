@@ -70,7 +70,7 @@ class Marks(NamedTuple):
     """What the bytes of texts that are plain numbers say of how these are written.
 
     :ivar has_point: one has a point.
-    :ivar may_be_code: one has a plus, an "e", or digits after a zero, or a text among them seems to.
+    :ivar may_be_code: one begins with a plus, has a digit after an "e", or digits after a zero, or seems to.
     :ivar has_zero: one of several characters begins with a zero.
     :ivar is_padded: decimals differ in length, and some end with a zero.
     """
@@ -99,13 +99,19 @@ def marks_of(values: pa.ChunkedArray | pa.Array) -> Marks | None:
         second = text[starts + 1]
         is_zero = text[starts] == ord("0")
         has_zero |= bool(is_zero.any())
-        may_be_code |= any(mark in raw for mark in (b"e", b"E", b"+"))
+        may_be_code |= bool((text[starts] == ord("+")).any()) or (b"e" in raw.lower() and _is_exponent(text))
         may_be_code |= bool((is_zero & (second >= ord("1")) & (second <= ord("9"))).any())
         if b"." in raw:
             pieces.append((text, offsets))
             ends_with_zero |= _has_last_zero(text, offsets)
     is_padded = ends_with_zero and len(set().union(*(_lengths(*piece) for piece in pieces))) > 1
     return Marks(bool(pieces), may_be_code, has_zero, is_padded)
+
+
+def _is_exponent(text: NDArray[np.uint8]) -> bool:
+    """Whether a digit follows an "e": 1e-05 is no code."""
+    after = text[1:][(text[:-1] | 32) == ord("e")]
+    return bool(((after >= ord("0")) & (after <= ord("9"))).any())
 
 
 def _has_last_zero(text: NDArray[np.uint8], offsets: NDArray[np.int32]) -> bool:

@@ -124,7 +124,7 @@ class Schema:
         """
         if self.missing == "error":
             self._check_missing(found, where)
-        X = np.empty((len(next(iter(found.values()), ())), len(self.feature_names)))
+        X = np.zeros((len(next(iter(found.values()), ())), len(self.feature_names)))
         used = [feature for feature in self.columns if feature.is_used] if X.size else []
         coded = [feature.coded(found[feature.name]) for feature in used]
         for feature, codes in zip(used, coded, strict=True):

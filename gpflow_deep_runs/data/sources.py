@@ -306,6 +306,9 @@ def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
 
 def has_odd_quotes(column: pa.ChunkedArray) -> bool:
     """Whether a value has more than one line and a quotation mark: it may be several rows."""
+    contents = [chunk.buffers()[2] for chunk in column.chunks]
+    if not any(content is not None and b"\n" in content.to_pybytes() for content in contents):
+        return False
     lines = column.filter(pc.match_substring(column, "\n"))
     return bool(len(lines) and pc.any(pc.match_substring(lines, '"')).as_py())
 

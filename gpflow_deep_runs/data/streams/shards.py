@@ -15,18 +15,53 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpflow_deep_runs.data.delimited import check_names
 from gpflow_deep_runs.data.libraries import pa, pd
 from gpflow_deep_runs.data.sources import is_delimited
-from gpflow_deep_runs.data.streams import parquet, storage
-from gpflow_deep_runs.data.streams.blocks import Block, Field, Kind, Layout, values
+from gpflow_deep_runs.data.streams import storage
 
-__all__ = ["Field", "Layout", "Shards", "columns_of", "find_files", "open_shards"]
+__all__ = ["DELIMITER", "Block", "Field", "Layout", "Shards", "columns_of", "find_files", "open_shards"]
 
 _CONVERTED = (".npz", ".tfrecord", ".tfrecords")
+
+DELIMITER = b"gpflow_deep.delimiter"
+"""Metadata of a file: what stood between the columns of the text that it was made of."""
+
+Kind = Literal["number", "time", "text", "any"]
+"""What values are taken for; "any": what the file has."""
+
+
+class Field(NamedTuple):
+    """A column of a file: its name, and what its values are taken for."""
+
+    column: str
+    kind: Kind = "number"
+
+
+Layout = Mapping[str, Field]
+"""Name that the program uses -> column of the file."""
+
+
+class Block(NamedTuple):
+    """A row group of one file.
+
+    :ivar file: number of the file in `Shards.files`.
+    :ivar start: number of the row group.
+    :ivar stop: one more.
+    :ivar first_row: number of the first row within the file.
+    :ivar num_rows: rows.
+    """
+
+    file: int
+    start: int
+    stop: int
+    first_row: int
+    num_rows: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +87,7 @@ class Shards:
     def delimiter(self) -> str:
         """What stood between the columns of the text that the first file was made of; "" if it was none."""
         with _named(self.files[0]):
-            return parquet.delimiter(self.files[0])
+            return _delimiter_of(self.files[0])
 
     def block(self, number: int) -> Block:
         """Where block `number` is."""
@@ -68,7 +103,7 @@ class Shards:
             table = self._table(block, self.layouts[block.file])
             return pd.DataFrame(
                 {
-                    name: values(table[name], field, is_tolerant=self.drop_bad_rows)
+                    name: _values(table[name], field, is_tolerant=self.drop_bad_rows)
                     for name, field in self.layouts[block.file].items()
                 }
             )
@@ -84,7 +119,7 @@ class Shards:
             return self._table(block, {name: f for name, f in layout.items() if names is None or name in names})
 
     def _table(self, block: Block, layout: Layout) -> pa.Table:
-        found = parquet.read(self.files[block.file], block, [field.column for field in layout.values()])
+        found = _read_group(self.files[block.file], block, [field.column for field in layout.values()])
         return pa.table({name: found[field.column] for name, field in layout.items()})
 
     @contextmanager
@@ -149,7 +184,7 @@ def open_shards(pattern: str, *, layouts: Sequence[Layout], drop_bad_rows: bool 
         chosen.append(_layout(path, columns_of(path), layouts, files[0]))
         first_row = 0
         with _named(path):
-            for group, rows in parquet.extents(path):
+            for group, rows in _row_groups(path):
                 blocks.append(Block(number, group, group + 1, first_row, rows))
                 first_row += rows
     if not blocks:
@@ -166,7 +201,7 @@ def columns_of(path: str) -> dict[str, Kind]:
     :raises ValueError: if the file cannot be read.
     """
     with _named(path):
-        return parquet.kinds(path)
+        return _kinds(path)
 
 
 def _layout(path: str, kinds: Mapping[str, Kind], layouts: Sequence[Layout], first: str) -> Layout:
@@ -203,3 +238,74 @@ def _named(path: str) -> Iterator[None]:
 
 def _short(error: BaseException) -> str:
     return " ".join(itertools.islice(str(error).split(), 60)).rstrip(".;")
+
+
+def _kinds(path: str) -> dict[str, Kind]:
+    """Columns of a file and their kinds; without an index of pandas.
+
+    :raises ValueError: if names of columns occur twice or are empty.
+    """
+    with _open_parquet(path) as file:
+        schema = file.schema_arrow
+        check_names([name.strip() for name in schema.names], path)
+        index = [name for name in (schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)]
+        return {field.name: _kind_of(field.type) for field in schema if field.name not in index}
+
+
+def _delimiter_of(path: str) -> str:
+    """What stood between the columns of the text that `gpflow-deep convert` made a file of; "" of others."""
+    with _open_parquet(path) as file:
+        return (file.schema_arrow.metadata or {}).get(DELIMITER, b"").decode()
+
+
+def _row_groups(path: str) -> Iterator[tuple[int, int]]:
+    """Number and rows of each row group that holds rows."""
+    with _open_parquet(path) as file:
+        for group in range(file.metadata.num_row_groups):
+            if rows := file.metadata.row_group(group).num_rows:
+                yield group, rows
+
+
+def _read_group(path: str, block: Block, columns: Sequence[str]) -> pa.Table:
+    """Some columns of a row group; all texts are of Arrow's type "string"."""
+    with _open_parquet(path) as file:
+        table = file.read_row_group(block.start, columns=list(columns))
+    types = [_with_strings(field.type) for field in table.schema]
+    if types == table.schema.types:
+        return table
+    return table.cast(pa.schema(list(zip(table.column_names, types, strict=True))))
+
+
+def _with_strings(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.dictionary(kind.index_type, _with_strings(kind.value_type)) if pa.types.is_dictionary(kind) else kind
+
+
+def _open_parquet(path: str) -> pa.parquet.ParquetFile:
+    if not storage.is_remote(path):
+        return pa.parquet.ParquetFile(path)
+    return pa.parquet.ParquetFile(pa.PythonFile(storage.open_file(path), mode="r"))
+
+
+def _kind_of(type_: pa.DataType) -> Kind:
+    """What values of a type of Arrow are taken for."""
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_boolean(type_):
+        return "number"
+    if pa.types.is_decimal(type_) or pa.types.is_null(type_):
+        return "number"
+    return "time" if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else "text"
+
+
+def _values(column: pa.ChunkedArray, field: Field, *, is_tolerant: bool = False) -> Any:
+    """A column as its field wants it: float64 with NaN for nulls, times or texts.
+
+    :param is_tolerant: a text that is no time is a missing one.
+    :raises ValueError: if there is such a text otherwise.
+    """
+    if field.kind == "number":
+        return pa.compute.cast(column, pa.float64(), safe=False).to_numpy()
+    frame = column.to_pandas(date_as_object=False)
+    if field.kind == "time" and not pd.api.types.is_datetime64_any_dtype(frame):
+        return pd.to_datetime(frame, format="%Y-%m-%d %H:%M:%S", errors="coerce" if is_tolerant else "raise")
+    return frame

@@ -47,7 +47,7 @@ def test_names_and_json(feature: Feature, names: tuple[str, ...]) -> None:
 
 
 def encoded(feature: Feature, values: list[Any]) -> np.ndarray:
-    X = np.empty((len(values), len(feature.names)))
+    X = np.zeros((len(values), len(feature.names)))
     cells = np.array(values, dtype=object if feature.column.kind == "category" else float)
     feature.encode(feature.coded(cells), X)
     return X
