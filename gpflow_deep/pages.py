@@ -151,9 +151,11 @@ def course_part(courses: Mapping[str, Sequence[Mapping[str, Any]]], tags: Sequen
             steps, values = map(np.asarray, zip(*known, strict=True))
             is_noisy = len(values) > 40
             late = steps >= 0.05 * steps[-1] if is_noisy else np.ones(len(steps), bool)  # the start hides the rest
-            marks.append(Line(steps[late], smoothed(values[late]) if is_noisy else values[late], title))
+            shown = smoothed(values[late]) if is_noisy else values[late]
+            marks.append(Line(steps[late], shown, title) if len(shown) > 1 else Points(steps, values, title))
         if marks:
-            panels.append(Panel(tag, marks, "step", _unit(tag)))
+            name = tag.removesuffix("_nats").replace("/", ": ").replace("_", " ")
+            panels.append(Panel(name, marks, "step", _unit(tag)))
     return Panels("Course of training", panels, "Scores of minibatches are running means over 5% of the course.")
 
 

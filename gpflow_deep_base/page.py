@@ -235,30 +235,33 @@ class _Plot:
     def __init__(self, panel: Panel, x0: float, x1: float, y0: float, y1: float, height: int, left: int = LEFT) -> None:
         self.panel = panel
         self.left = left
-        self.height = height
+        self.legend = _places([mark.label for mark in panel.marks if not isinstance(mark, Bars) and mark.label])
+        self.top = TOP + 14 * (1 + self.legend[-1][2] if self.legend else 0)
+        self.height = height + self.top - TOP
         self.x0 = x0
         self.x1 = x1
         self.y0 = y0
         self.y1 = y1
         self.elements = [
-            f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
+            f'<svg viewBox="0 0 {WIDTH} {self.height}" width="{WIDTH}" height="{self.height}" role="img" '
             f'aria-label="{escape(panel.title)}" font-size="11" font-family="system-ui, sans-serif">',
             f'<text x="4" y="16" font-weight="600">{escape(_short(panel.title, 58))}</text>',
         ]
-        self.legend: list[tuple[str, str]] = []
+        self.colours = list[str]()  # of the legend
 
     def x(self, value: Any) -> Any:
         return self.left + (np.asarray(value) - self.x0) / (self.x1 - self.x0) * (WIDTH - self.left - RIGHT)
 
     def y(self, value: Any) -> Any:
-        return self.height - BOTTOM - (np.asarray(value) - self.y0) / (self.y1 - self.y0) * (self.height - TOP - BOTTOM)
+        share = (np.asarray(value) - self.y0) / (self.y1 - self.y0)
+        return self.height - BOTTOM - share * (self.height - self.top - BOTTOM)
 
     def axes(self, *, has_y: bool = True) -> None:
         low = self.height - BOTTOM
         right = WIDTH - RIGHT
         for tick in _ticks(self.x0, self.x1):
             at = float(self.x(tick))
-            self.elements.append(f'<path d="M{at:.1f} {TOP}V{low}" stroke="#e5e7eb"/>')
+            self.elements.append(f'<path d="M{at:.1f} {self.top}V{low}" stroke="#e5e7eb"/>')
             self.elements.append(f'<text x="{at:.1f}" y="{low + 14}" text-anchor="middle">{tick:g}</text>')
         for tick in _ticks(self.y0, self.y1) if has_y else ():
             at = float(self.y(tick))
@@ -267,7 +270,7 @@ class _Plot:
         middle = (self.left + right) / 2
         xlabel, ylabel = (escape(_short(label, 56)) for label in (self.panel.xlabel, self.panel.ylabel))
         self.elements.append(f'<text x="{middle}" y="{self.height - 14}" text-anchor="middle">{xlabel}</text>')
-        at = (TOP + low) / 2
+        at = (self.top + low) / 2
         self.elements.append(
             f'<text x="12" y="{at}" text-anchor="middle" transform="rotate(-90 12 {at})">'
             f"{ylabel if has_y else ''}</text>"
@@ -295,7 +298,7 @@ class _Plot:
                 box = f'x="{a:.1f}" y="{top:.1f}" width="{max(b - a - 1, 0.5):.1f}" height="{max(zero - top, 0):.1f}"'
                 self.elements.append(f'<rect {box} fill="{colour}" fill-opacity="0.75"/>')
         if not isinstance(mark, Bars) and mark.label:
-            self.legend.append((colour, mark.label))
+            self.colours.append(colour)
 
     def _points(self, mark: Points, colour: str) -> None:
         x = np.asarray(mark.x, np.float64)
@@ -326,11 +329,26 @@ class _Plot:
         return "".join(parts)
 
     def text(self) -> str:
-        for number, (colour, label) in enumerate(self.legend):
-            y = TOP + 10 + 14 * number
-            self.elements.append(f'<rect x="{self.left + 6}" y="{y - 8}" width="10" height="8" fill="{colour}"/>')
-            self.elements.append(f'<text x="{self.left + 20}" y="{y}">{escape(_short(label, 44))}</text>')
+        for colour, (label, x, row) in zip(self.colours, self.legend, strict=True):
+            y = TOP + 4 + 14 * row
+            self.elements.append(f'<rect x="{x}" y="{y - 8}" width="10" height="8" fill="{colour}"/>')
+            self.elements.append(f'<text x="{x + 14}" y="{y}">{escape(label)}</text>')
         return "".join([*self.elements, "</svg>"])
+
+
+def _places(labels: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Labels of a legend, which is above the plot: text, left end in pixels, row."""
+    places = list[tuple[str, int, int]]()
+    x = 4
+    row = 0
+    for label in (_short(label, 50) for label in labels):
+        width = 24 + 6 * len(label)
+        if x > 4 and x + width > WIDTH:
+            x = 4
+            row += 1
+        places.append((label, x, row))
+        x += width
+    return places
 
 
 def _named_bars(panel: Panel, bars: Bars) -> str:

@@ -222,17 +222,15 @@ def new_validation(flags: Flags, data: Rows) -> CrossValidation:
 
 
 def figures(results: Results, title: str) -> dict[str, Callable[[Path], None]]:
-    """Errors of the last epoch (wide) and of the best one (narrow)."""
+    """Errors of the last epoch and of the best one."""
     groups = {}
-    for kind, width in (("last", 0.8), ("best", 0.4)):
+    for kind in ("last", "best"):
         heights = np.array([result[f"{kind}_percent"] for result in results.values()])
         spreads = np.array([result[f"{kind}_standard_error"] or 0.0 for result in results.values()])
-        groups[f"{kind} epoch"] = plots.Bars(heights, spreads, width)
+        groups[f"{kind} epoch"] = plots.Bars(heights, spreads)
 
     def draw(path: Path) -> None:
-        plots.bars(
-            path, [title_of(method) for method in results], groups, marks={}, title=title, ylabel="test error (%)"
-        )
+        plots.bars(path, [title_of(method) for method in results], groups, title=title, ylabel="test error (%)")
 
     return {"errors": draw}
 

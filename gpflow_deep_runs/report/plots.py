@@ -174,41 +174,29 @@ def histograms(path: str | os.PathLike[str], panels: Mapping[str, Histogram], *,
 
 
 class Bars(NamedTuple):
-    """Bars of one colour: heights [n], half the lengths of their error bars [n], and their width (1 fills the axis)."""
+    """Bars of one colour: heights [n], and half the lengths of their error bars [n]."""
 
     heights: NDArray[np.float64]
     spreads: NDArray[np.float64]
-    width: float = 0.8
 
 
 def bars(
-    path: str | os.PathLike[str],
-    labels: Sequence[str],
-    groups: Mapping[str, Bars],
-    *,
-    marks: Mapping[str, Sequence[float]],
-    title: str,
-    ylabel: str,
+    path: str | os.PathLike[str], labels: Sequence[str], groups: Mapping[str, Bars], *, title: str, ylabel: str
 ) -> None:
-    """Bars over labels, those of later groups in front of those of earlier ones, with error bars side by side.
+    """Bars over labels, with error bars; those of all groups side by side.
 
     :param labels: what stands below the n bars of a group.
-    :param marks: label to heights [n] of short lines; NaN for none.
     """
     figure, (panel,) = _figure(1)
     figure.set_size_inches(2.0 + 0.9 * len(labels), 4.0)
     x = np.arange(len(labels))
-    apart = min(group.width for group in groups.values()) / (len(groups) + 1)
+    width = 0.8 / len(groups)
     for number, (label, group) in enumerate(groups.items()):
-        at = x + apart * (number - (len(groups) - 1) / 2)
-        panel.bar(x, group.heights, group.width, color=f"C{number}", label=label)
-        panel.errorbar(at, group.heights, group.spreads, fmt="none", ecolor="black", capsize=3)
-    for label, heights in marks.items():
-        if np.any(np.isfinite(heights)):
-            panel.plot(x, heights, "k_", markersize=16, label=label)
+        at = x + width * (number - (len(groups) - 1) / 2)
+        panel.bar(at, group.heights, width, yerr=group.spreads, color=f"C{number}", label=label, capsize=3)
     panel.set_xticks(x, [label.replace(", ", ",\n").replace(" ", "\n", 1) for label in labels], fontsize=8)
     panel.set(ylabel=ylabel, title=title, ylim=(0, 1.25 * panel.get_ylim()[1]))  # room for the legend
-    panel.legend(fontsize="small", ncols=len(groups) + len(marks))
+    panel.legend(fontsize="small", ncols=len(groups))
     _save(figure, path)
 
 

@@ -404,9 +404,8 @@ class Run:
 
     def _write_page(self, verdict: str, text: str, parts: Sequence[Part], drawn: Mapping[str, Path]) -> None:
         """report.html: what was printed, pictures, and what made it."""
-        figures = [
-            Picture(name.rpartition("/")[2].replace("_", " "), path.read_bytes()) for name, path in drawn.items()
-        ]
+        titles = {name: name.rpartition("/")[2].replace("_", " ") for name in drawn}
+        figures = [Picture(title[:1].upper() + title[1:], drawn[name].read_bytes()) for name, title in titles.items()]
         about = [
             Text("Settings that differ from their defaults", self.changed or "none\n"),
             Text("Data", within(f"{self.data.name}: {self.data.source}\nrows: {dict(self.data.sizes)}\n")),
