@@ -8,7 +8,7 @@ from tensorboard.plugins.hparams import api as hparams_api
 
 from gpflow_deep_base.files import entries
 from gpflow_deep_runs.run.writer import EVENTS, pixels, preformatted
-from gpflow_deep_runs.run_dir import RunDir
+from gpflow_deep_runs.run_dir import FREE_ON_RESUME, RunDir
 
 __all__ = ["METRICS", "hparams_of", "metrics_of", "write_final"]
 
@@ -54,13 +54,15 @@ def write_final(
 
 
 def hparams_of(flags: str) -> dict[str, bool | float | str]:
-    """Flags by name, with their types as far as a line tells them.
+    """Flags by name, with their types as far as a line tells them, but those that only say how a run is run.
 
     :param flags: one a line.
     """
     found: dict[str, bool | float | str] = {}
     for line in flags.splitlines():
         name, has_value, value = line.removeprefix("--").partition("=")
+        if name in FREE_ON_RESUME - {"data", "num_steps"}:
+            continue
         if not has_value:
             found[name.removeprefix("no")] = not name.startswith("no")
             continue

@@ -236,13 +236,13 @@ def test_what_tensorboard_shows_of_a_run(tmp_path: Path) -> None:
 
 
 def test_flags_are_hparams_and_scores_of_one_name_for_all_models_their_metrics(tmp_path: Path) -> None:
-    flags = "--hidden=5,4\n--jit\n--learning_rate=0.01\n--noprogress\n--prior=\n--seed=3\n"
+    flags = "--hidden=5,4\n--jit\n--learning_rate=0.01\n--noskip\n--prior=\n--seed=3\n"
     metrics: dict[str, float | None] = {"rmse": float(np.float32(2.0)), "log_density_nats": -1.0, "crps": None}
-    with open_run(settings(tmp_path / "run"), flags, Data(), changed="--hidden=5,4\n--noprogress\n") as run:
+    with open_run(settings(tmp_path / "run"), flags, Data(), changed="--hidden=5,4\n--noskip\n--eval_every=7\n") as run:
         fit(run, Toy())
         run.finish({"test": {"rmse": 2.0}}, text="table", metrics=metrics)
     final = tmp_path / "run" / "tensorboard" / "run" / "final"
-    assert hparams(final) == {"hidden": "5,4", "progress": False}
+    assert hparams(final) == {"hidden": "5,4", "skip": False}
     numbers = {tag: values for tag, values in tensors(final).items() if tag != "report"}
     assert {tag: (step, float(value)) for tag, ((step, value),) in numbers.items()} == {
         "~final/1_log_density_nats": (6, -1.0),
