@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -23,7 +23,6 @@ _MOST_BYTES = 1 << 30
 _MOST_CANDIDATES = 100
 _MOST_DIGITS = 18
 _WORK = 20_000_000
-_BINS = 1 << 15
 
 
 @dataclass
@@ -77,30 +76,32 @@ def _outside(content: NDArray[np.uint8], quote: int) -> NDArray[np.bool_]:
     return outside
 
 
-def _pieces(content: bytes, ends: NDArray[np.int64], length: int) -> list[bytes]:
-    """What lies between marks of `length` bytes."""
-    starts = np.concatenate([[0], ends + length]).tolist()
+def _places(content: bytes, mark: bytes, quote: bytes) -> NDArray[np.int64]:
+    """Where a mark of one or two bytes begins; within quotes it is text."""
+    bytes_ = np.frombuffer(content, np.uint8)
+    is_mark = bytes_ == mark[0]
+    if len(mark) == 2:
+        is_mark[:-1] &= bytes_[1:] == mark[1]
+        is_mark[-1:] = False
+    if quote and quote in content:
+        is_mark &= _outside(bytes_, quote[0])
+    return np.flatnonzero(is_mark)
+
+
+def _split(content: bytes, mark: bytes, quote: bytes) -> list[bytes]:
+    """What lies between marks."""
+    if not quote or quote not in content:
+        return content.split(mark)
+    ends = _places(content, mark, quote)
+    starts = [0, *(ends + len(mark)).tolist()]
     return [content[a:b] for a, b in zip(starts, [*ends.tolist(), len(content)], strict=True)]
 
 
-def _lines(content: bytes, line_end: bytes, quote: bytes) -> list[bytes]:
-    """Lines without their ends; line ends within quotes are text."""
-    if not quote or quote not in content:
-        return content.split(line_end)
-    bytes_ = np.frombuffer(content, np.uint8)
-    is_end = (bytes_ == line_end[0]) & _outside(bytes_, quote[0])
-    if len(line_end) == 2:
-        is_end[:-1] &= bytes_[1:] == line_end[1]
-        is_end[-1] = False
-    return _pieces(content, np.flatnonzero(is_end), len(line_end))
-
-
-def _cells(line: bytes, delimiter: bytes, quote: bytes) -> list[bytes]:
-    """Cells of a line, as they are written."""
-    if not quote or quote not in line:
-        return line.split(delimiter)
-    bytes_ = np.frombuffer(line, np.uint8)
-    return _pieces(line, np.flatnonzero((bytes_ == delimiter[0]) & _outside(bytes_, quote[0])), 1)
+def _widths(content: bytes, line_end: bytes, delimiter: bytes, quote: bytes) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Cells of each line, and its bytes with one of its end."""
+    ends = np.append(_places(content, line_end, quote), len(content))
+    seen = np.searchsorted(_places(content, delimiter, quote), ends)
+    return 1 + np.diff(seen, prepend=0), np.diff(ends, prepend=-1)
 
 
 def layout_of(content: bytes) -> Layout | None:
@@ -117,13 +118,13 @@ def layout_of(content: bytes) -> Layout | None:
     best: tuple[int, Layout] | None = None
     head = content[:_SAMPLE]
     for quote in (b'"', b"") if b'"' in content else (b"",):
-        lines = _lines(head, LINE_ENDS[line_end], quote)
         for delimiter in _DELIMITERS:
-            covered: Counter[int] = Counter()
-            for line in lines[: max(1, len(lines) - 1)]:
-                covered[len(_cells(line, delimiter, quote))] += len(line) + 1
-            width, count = max(covered.items(), key=lambda item: (item[1], item[0]))
-            score = count * min(width, 2)
+            widths, lengths = _widths(head, LINE_ENDS[line_end], delimiter, quote)
+            # The sample may end within a line.
+            whole = slice(max(1, len(widths) - 1))
+            covered = np.bincount(widths[whole], lengths[whole])
+            width = len(covered) - 1 - int(covered[::-1].argmax())
+            score = int(covered[width]) * min(width, 2)
             if width <= _MOST_COLUMNS and (best is None or score > best[0]):
                 best = score, Layout(delimiter, quote, line_end, False, width)
     return _filled(best[1], content) if best else None
@@ -131,27 +132,19 @@ def layout_of(content: bytes) -> Layout | None:
 
 def _filled(layout: Layout, content: bytes) -> Layout:
     """The layout with its rows."""
-    lines = _lines(content, LINE_ENDS[layout.line_end], layout.quote)
+    line_end = LINE_ENDS[layout.line_end]
+    lines = _split(content, line_end, layout.quote)
+    is_row = _widths(content, line_end, layout.delimiter, layout.quote)[0] == layout.width
+    is_row[0] = False
     layout.ends = lines[-1] == b""
     if layout.ends:
         lines.pop()
-    if not layout.quote or layout.quote not in content:
+    layout.odd = {i: line for i, line in enumerate(lines) if not is_row[i]}
+    if len(layout.odd) < len(lines):
         # All cells at once: cells of a row are neighbours.
-        is_row = [line.count(layout.delimiter) == layout.width - 1 for line in lines]
-        is_row[0] = False
-        layout.odd = {i: line for i, line in enumerate(lines) if not is_row[i]}
-        if any(is_row):
-            cells = layout.delimiter.join(itertools.compress(lines, is_row)).split(layout.delimiter)
-            layout.columns = [cells[d :: layout.width] for d in range(layout.width)]
-        return layout
-    rows = []
-    for i, line in enumerate(lines):
-        cells = _cells(line, layout.delimiter, layout.quote)
-        if i == 0 or len(cells) != layout.width:
-            layout.odd[i] = line
-        else:
-            rows.append(cells)
-    layout.columns = [list(column) for column in zip(*rows, strict=True)]
+        rows = layout.delimiter.join(itertools.compress(lines, is_row))
+        cells = _split(rows, layout.delimiter, layout.quote)
+        layout.columns = [cells[d :: layout.width] for d in range(layout.width)]
     return layout
 
 
@@ -229,38 +222,65 @@ def choose_parents(features: list[NDArray[np.int32]], column: list[int], D: int)
     N = len(features[0])
     pairs = max(1, 2 * D * len(features))
     rows = np.linspace(0, N - 1, min(N, max(1000, min(20_000, _WORK // pairs)))).astype(np.int64)
-    sample = [np.unique(feature[rows], return_inverse=True)[1].astype(np.int64) for feature in features]
+    sample = [_ranks(feature[rows].astype(np.int64)) for feature in features]
     for d in range(D):
         candidates = [f for f in range(len(features)) if column[f] < d and sample[f].max() > 0]
         candidates = candidates[-_MOST_CANDIDATES:]
-        if not candidates or sample[d].max() == 0:
+        size = int(sample[d].max()) + 1
+        if not candidates or size == 1:
             continue
         known = np.zeros(len(rows), np.int64)
-        alone = {f: _cost(sample[d], sample[f]) for f in candidates}
+        alone = {f: _cost(sample[d], size, sample[f]) for f in candidates}
         costs = alone
         for i in range(min(PARENTS, len(candidates))):
             if i in (1, 2):
                 near = sorted(candidates, key=lambda f: alone[f])[:24]
-                costs = {f: _cost(sample[d], _joint(known, sample[f])) for f in near}
+                costs = {f: _cost(sample[d], size, _pairs(known, sample[f])) for f in near}
             elif i > 2:
                 costs = alone
             best = min((f for f in costs if f in candidates), key=lambda f: costs[f])
             parents[d, i] = best
             candidates.remove(best)
-            known = _joint(known, sample[best])
+            known = _ranks(_pairs(known, sample[best]))
     return parents
 
 
-def _joint(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ranks of pairs."""
-    inverse: NDArray[np.int64] = np.unique(a * (int(b.max()) + 1) + b, return_inverse=True)[1].astype(np.int64)
+def _ranks(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of values among the different ones."""
+    inverse: NDArray[np.int64] = np.unique(values, return_inverse=True)[1].astype(np.int64)
     return inverse
 
 
-def _cost(values: NDArray[np.int64], given: NDArray[np.int64]) -> float:
-    """Bits of values where their context is known: of their entropy, and four for each pair that must be learned."""
-    joint = values * (int(given.max()) + 1) + given
-    _, pairs = np.unique(joint, return_counts=True)
-    counts = np.bincount(given)
-    counts = counts[counts > 0]
-    return float((counts * np.log2(counts)).sum() - (pairs * np.log2(pairs)).sum() + 4 * len(pairs))
+def _pairs(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Pairs of ranks as whole numbers."""
+    return a * (int(b.max()) + 1) + b
+
+
+@njit(nogil=True, cache=True)
+def _cost(values: NDArray[np.int64], size: int, given: NDArray[np.int64]) -> float:
+    """Bits of values where their context is known: of their entropy, and four for each pair that must be learned.
+
+    :param values: whole numbers below `size`.
+    :param size: how many they can be.
+    :param given: the context, whole numbers.
+    """
+    mask = 1
+    while mask < 2 * len(values):
+        mask <<= 1
+    cost = 0.0
+    for is_pair in range(2):
+        # Counts of what is different, by hashes with open addressing.
+        seen = np.full(mask, -1, np.int64)
+        counts = np.zeros(mask, np.int64)
+        for i in range(len(values)):
+            key = given[i] * size + values[i] if is_pair else given[i]
+            at = (key * 0x9E3779B97F4A7C1 >> 20) & (mask - 1)
+            while seen[at] != key and seen[at] >= 0:
+                at = (at + 1) & (mask - 1)
+            seen[at] = key
+            counts[at] += 1
+        for n in counts:
+            if n:
+                bits = n * np.log2(n)
+                cost += 4.0 - bits if is_pair else bits
+    return cost
