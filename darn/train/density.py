@@ -37,7 +37,7 @@ from darn.train.optimization import TrainingConfig
 from darn.train.rivals import OPTIMIZER, as_sizes
 from darn.train.selection import Choice, SearchConfig, choose, few_steps
 from darn.train.training import Trainer
-from darn.train.variables import Variables
+from darn.train.variables import Variables, moments
 from gpflow_deep_base.columns import as_numbers
 from gpflow_deep_base.cost import tell
 
@@ -257,7 +257,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Independent draws of rows, zeros and ones [n_samples, n_x]; of a frame or of `bins`, a frame of pandas with
-        levels, truth values and the middle number of each bin.
+        levels, truth values and the middle number, date or time of each bin.
 
         :param random_state: None: that of the estimator, so that each call gives the same rows.
         """
@@ -418,7 +418,10 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
 
     def _numbers(self, X: ArrayLike, *, reset: bool) -> Any:
         """The numbers of X, [N, F], perhaps sparse."""
-        X = as_numbers(X, self, reset=reset, may_miss=True)
+        frame = X
+        X = as_numbers(frame, self, reset=reset, may_miss=True)
+        if reset and hasattr(self, "table_encoder_"):
+            X = moments(self.table_encoder_, frame)
         how: dict[str, Any] = {"dtype": "numeric", "ensure_all_finite": "allow-nan"}
         return validate_data(self, X, reset=reset, accept_sparse="csr", ensure_min_samples=2 if reset else 1, **how)
 

@@ -8,6 +8,7 @@ variables.frame(bits)                      # rows as the table has them
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,24 @@ from numpy.typing import NDArray
 
 from gpflow_deep_base.bins import Bins
 
-__all__ = ["Variables"]
+__all__ = ["Variables", "moments"]
+
+_MOMENT = ("day", "hour")  # parts of a date that say it all
+
+
+def moments(encoder: Any, X: Any) -> NDArray[np.float64]:
+    """Rows of a frame as the numbers that :class:`Variables` take: of a date its day and its hour, and no part that
+    follows from these.
+
+    :param encoder: the `TableEncoder` that was fitted to the frame; it is changed.
+    :param X: the frame.
+    """
+    columns = encoder.schema_.columns
+    dated = tuple(dataclasses.replace(f, parts=_MOMENT) if f.column.kind == "date" else f for f in columns)
+    encoder.schema_ = dataclasses.replace(encoder.schema_, columns=dated)
+    encoder.columns_ = encoder.schema_.table()
+    found: NDArray[np.float64] = encoder.transform(X)
+    return found
 
 
 @dataclass(frozen=True)
@@ -27,24 +45,47 @@ class _Part:
 
     :ivar name: of the column, or of a part of it.
     :ivar owner: number of the column.
-    :ivar width: columns of numbers: those of the levels of a category, or one.
+    :ivar width: columns of numbers: those of the levels of a category, day and hour of a date, or one.
+    :ivar kind: "category", "boolean", "date", "time" or "number".
     :ivar levels: of a category, () of anything else.
-    :ivar bins: of numbers that are not all 0 or 1.
-    :ivar is_boolean: whether it holds truth values.
+    :ivar bins: of numbers that are not all 0 or 1, of dates and of times.
+    :ivar has_zone: whether dates are in UTC.
     """
 
     name: str
     owner: int
     width: int = 1
+    kind: str = "number"
     levels: tuple[str, ...] = ()
     bins: Bins | None = None
-    is_boolean: bool = False
+    has_zone: bool = False
 
     @property
     def bit_names(self) -> tuple[str, ...]:
         """Of the bits that it becomes."""
         levels = self.levels if self.bins is None else self.bins.names
         return tuple(f"{self.name}={level}" for level in levels) or (self.name,)
+
+    def numbers(self, block: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What is binned of its columns of numbers [N, width], [N]: of dates the days since 1970."""
+        return block[:, 0] + block[:, 1] / 24.0 if self.kind == "date" else block[:, 0]
+
+    def values(self, numbers: NDArray[np.float64]) -> Any:
+        """Numbers of :meth:`numbers` as a frame has them."""
+        import pandas as pd
+
+        if self.kind == "date":
+            return pd.to_datetime(numbers, unit="D", utc=self.has_zone).round("ms")
+        if self.kind == "time":
+            return pd.to_timedelta(numbers, unit="h").round("ms")
+        return numbers.astype(np.int64) if (numbers % 1 == 0).all() else numbers
+
+    def named(self, bins: Bins) -> Bins:
+        """The bins with names that a reader of dates and times understands."""
+        if self.kind not in ("date", "time"):
+            return bins
+        shown = [str(value).removeprefix("0 days ").removesuffix(" 00:00:00") for value in self.values(bins.values)]
+        return dataclasses.replace(bins, names=tuple(shown))
 
 
 class Variables:
@@ -92,20 +133,17 @@ class Variables:
         else:
             names = [feature.name for feature in features]
             for owner, feature in enumerate(features):
-                if feature.column.kind == "category":
-                    levels = (*feature.levels, *(["(rare)"] if feature.rare else []))
-                    parts.append(_Part(feature.name, owner, len(levels), levels))
-                else:
-                    is_boolean = feature.column.kind == "boolean"
-                    parts += [_Part(name, owner, is_boolean=is_boolean) for name in feature.value_names]
+                levels = (*feature.levels, *(["(rare)"] if feature.rare else []))
+                width, has_zone = len(feature.value_names), feature.column.zone != ""
+                parts.append(_Part(feature.name, owner, width, feature.column.kind, levels, has_zone=has_zone))
         in_groups = {column for group in groups for column in group}
         start = 0
         found = []
         for part in parts:
-            values = numbers[:, start]
-            is_number = not part.levels and not part.is_boolean and start not in in_groups
-            if is_number and not np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
-                part = _Part(part.name, part.owner, bins=Bins.of(values, most_bins))
+            values = part.numbers(numbers[:, start : start + part.width])
+            is_number = part.kind == "number" and start not in in_groups
+            if part.kind in ("date", "time") or (is_number and not np.isin(values[~np.isnan(values)], (0, 1)).all()):
+                part = dataclasses.replace(part, bins=part.named(Bins.of(values, most_bins)))
             found.append(part)
             start += part.width
         return cls(names, found, groups)
@@ -116,7 +154,7 @@ class Variables:
         blocks = []
         for part, (begin, end) in zip(self._parts, itertools.pairwise(starts), strict=True):
             block = numbers[:, begin:end]
-            blocks.append(block if part.bins is None else part.bins.levels(block[:, 0]))
+            blocks.append(block if part.bins is None else part.bins.levels(part.numbers(block)))
         return np.concatenate(blocks, axis=1)
 
     def by_column(self, by_bit: NDArray[np.float64], reduce: Any = np.add) -> NDArray[np.float64]:
@@ -129,7 +167,7 @@ class Variables:
         return found
 
     def frame(self, bits: NDArray[Any]) -> Any:
-        """Rows [N, n] as a frame of pandas: texts of levels, truth values, and of a bin its middle number."""
+        """Rows [N, n] as a frame of pandas: texts of levels, truth values, and of a bin a number, date or time."""
         import pandas as pd
 
         columns: dict[str, Any] = {}
@@ -139,10 +177,9 @@ class Variables:
                 levels = np.array([*part.levels, None], object)
                 columns[part.name] = levels[np.where(block.any(axis=1), block.argmax(axis=1), len(part.levels))]
             elif part.bins is not None:
-                values = part.bins.values[block.argmax(axis=1)]
-                columns[part.name] = values.astype(np.int64) if (part.bins.values % 1 == 0).all() else values
+                columns[part.name] = part.values(part.bins.values)[block.argmax(axis=1)]
             else:
-                columns[part.name] = block[:, 0].astype(bool if part.is_boolean else np.int64)
+                columns[part.name] = block[:, 0].astype(bool if part.kind == "boolean" else np.int64)
         return pd.DataFrame(columns)
 
     def named(self, bits: NDArray[np.float64]) -> Any:

@@ -336,6 +336,24 @@ def test_a_frame_is_taken_as_it_is(shop: pd.DataFrame) -> None:
     assert (filled[np.arange(500), [levels.index(f"size={size}") for size in shop["size"]]] > 0.5).mean() > 0.95
 
 
+def test_dates_and_times_come_back_as_such() -> None:
+    """A date is one variable, whatever its weekday and day of the year."""
+    rng = np.random.default_rng(6)
+    moments = pd.Timestamp("2024-03-05") + pd.to_timedelta(rng.integers(0, 1000 * 86400, 60), unit="s")
+    frame = pd.DataFrame({"sold": moments, "text": moments.strftime("%d.%m.%Y"), "zone": moments.tz_localize("UTC")})
+    frame["one_day"] = pd.Timestamp("2024-03-05") + (moments - moments.normalize())
+    frame["at"] = moments.strftime("%H:%M")
+    density = DARNDensity(architecture="chain", bins=3).fit(frame)
+    drawn = density.sample(100)
+    assert drawn["sold"].isin(frame["sold"]).all()
+    assert drawn["zone"].isin(frame["zone"]).all()
+    assert drawn["one_day"].isin(frame["one_day"]).all()
+    assert drawn["text"].dt.strftime("%d.%m.%Y").isin(frame["text"]).all()
+    assert drawn["at"].isin(pd.to_timedelta(frame["at"] + ":00")).all()
+    assert np.isfinite(density.score_samples(drawn)).all()
+    assert density.score_samples(frame, by_column=True).shape == frame.shape
+
+
 def test_numbers_of_an_array_need_bins(shop: pd.DataFrame) -> None:
     numbers = shop[["price", "kids"]].to_numpy()
     density = DARNDensity(architecture="chain", bins=5).fit(numbers)
