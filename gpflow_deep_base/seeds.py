@@ -31,8 +31,6 @@ def seed_words(seed: int) -> NDArray[np.int32]:
     :raises ValueError: if it is no integer from 0 to `MAX_SEED`.
     """
     number = _integer(seed)
-    if not 0 <= number <= MAX_SEED:
-        raise ValueError(f"seed must be from 0 to 2**62 - 1, got {number}; give for example seed=0.")
     return np.array([number >> 31, number & _LOW], np.int32)
 
 
@@ -44,7 +42,7 @@ def as_seed(seed: Seed) -> tf.Tensor:
     """
     import tensorflow as tf
 
-    if _is_integer(seed):
+    if isinstance(seed, int | np.integer) or (isinstance(seed, np.ndarray) and seed.ndim == 0):
         return tf.constant(seed_words(seed))
     try:
         tensor = tf.convert_to_tensor(seed)
@@ -54,7 +52,10 @@ def as_seed(seed: Seed) -> tf.Tensor:
         raise ValueError(
             f"seed must be an integer, or int32 of shape [2], got {tensor.dtype.name} of shape {tensor.shape}."
         )
-    return tf.cast(tensor, tf.int32)
+    words = tf.cast(tensor, tf.int32)
+    if tf.executing_eagerly() and not np.array_equal(words, tensor):
+        raise ValueError(f"seed must be an integer, or int32 of shape [2], got the larger {tensor.numpy().tolist()}.")
+    return words
 
 
 def fresh_seed() -> tf.Tensor:
@@ -67,10 +68,10 @@ def fresh_seed() -> tf.Tensor:
 def named_seed(seed: int, name: str) -> tf.Tensor:
     """Seed of the stream `name`, for `tf.random.stateless_*` and `tf.random.fold_in`.
 
-    :param seed: any integer, for example `FLAGS.seed`.
+    :param seed: an integer from 0 to `MAX_SEED`, for example `FLAGS.seed`.
     :param name: what the stream is for, for example "train" or "init/inducing"; other names give other streams.
     :return: int32 [2], a pure function of the two arguments, the same in every process and on every machine.
-    :raises ValueError: if `seed` is not an integer or `name` is empty.
+    :raises ValueError: if `seed` is no such integer or `name` is empty.
     """
     import tensorflow as tf
 
@@ -85,7 +86,7 @@ def numpy_rng(seed: int, name: str) -> np.random.Generator:
 class Seeds:
     """The streams of one run: `seeds("train")` for TensorFlow, `seeds.rng("order")` for NumPy.
 
-    :param seed: any integer.
+    :param seed: an integer from 0 to `MAX_SEED`.
     """
 
     def __init__(self, seed: int) -> None:
@@ -100,15 +101,17 @@ class Seeds:
         return numpy_rng(self.seed, name)
 
 
-def _is_integer(seed: Any) -> bool:
-    """Whether it is one number and no tensor: these have an index, too."""
-    return isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-
-
 def _integer(seed: Any) -> int:
-    if isinstance(seed, bool | np.bool_) or not hasattr(seed, "__index__"):
+    """A seed as Python's integer, if it is one number, no truth value, and from 0 to `MAX_SEED`."""
+    try:
+        number = None if np.asarray(seed).dtype == bool else operator.index(seed)
+    except TypeError:
+        number = None
+    if number is None:
         raise ValueError(f"seed must be an integer, got {seed!r}; give for example seed=0.")
-    return operator.index(seed)
+    if not 0 <= number <= MAX_SEED:
+        raise ValueError(f"seed must be from 0 to 2**62 - 1, got {number}; give for example seed=0.")
+    return number
 
 
 def _digest(kind: str, seed: int, name: str) -> bytes:
