@@ -138,6 +138,10 @@ def refuse(run: RunDir, resume: bool) -> None:
     """
     if run.path.exists() and not run.path.is_dir():
         raise ValueError(f"--run_dir must be a folder, got the file {run.path}; give another --run_dir.")
+    if lost := next((path for path in (run.path, *run.path.parents) if path.is_symlink() and not path.exists()), None):
+        raise ValueError(
+            f"--run_dir={run.path} cannot be made, as the link {lost} leads nowhere; give another --run_dir."
+        )
     above = next((folder for folder in run.path.parents if folder.exists()), run.path)
     if above.is_file():
         raise ValueError(f"--run_dir={run.path} cannot be made, as {above} is a file; give another --run_dir.")

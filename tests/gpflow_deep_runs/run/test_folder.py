@@ -417,6 +417,10 @@ def test_a_folder_that_is_not_ours_gets_no_file(tmp_path: Path, resume: bool) ->
     assert files(tmp_path) == ["chapter.tex"]
     with pytest.raises(ValueError, match="must be a folder, got the file"):
         check_free(tmp_path / "chapter.tex", resume=resume)
+    (tmp_path / "link").symlink_to("link")
+    for path in (tmp_path / "link", tmp_path / "link" / "below"):
+        with pytest.raises(ValueError, match="cannot be made, as the link"):
+            check_free(path, resume=resume)
 
 
 def test_a_free_folder_stays_as_it_is(tmp_path: Path) -> None:
