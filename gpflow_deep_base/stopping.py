@@ -6,13 +6,6 @@
         stopping, is_best = stopping.after(step, score)
         if stopping.is_done: break
 
-or, with what is to be kept of the best evaluation:
-
-    best = BestSoFar(Stopping(patience=10), snapshot=model.get_weights, restore=model.set_weights)
-    for step in ...:
-        if best.observe(step, score): break
-    best.restore()
-
 A rule is a value and a pure function of the scores, so that a run that was stopped and resumed decides the same.
 """
 
@@ -20,13 +13,9 @@ from __future__ import annotations
 
 import math
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
 
-__all__ = ["BestSoFar", "Interrupted", "Stopping"]
-
-T = TypeVar("T")
+__all__ = ["Interrupted", "Stopping"]
 
 
 @dataclass(frozen=True)
@@ -71,33 +60,6 @@ class Stopping:
     def is_done(self) -> bool:
         """Whether `patience` scores in a row were no better."""
         return self.patience is not None and self.num_worse >= self.patience
-
-
-class BestSoFar(Generic[T]):
-    """A rule with what is kept of the best evaluation.
-
-    :param stopping: the rule.
-    :param snapshot: a copy of what is to be kept, such as all parameters.
-    :param restore: puts a snapshot back.
-    """
-
-    def __init__(self, stopping: Stopping, *, snapshot: Callable[[], T], restore: Callable[[T], None]) -> None:
-        self.stopping = stopping
-        self._snapshot = snapshot
-        self._restore = restore
-        self._kept: T | None = None
-
-    def observe(self, step: int, score: float) -> bool:
-        """Take note of an evaluation, keep it if it is the best, and say whether to stop."""
-        self.stopping, is_best = self.stopping.after(step, score)
-        if is_best:
-            self._kept = self._snapshot()
-        return self.stopping.is_done
-
-    def restore(self) -> None:
-        """Put the best back; nothing happens if no score was a number."""
-        if self._kept is not None:
-            self._restore(self._kept)
 
 
 class Interrupted(Exception):

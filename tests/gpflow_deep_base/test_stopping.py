@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from gpflow_deep_base.stopping import BestSoFar, Stopping
+from gpflow_deep_base.stopping import Stopping
 
 
 def by_hand(scores: list[float], patience: int) -> tuple[int, int]:
@@ -65,16 +65,3 @@ def test_without_patience_it_never_stops() -> None:
 def test_settings_that_make_no_sense(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must"):
         Stopping(**options)  # type: ignore[arg-type]
-
-
-def test_the_best_is_put_back() -> None:
-    state = {"w": 0}
-    best = BestSoFar(Stopping(patience=2), snapshot=state.copy, restore=state.update)
-    best.restore()
-    assert state == {"w": 0}
-    for step, score in enumerate([1.0, 3.0, 2.0, 2.5]):
-        state["w"] = step
-        is_done = best.observe(step, score)
-        assert is_done == (step == 3)
-    best.restore()
-    assert state == {"w": 1}

@@ -150,14 +150,6 @@ def test_a_run_goes_on_to_the_same_bits_where_it_shrinks(folder: Path, whole: Fi
     assert lines_of(folder, "whole") == lines_of(folder, "half")
 
 
-def test_a_finished_run_is_neither_overwritten_nor_changed(folder: Path, whole: Finished) -> None:
-    assert whole.code == 0, whole.err
-    again, other = call(folder, "whole", *SHRINKING), call(folder, "whole", "--resume", *SHRINKING, "--prior=ghs")
-    assert (again.code, other.code) == (2, 2)
-    assert "already holds a run" in again.err
-    assert "--prior=ghs" in other.err
-
-
 @pytest.mark.parametrize(("arguments", "message"), ERRORS, ids=[" ".join(arguments) for arguments, _ in ERRORS])
 def test_errors_name_the_flag_and_leave_nothing(folder: Path, arguments: list[str], message: str) -> None:
     done = call(folder, "error", *QUICK, *arguments)
@@ -175,15 +167,6 @@ def test_flags_are_those_of_the_python_interface() -> None:
     flags = parse(Flags, ["--run_dir=x", "--threshold=-1,2.5", "--codebooks=", "--warmup=0", "--seed=7"])
     assert (flags.recipe.threshold, flags.files.codebooks, flags.recipe.warmup) == ((-1.0, 2.5), (), 0.0)
     assert parse(Flags, ["--run_dir=x", *text(flags).splitlines()]) == flags
-
-
-@pytest.mark.slow
-def test_help_lists_each_flag_with_its_meaning(folder: Path) -> None:
-    done = run("compress_network.py", ["--help"], folder)
-    assert done.code == 0, done.err
-    for flag in named_flags(Flags):
-        assert re.search(rf"--(\[no\])?{flag.name}\b", done.out), flag.name
-        assert flag.help, flag.name
 
 
 @pytest.mark.slow

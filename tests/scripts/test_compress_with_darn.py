@@ -4,7 +4,6 @@ import bz2
 import gzip
 import json
 import lzma
-import re
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +15,9 @@ from darn.model.serialization import save_darn
 from darn.more.mixture import Mixture, save_density
 from darn.train.chain_fitting import fit_chain
 from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.cli.flags import named_flags
 from gpflow_deep_runs.data.bits import read_bits
-from scripts.compress_with_darn import Decode, Encode, decode, encode
-from tests.scripts.running import Finished, called, run
+from scripts.compress_with_darn import decode, encode
+from tests.scripts.running import Finished, called
 
 SCRIPT = "compress_with_darn.py"
 N = 300
@@ -180,20 +178,6 @@ def test_bad_input(folder: Path, finished: dict[str, Finished], message: str) ->
     assert ": error: " in done.err
     assert (folder / "kept.npy").read_bytes() == b"kept"
     assert not (folder / "y.darn").exists()
-
-
-def test_help_lists_every_flag_of_both_commands(folder: Path) -> None:
-    shown = run(SCRIPT, ["--help"], folder)
-    assert shown.code == 0, shown.err
-    _, *parts = re.split(rf"^{SCRIPT} (\w+): ", shown.out, flags=re.MULTILINE)
-    pages = dict(zip(parts[::2], parts[1::2], strict=True))
-    for kind, about in ((Encode, pages["encode"]), (Decode, pages["decode"])):
-        for flag in named_flags(kind):
-            assert re.search(rf"^  --(\[no\])?{flag.name}[ ,]", about, re.MULTILINE), flag.name
-            assert len(flag.help.split()) >= 3, flag.name
-    one = call(folder, ["decode", "--help"])
-    assert one.code == 0
-    assert one.out.startswith(f"{SCRIPT} decode: Restore the data")
 
 
 def test_a_chain_codes_in_its_own_order(tmp_path: Path) -> None:

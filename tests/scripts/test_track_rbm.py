@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpflow_deep_runs.cli.flags import named_flags, parse, text
+from gpflow_deep_runs.cli.flags import parse, text
 from rbm_tracking.model.exact import log_z_exact
 from rbm_tracking.model.serialization import load_rbm
 from rbm_tracking.track.evidence import flag_names
 from rbm_tracking.track.learning import SMLConfig
 from rbm_tracking.use.evaluation import mean_log_prob_unnormalised
 from scripts.track_rbm import Flags, main
-from tests.scripts.running import Finished, called, lines_of, result_of, run
+from tests.scripts.running import Finished, called, lines_of, result_of
 
 SMALL = [
     "--num_temps=3",
@@ -69,8 +69,6 @@ ERRORS: list[tuple[list[str], str]] = [
     ([*TINY, "stray"], "all arguments must be flags, --name=value, got 'stray'"),
     ([*TINY, "--resume"], "holds no run to resume"),
 ]
-OLD = ["lr=0.1", "lr_decay=10", "temps=3", "chains=4", "track_chains=2", "updates=9", "early_stopping", "float32"]
-OLD += ["target=x0", "strategy=mirrored"]
 
 
 @pytest.fixture(scope="module")
@@ -238,13 +236,6 @@ def test_images_have_filters_and_samples_with_and_without_tracking(folder: Path)
     assert result["exact"]["log_z_nats"] == pytest.approx(log_z_exact(load_rbm(folder / "images" / "rbm.npz").rbm))
 
 
-def test_a_time_limit_leaves_a_checkpoint(folder: Path) -> None:
-    done = call(folder, "limited", "--num_steps=2000", "--max_seconds=0", *TINY)
-    assert done.code == 0
-    assert "training was stopped by max_seconds after step" in done.err
-    assert list((folder / "limited" / "checkpoints").glob("step-*"))
-
-
 def test_divergence_is_one_clear_error(folder: Path) -> None:
     done = call(folder, "diverged", "--num_steps=20", "--learning_rate=1e38", *TINY)
     assert done.code == 1
@@ -266,16 +257,6 @@ def test_rare_bits_end_with_a_log_z(folder: Path) -> None:
     assert "not_finite" not in result["tracked"]["flags"]
 
 
-def test_a_run_is_not_overwritten_or_mixed_up(folder: Path, whole: Finished) -> None:
-    assert whole.code == 0, whole.err
-    again = call(folder, "whole", "--num_steps=40", *WHOLE)
-    assert again.code == 2
-    assert "--resume" in again.err
-    other = call(folder, "whole", "--resume", "--num_steps=40", *WHOLE, "--hidden=7")
-    assert other.code == 2
-    assert "hidden" in other.err
-
-
 @pytest.mark.parametrize(("arguments", "message"), ERRORS, ids=lambda value: value if isinstance(value, str) else "")
 def test_bad_input_is_one_clear_error_and_leaves_no_folder(folder: Path, arguments: list[str], message: str) -> None:
     done = call(folder, "error", *arguments)
@@ -283,13 +264,6 @@ def test_bad_input_is_one_clear_error_and_leaves_no_folder(folder: Path, argumen
     assert re.search(message, done.err), done.err
     assert "Traceback" not in done.err
     assert not (folder / "error").exists()
-
-
-@pytest.mark.parametrize("flag", OLD)
-def test_old_spellings_are_unknown(folder: Path, flag: str) -> None:
-    done = call(folder, "error", *TINY, f"--{flag}")
-    assert done.code == 2
-    assert f"Unknown command line flag '{flag.split('=')[0]}'" in done.err
 
 
 def test_flags_are_written_as_they_are_read() -> None:
@@ -324,11 +298,3 @@ def test_every_part_of_training_in_one_run(tmp_path: Path) -> None:
         assert low - 0.1 < exact < high + 0.1, name
     assert sorted(path.name for path in (folder / "trajectory").iterdir())[0] == "step_000000010.npz"
     assert load_rbm(folder / "rbm.npz").log_z == result["tracked"]["log_z_nats"]
-
-
-def test_help_lists_every_flag_with_its_meaning() -> None:
-    shown = run("track_rbm.py", ["--help"], Path.cwd())
-    assert shown.code == 0, shown.err
-    for flag in named_flags(Flags):
-        assert re.search(rf"^  --(\[no\])?{flag.name}[ ,]", shown.out, re.MULTILINE), flag.name
-        assert len(flag.help.split()) >= 3, flag.name

@@ -15,7 +15,7 @@ from darn.model.likelihood import exact_log_likelihood
 from darn.more.mixture import drawn, log_prob
 from darn.train.rivals import given
 from darn.train.training import MAX_BLOCK
-from gpflow_deep_runs.cli.flags import named_flags, parse, text
+from gpflow_deep_runs.cli.flags import parse, text
 from gpflow_deep_runs.data.batches import Minibatches
 from gpflow_deep_runs.run import Every, Seeds, fit, lowest
 from scripts.train_darn import Flags, main
@@ -79,8 +79,6 @@ ERRORS: list[tuple[list[str], str]] = [
     ([*TINY, "--resume"], "holds no run to resume"),
     ([*TINY, "--strategy=multi_worker"], "needs the environment variable TF_CONFIG"),
 ]
-OLD = ["tanh=4", "lr_half_life=30", "early_stopping", "conditional=nade", "visible=nade", "intensities", "local"]
-OLD += ["float32", "target=x0", "visible_kernel=5"]
 
 
 @pytest.fixture(scope="module")
@@ -391,13 +389,6 @@ def test_a_chosen_rate_that_falls_is_trained_with_until_it_is_0(folder: Path) ->
     assert "falling to 0 at step 100" in done.out
 
 
-def test_a_time_limit_leaves_a_checkpoint(folder: Path) -> None:
-    done = call(folder, "limited", "--num_steps=2000", "--max_seconds=0", *TINY)
-    assert done.code == 0
-    assert "training was stopped by max_seconds after step" in done.err
-    assert list((folder / "limited" / "checkpoints").glob("step-*"))
-
-
 def test_the_choice_has_a_limit(folder: Path) -> None:
     """--max_seconds interrupts it, and it goes on; --search_total_steps ends it with the best so far."""
     flags = ["--data=patterns.csv", "--units=4", "--weight_decay=0", "--num_steps=25", "--noneighbours"]
@@ -423,16 +414,6 @@ def test_divergence_is_one_clear_error(folder: Path) -> None:
     assert done.err.count("\n") == 1
 
 
-def test_a_run_is_not_overwritten_or_mixed_up(folder: Path, whole: Finished) -> None:
-    assert whole.code == 0, whole.err
-    again = call(folder, "whole", "--num_steps=40", *WHOLE)
-    assert again.code == 2
-    assert "--resume" in again.err
-    other = call(folder, "whole", "--resume", "--num_steps=40", *WHOLE, "--hidden=7")
-    assert other.code == 2
-    assert "hidden" in other.err
-
-
 @pytest.mark.parametrize(("arguments", "message"), ERRORS, ids=lambda value: value if isinstance(value, str) else "")
 def test_bad_input_is_one_clear_error_and_leaves_no_folder(folder: Path, arguments: list[str], message: str) -> None:
     done = call(folder, "error", *arguments)
@@ -440,13 +421,6 @@ def test_bad_input_is_one_clear_error_and_leaves_no_folder(folder: Path, argumen
     assert re.search(message, done.err), done.err
     assert "Traceback" not in done.err
     assert not (folder / "error").exists()
-
-
-@pytest.mark.parametrize("flag", OLD)
-def test_old_spellings_are_unknown(folder: Path, flag: str) -> None:
-    done = call(folder, "error", *TINY, f"--{flag}")
-    assert done.code == 2
-    assert f"Unknown command line flag '{flag.split('=')[0]}'" in done.err
 
 
 def test_flags_are_written_as_they_are_read() -> None:
@@ -457,14 +431,6 @@ def test_flags_are_written_as_they_are_read() -> None:
     assert DARNConfig(4, **given(again.model.keywords)).hidden == (5, 2)
     assert again.local(image_shape=(8, 8), strides=(2,), filters=(3,)).kernels == (4,)
     assert TrainingConfig(**given(again.training.keywords)) == TrainingConfig(weight_noise="graves")
-
-
-def test_help_lists_every_flag_with_its_meaning() -> None:
-    shown = run("train_darn.py", ["--help"], Path.cwd())
-    assert shown.code == 0, shown.err
-    for flag in named_flags(Flags):
-        assert re.search(rf"^  --(\[no\])?{flag.name}(, --{flag.name}=\S+)? \(", shown.out, re.MULTILINE), flag.name
-        assert len(flag.help.split()) >= 3, flag.name
 
 
 @pytest.mark.ci

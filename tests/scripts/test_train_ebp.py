@@ -18,7 +18,7 @@ from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_base.text import aligned, within
 from gpflow_deep_runs.cli.flags import named_flags, parse, text
 from scripts.train_ebp import Flags, main, metrics, notes, table, verdict
-from tests.scripts.running import Finished, called, command, environment, lines_of, result_of, run
+from tests.scripts.running import Finished, called, command, environment, lines_of, result_of
 from tests.terminal import check_width
 
 SMALL = ["--hidden=6", "--num_folds=3", "--noprogress"]
@@ -229,14 +229,6 @@ def test_errors_name_the_flag_and_leave_nothing(arguments: list[str], message: s
     assert set(folder.iterdir()) == before
 
 
-def test_a_run_is_not_overwritten(folder: Path, everything: Finished) -> None:
-    assert everything.code == 0
-    again, other = call(folder, "all", *ALL), call(folder, "all", *ALL, "--resume", "--seed=3")
-    assert again.code == other.code == 2
-    assert "already holds a run" in again.err
-    assert "--seed=0 is now --seed=3" in other.err
-
-
 def test_resuming_a_finished_run_changes_nothing(folder: Path, everything: Finished) -> None:
     """The same table again, and no step twice in the logs."""
     before = lines_of(folder, "all")
@@ -303,14 +295,6 @@ def test_flags_are_those_of_the_python_interface() -> None:
     flags = parse(Flags, ["--run_dir=x", "--hidden=", "--weights=real,ternary", "--softmax", "--seed=7"])
     assert (flags.validation.hidden, flags.validation.weights, flags.run.seed) == ((), ("real", "ternary"), 7)
     assert parse(Flags, ["--run_dir=x", *text(flags).splitlines()]) == flags
-
-
-@pytest.mark.slow
-def test_help_lists_each_flag_with_its_meaning(folder: Path) -> None:
-    done = run("train_ebp.py", ["--help"], folder)
-    assert done.code == 0, done.err
-    for flag in named_flags(Flags):
-        assert re.search(rf"--(\[no\])?{flag.name}\b", done.out), flag.name
 
 
 def test_table() -> None:

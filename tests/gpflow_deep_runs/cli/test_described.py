@@ -224,6 +224,11 @@ def test_each_verb_is_a_script_that_is_described() -> None:
     assert {script for script, _ in VERBS.values()} == names - {"record_atari"}
 
 
+def test_every_flag_says_what_it_is() -> None:
+    short = [f"{name} --{flag.name}" for name, each in load().items() for flag in each.flags if not flag.help.strip()]
+    assert short == []
+
+
 def test_a_run_that_is_continued_with_other_flags_is_refused_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
