@@ -56,6 +56,7 @@ def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_float("temperature", 3.0, "By which logits are divided to learn from a teacher.", 0.1, flag_values=fv)
     flags.DEFINE_bool("flip", False, "Mirror half of the images.", flag_values=fv)
     flags.DEFINE_string("models", None, "Folder to keep trained networks in, of one --network.", flag_values=fv)
+    flags.DEFINE_string("files", None, "Folder to keep the files in.", flag_values=fv)
     flags.DEFINE_integer("batch_size", 200, "Images in a step.", 1, flag_values=fv)
     flags.DEFINE_float("learning_rate", 1e-3, "Of Adam.", 0.0, flag_values=fv)
     flags.DEFINE_float("max_rise", 0.05, "Percent of error set aside that coarser biases may add.", flag_values=fv)
@@ -175,16 +176,19 @@ def rows_of(seed: int, parts: dict[str, Examples], teacher: keras.Model | None) 
             sharing = bc.ValueSharing(small, k, epochs=drawn, rate=flag.bit_rate, seed=seed)
             train(small, data, drawn + last, flag.shared_rate, sharing, falls_from=0.3)
             shared = {"valid_percent_shared": bc.error_percent(small, parts["valid"])}
-            found = {"seed": seed, "weights": count, "values": k} | percent | shared | file_of(small, parts, size)
+            found = {"seed": seed, "weights": count, "values": k} | percent | shared
+            found |= file_of(small, parts, size, f"{seed}_{count}_{k}.bcz")
             yield found | {"seconds": seconds + time.process_time() - start}
 
 
-def file_of(small: keras.Model, parts: dict[str, Examples], size: bc.Size) -> dict[str, Any]:
+def file_of(small: keras.Model, parts: dict[str, Examples], size: bc.Size, name: str) -> dict[str, Any]:
     """Write a network; its size, and errors of what the file gives back."""
     with tempfile.TemporaryDirectory() as folder:
+        place = Path(flags.FLAGS.files or folder)
+        place.mkdir(parents=True, exist_ok=True)
         packed = bc.pack(
             small,
-            f"{folder}/model.bcz",
+            place / name,
             validate=lambda network: bc.error_percent(network, parts["valid"]),
             max_rise=flags.FLAGS.max_rise,
             original=size,

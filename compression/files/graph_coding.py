@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from gpflow_deep_base.limits import Budget, one_line
 
-from ..graph.graph import Graph, Node, Ref, Tensor, bypassed, in_order
+from ..graph.graph import Graph, Node, Ref, Tensor, bypassed, graph_of, in_order, is_chain
 from ..graph.rebuild import LOOKUPS, adapted_settings
 from ..graph.supported import (
     ACTIVATIONS,
@@ -163,7 +163,9 @@ def check_layer(name: str, layer: Any) -> None:
             else:
                 _check_setting(key, value, is_custom(type(layer)))
     except (ValueError, NotImplementedError) as error:
-        raise ValueError(f"layer {name!r} ({type(layer).__name__}) cannot be held by a file: {error}.") from error
+        raise ValueError(
+            f"layer {name!r} ({type(layer).__name__}) cannot be held by a file: {str(error).rstrip('.')}."
+        ) from error
 
 
 def graph_bytes(graph: Graph) -> bytes:
@@ -294,6 +296,8 @@ def _parts(layer: keras.Layer, key: str) -> list[keras.Layer]:
     """The layers that such a setting of a wrapper is."""
     is_forward = isinstance(layer, keras.layers.Bidirectional) and key == "layer"
     part = getattr(layer, "forward_layer" if is_forward else key)
+    if isinstance(part, keras.Model) and is_chain(graph := graph_of(part)):
+        part = keras.Sequential([node.layer for node in graph.nodes], name=part.name)
     return [each for each in part if type(each) not in IDLE_IN_FILES] if key in _SEVERAL else [part]
 
 

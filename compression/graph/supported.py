@@ -160,6 +160,10 @@ _OPERATION_NAMES = """
     Isposinf Logaddexp2 Nanmax Nanmean Nanmin Nansum Nanstd Nanvar Nanmedian Ptp Quantile Percentile Sinc Signbit
     Select Append Digitize Hsplit Vsplit Dsplit BitwiseAnd BitwiseOr BitwiseXor BitwiseNot RGBToHSV HSVToRGB
     SobelEdges Moments BatchNorm Erfinv CDist SliceUpdate RFFT FFT STFT MultiHot Inv Solve Det Cholesky Copy
+    Scatter ScatterUpdate ConvertToTensor SegmentSum SegmentMax SegmentMin SegmentProd InTopK Diag Diagflat Kron
+    BitwiseInvert SearchSorted IsIn Unfold Fold Trapezoid ExtractSequences FFT2 IFFT2 IRFFT ISTFT Angle Real Imag Conj
+    Conjugate Nanargmax Nanargmin Nancumsum Nancumprod Nanprod Nanpercentile Nanquantile Bincount ArraySplit
+    AffineTransform MapCoordinates GaussianBlur Correlate Logdet Pinv SVD Qr SolveTriangular Eigh
 """.split()  # noqa: SIM905  a list would have one name a line
 
 

@@ -230,7 +230,16 @@ def chain_over_time() -> keras.Model:
     return keras.Model(inputs, LAYERS.GRU(2)(x))
 
 
-@pytest.mark.parametrize("make", [of_cells, chain_over_time])
+def functional_over_time() -> keras.Model:
+    """The same as a functional model within another."""
+    image = x = keras.Input((5, 5, 1))
+    for layer in (LAYERS.Conv2D(2, 2, activation="relu"), LAYERS.Flatten(), LAYERS.Dense(3)):
+        x = layer(x)
+    inputs = keras.Input((4, 5, 5, 1))
+    return keras.Model(inputs, LAYERS.GRU(2)(LAYERS.TimeDistributed(keras.Model(image, x))(inputs)))
+
+
+@pytest.mark.parametrize("make", [of_cells, chain_over_time, functional_over_time])
 def test_layers_in_layers_come_back(make: Callable[[], keras.Model], tmp_path: Path, rng: np.random.Generator) -> None:
     model = make()
     save_bcz(tmp_path / "n.bcz", model)
