@@ -145,6 +145,8 @@ HEADLINES: dict[str, list[tuple[str, str, str]]] = {
     "darn": [
         ("darn_tables/scores|connect4", "NLL", ".1f"),
         ("darn_orders/scores|connect4: MADE, 200 units, one order", "NLL", ".1f"),
+        ("darn_files/bytes|flights, 100,000 rows shuffled", "coded", ",.0f"),
+        ("darn_files/bytes|flights, 100,000 rows shuffled", "xz", ",.0f"),
     ],
     "rbm_tracking": [
         ("rbm_accuracy_large/errors|0.01, 1e3", "rmse", ".2f"),
@@ -152,9 +154,16 @@ HEADLINES: dict[str, list[tuple[str, str, str]]] = {
     ],
     "ebp": [
         ("ebp_text_probabilities/scores|20News comp vs HW|binary", "EBP-P, error (%)", ".1f"),
+        ("ebp_c/sizes|196-72-10, hidden weights of 2 bits", "test error %", ".2f"),
+        ("ebp_c/sizes|196-72-10, hidden weights of 4 bits", "test error %", ".2f"),
+        ("ebp_c/sizes|MLP 196-40-10, 4 bits, weights alone", "test error %", ".2f"),
+        ("ebp_c/sizes|MLP 196-40-10, 8 bits, weights alone", "test error %", ".2f"),
+        ("ebp_c/sizes|196-304-10", "test error %", ".2f"),
     ],
     "compression": [
         ("compression_groups_weights/files|seed 1: groups, then weights, fixed point", "error of the file, %", ".2f"),
+        ("compression_groups_weights/files|seed 1: groups, then weights, fixed point", "file, bytes", ",.0f"),
+        ("compression_files/files|w^2 per bit, 5,000 weights, rounded to 9 values", "file, bytes", ",.0f"),
         ("compression_files/files|w^2 per bit, 5,000 weights, rounded to 9 values", "error of the file, %", ".2f"),
         ("compression_miracle/files|LeNet-5-Caffe, 16 + 24 epochs, 20 bits, seed 0", "error of the file, %", ".2f"),
     ],
@@ -171,6 +180,6 @@ def test_figures_of_the_readme_are_those_of_the_results(package: str) -> None:
         name, table = table.split("/")
         titles, *rows = [list(row) for row in cells(stored[name], table)]
         (row,) = (row for row in rows if row[: len(first)] == first)
-        (number,) = re.findall(r"-?[\d.]+", row[titles.index(column)])[:1]
+        (number,) = re.findall(r"-?[\d.]+", row[titles.index(column)].replace(",", ""))[:1]
         shown = format(float(number), spec)
         assert re.search(rf"(?<![\d.]){re.escape(shown)}(?![\d])", paragraph), f"{place}: {column}: {shown}"
