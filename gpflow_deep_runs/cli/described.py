@@ -38,7 +38,7 @@ FILE = Path(__file__).parent / "flags.json"
 
 
 #: Flags that name a file or folder to read. Patterns with `*`, `?` or `[` are left to the program.
-_INPUTS = ("data", "data_dir", "file", "input", "labels", "lookup", "model", "pretrained")
+_INPUTS = ("data", "data_dir", "file", "input", "labels", "lookup", "model", "pretrained", "runs")
 
 #: Of scripts that use a run: a file of it without which it has no model, and the verb that makes it.
 _MODELS = {"predict_dgp": ("inputs.json", "train"), "predict_ebp": ("model_*.npz", "ebp")}
