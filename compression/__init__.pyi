@@ -68,4 +68,3 @@ from .train.recipe import Recipe as Recipe
 from .train.schedule import RecipeConfig as RecipeConfig
 from .train.sharing import ValueSharing as ValueSharing
 from .train.sharing import free as free
-from .train.sharing import share_values as share_values

@@ -22,6 +22,7 @@ import numpy as np
 from gpflow_deep_base.container import read_npy, read_npz
 from gpflow_deep_base.files import files_below
 
+from .files.checking import random_input
 from .files.container import Contents, load_bcz, read_bcz
 from .files.contents import MAGIC, VERSION_OF_WEIGHTS
 from .files.kernel_coding import SCHEMES
@@ -31,7 +32,6 @@ __all__ = ["main", "table"]
 
 _ENDINGS = {"tflite": ".tflite", "onnx": ".onnx", "keras": ".keras", "npz": ".npz", "saved_model": ""}
 _ROWS = 3
-_OPEN_SIZE = 32  # of an axis that a network leaves open
 _TOLERANCE = {"tflite": 1e-4, "onnx": 1e-4, "keras": 0.0, "npz": 0.0, "saved_model": 1e-5}
 """Of the largest output: the same operations by other programs."""
 
@@ -138,7 +138,8 @@ def _verify(flags: Any) -> int:
         return 0
     model = load_bcz(flags.file)
     int8 = flags.int8 and _typical(model, flags.int8)
-    inputs = {name: part[:_ROWS] for name, part in int8.items()} if int8 else _inputs(model)
+    rng = np.random.default_rng(0)
+    inputs = {each.name: int8[each.name][:_ROWS] if int8 else random_input(each, rng).numpy() for each in model.inputs}
     expected = _outputs(model, inputs)
     is_finite = all(np.all(np.isfinite(part)) for part in expected)
     print(f"{flags.file}: whole, {model.count_params():,} weights, outputs {'finite' if is_finite else 'NOT FINITE'}")
@@ -153,20 +154,6 @@ def _verify(flags: Any) -> int:
         f"{flags.to}: largest difference {difference:.2g} of the largest {'weight' if flags.to == 'npz' else 'output'}"
     )
     return 0 if is_finite and difference <= allowed else 1
-
-
-def _inputs(model: Any) -> dict[str, np.ndarray]:
-    """Random inputs by name."""
-    rng = np.random.default_rng(0)
-    found = {}
-    for each in model.inputs:
-        shape = (_ROWS, *(size or _OPEN_SIZE for size in each.shape[1:]))
-        if each.dtype == "string":
-            found[each.name] = rng.choice(["a", "b"], shape)
-            continue
-        drawn = rng.normal(size=shape) if "float" in each.dtype else rng.integers(0, 2, shape)
-        found[each.name] = drawn.astype(each.dtype)
-    return found
 
 
 def _outputs(model: Any, inputs: dict[str, np.ndarray], call: Callable[[Any], Any] | None = None) -> list[np.ndarray]:

@@ -10,15 +10,16 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
 from ..graph.graph import Graph, graph_of, layers_of
 from .contents import contents_of, network_of, stored_weights
 from .graph_coding import for_files, outline, without_masks
 
-__all__ = ["check_content"]
+__all__ = ["check_content", "random_input"]
 
-_EXAMPLES = 2
+_EXAMPLES = 3
 _OPEN_SIZE = 32  # of an axis that a network leaves open
 _MAX_NUMBERS = 2**20  # of all inputs of a probe
 _TOLERANCE = 1e-4  # of the largest output: the same float32 operations, hardly ever in another order
@@ -67,14 +68,25 @@ def _check_outputs(model: keras.Model, network: keras.Model, graph: Graph) -> No
 
 def _probe(graph: Graph) -> Any:
     """Random inputs, nested as the model takes them; None if they were too large."""
-    rng = np.random.default_rng(0)
-    values: dict[int, np.ndarray] = {}
-    for number in graph.input_numbers:
-        first, *sizes = graph.tensors[number].shape
-        shape = (first or _EXAMPLES, *(size or _OPEN_SIZE for size in sizes))
-        dtype = graph.tensors[number].dtype
-        if math.prod(shape) > _MAX_NUMBERS or dtype == "string":
-            return None
-        drawn = rng.normal(size=shape) if "float" in dtype else rng.integers(0, 2, shape)
-        values[number] = drawn.astype("float32" if "float" in dtype else dtype)
+    rng, tensors = np.random.default_rng(0), graph.tensors
+    if any(math.prod(_shape_of(tensors[number])) > _MAX_NUMBERS for number in graph.input_numbers):
+        return None
+    values = {number: random_input(tensors[number], rng) for number in graph.input_numbers}
     return keras.tree.map_structure(lambda ref: values[ref.number], graph.inputs)
+
+
+def random_input(tensor: Any, rng: np.random.Generator) -> tf.Tensor:
+    """Some examples of an input of a network: of normal numbers, of 0 and 1, or of two words.
+
+    :param tensor: with a shape, of which sizes may be open, and a type.
+    """
+    shape, dtype = _shape_of(tensor), tensor.dtype
+    if dtype == "string":
+        return tf.convert_to_tensor(rng.choice(["a", "b"], shape))
+    drawn = rng.normal(size=shape) if "float" in dtype else rng.integers(0, 2, shape)
+    return tf.cast(drawn, dtype)
+
+
+def _shape_of(tensor: Any) -> tuple[int, ...]:
+    first, *sizes = tensor.shape
+    return (first or _EXAMPLES, *(size or _OPEN_SIZE for size in sizes))

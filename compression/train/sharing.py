@@ -1,4 +1,4 @@
-"""Weights of a layer that share a few values, at once or drawn to them little by little while a plain network trains.
+"""Weights of a layer that share a few values, to which they are drawn little by little while a plain network trains.
 
     sharing = ValueSharing(model, 12, epochs=6)
     model.fit(x, y, epochs=8, callbacks=[sharing])
@@ -24,7 +24,7 @@ from ..graph.graph import graph_of
 from ..graph.kinds import weighted_layers
 from ..rounding.codebook import codebook
 
-__all__ = ["ValueSharing", "free", "share_values"]
+__all__ = ["ValueSharing", "free"]
 
 _FIRST = 1e-4
 """The part of the way of the first step."""
@@ -79,41 +79,11 @@ class ValueSharing(keras.callbacks.Callback):
                 kernel.assign(kernel.constraint(kernel))
 
 
-def share_values(model: keras.Model, k: int, *, seed: int = 0) -> None:
-    """Round each kernel that can be pruned to at most `k` values and zeros, which its weights share from now on.
-
-    In `model.fit` weights of the same value move together, by their mean step, and zeros stay.
-
-    :param k: at most 255.
-    """
-    for node in weighted_layers(graph_of(model)):
-        kernel = node.layer.kernel
-        book = codebook(kernel, k + 1, seed=seed)
-        kernel.assign(book.values)
-        zero = int(np.searchsorted(book.centres, 0))
-        has_zero = zero < len(book.centres) and book.centres[zero] == 0
-        kernel.constraint = _Shared(book.indices, len(book.centres), zero if has_zero else -1)
-    model.train_function = None
-
-
 def free(model: keras.Model) -> None:
     """Weights of dense layers and convolutions may move freely again."""
     for node in weighted_layers(graph_of(model)):
         node.layer.kernel.constraint = None
     model.train_function = None
-
-
-class _Shared(keras.constraints.Constraint):
-    """Each weight is the mean of those with the same index; those with the index `zero` are 0."""
-
-    def __init__(self, indices: NDArray[np.uint8], k: int, zero: int) -> None:
-        self._indices = tf.constant(indices.ravel(), tf.int32)
-        self._k, self._zero = k, zero
-
-    def __call__(self, w: tf.Tensor) -> tf.Tensor:
-        means = tf.math.unsorted_segment_mean(tf.reshape(w, [-1]), self._indices, self._k)
-        means *= tf.cast(tf.range(self._k) != self._zero, means.dtype)
-        return tf.reshape(tf.gather(means, self._indices), tf.shape(w))
 
 
 class _Drawn(keras.constraints.Constraint):

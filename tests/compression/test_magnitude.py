@@ -78,8 +78,8 @@ def test_training_leaves_zeros_and_shared_values_alone(
     kernels = kernels_of(model)
     assert sum(np.count_nonzero(w) for w in kernels) == round(0.2 * sum(w.size for w in kernels))
     assert any(np.any(now[now != 0] != then[now != 0]) for now, then in zip(kernels, before, strict=True))
-    bc.share_values(model, 3)
-    model.fit(*data, epochs=2, batch_size=10, verbose=0)
+    sharing = bc.ValueSharing(model, 3, epochs=0)
+    model.fit(*data, epochs=2, batch_size=10, verbose=0, callbacks=[sharing])
     for now, then in zip(kernels_of(model), kernels, strict=True):
         np.testing.assert_array_equal(now == 0, then == 0)
         assert len(np.unique(now)) <= 4
