@@ -331,7 +331,7 @@ def _scores(named: Mapping[str, Evaluation], seconds: Sequence[float]) -> list[l
 
 
 def verdict(models: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Evaluation]) -> str:
-    """One line on the last of some models beside the best of the others, and whether its training settled.
+    """One line on the last of some models: beside the best of the others, its intervals, whether its training settled.
 
     :param models: and `judged`, as in :func:`text`.
     """
@@ -347,6 +347,8 @@ def verdict(models: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Evalua
                 f"{abs(score.value):.3f} ± {score.error:.2g} nats a row {how} than {label(best, models[best])}{clear}"
             )
     found = models[last]
+    if (half := (judged[last].coverage or {}).get(0.5)) is not None:
+        parts.append(f"50% intervals hold {half.value:.0%}")
     if "trained_by" in found:
         parts.append(f"fitted by {found['trained_by']}")
     elif "num_steps" in found:

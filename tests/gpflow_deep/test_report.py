@@ -268,7 +268,8 @@ def test_the_end_of_a_run_is_one_table_of_80_columns_and_a_verdict(rng: np.rando
     assert lines[2].startswith(said)  # type: ignore[union-attr]
     assert lines[2].endswith("not settled, more steps may help, after 20000 steps.")  # type: ignore[union-attr]
     settled = report.verdict({"dgp": {**models["dgp"], "is_settled": True}}, {"dgp": judged["dgp"]})
-    assert settled == "deep GP (3 layers): settled after 20000 steps."
+    half = (judged["dgp"].coverage or {})[0.5].value
+    assert settled == f"deep GP (3 layers): 50% intervals hold {half:.0%}; settled after 20000 steps."
     assert evaluation.difference(judged["dgp"], _judged(rng, 0.0, 7)) is None
 
 
