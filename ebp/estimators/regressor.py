@@ -21,7 +21,7 @@ from gpflow_deep_base.cost import Cost
 
 from ..network.coding import Moments
 from ..network.noise import Noise
-from ..network.passes import Passes, chosen_passes, held_folds
+from ..network.passes import Passes, chosen_passes, held_folds, judging_folds
 from ..network.second_order import (
     Gaussian,
     PassMean,
@@ -400,7 +400,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not trials:
             return chosen, errors
         ended = {fold: trial for fold, trial in trials if trial.is_after(chosen)}
-        for held in folds:
+        for held in judging_folds(folds, len(known), self._seed, groups):
             trial = ended.get(id(held))
             if trial is None:
                 trial = start(chosen.max_count, held)

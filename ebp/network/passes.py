@@ -28,6 +28,7 @@ __all__ = [
     "has_stopped",
     "held_folds",
     "held_rows",
+    "judging_folds",
 ]
 
 Array = NDArray[np.float64]
@@ -46,6 +47,10 @@ COUNTS = (1, 3, 8)
 
 #: Rows that a race holds back in all, if there are so many, in parts of at most a third of the rows.
 SCORED_ROWS, MAX_PART = 400, 1.0 / 3.0
+
+#: Of so many rows or fewer, the errors of predictions are judged by rows that networks of all others have not seen, an
+#: eighth at a time: a network of two thirds of 100 rows may be wrong by half as much again as one of all of them.
+MAX_JUDGED_BY_EIGHTHS = 200
 
 #: What is tried drops out of a race if it is worse than the best by so many standard errors, of so many rows at least.
 CLEAR_ERRORS, MIN_RACED = 2.0, 30
@@ -192,6 +197,21 @@ def held_folds(
     part = min(max(1.0 / ROWS_PER_HELD, SCORED_ROWS / num_rows), MAX_PART)
     num_folds = min(int(np.ceil(SCORED_ROWS / (part * num_rows))), round(1.0 / MAX_PART))
     return _drawn(num_rows, seed, strata, groups, part, num_folds)
+
+
+def judging_folds(
+    folds: Sequence[NDArray[np.intp]], num_rows: int, seed: int, groups: ArrayLike | None = None
+) -> Sequence[NDArray[np.intp]]:
+    """Numbers of the rows to hold back in each part, where the errors of predictions are judged by them.
+
+    :param folds: those of the race, which are as good of many rows.
+    :param num_rows: N.
+    :param seed: not negative.
+    :param groups: as in `held_folds`.
+    """
+    if not ROWS_PER_HELD <= num_rows <= MAX_JUDGED_BY_EIGHTHS:
+        return folds
+    return _drawn(num_rows, seed, None, groups, 1.0 / ROWS_PER_HELD, ROWS_PER_HELD)
 
 
 def held_rows(
