@@ -5,38 +5,33 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import check_random_state
+from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpflow_deep_base.columns import as_numbers
-from gpflow_deep_base.cost import Cost
 
 from ..network.coding import Moments
 from ..network.heads import encode_labels
 from ..network.joint import AMPLITUDES, MAX_NUMBERS, JointNetwork
-from ..network.passes import Passes, chosen_passes, held_folds
-from ..network.second_order import Derivatives, PassMean, batch_update, forward, initial_posterior, with_inputs
+from ..network.passes import held_folds
+from ..network.second_order import Derivatives, Gaussian, batch_update, forward
 from .calibration import log_probabilities
 from .estimators import (
-    batches,
     check_classes,
     check_second_order,
     dense_rows,
-    group_numbers,
     is_plain,
     layer_widths,
-    say_pass,
     start_classes,
     weight_of_rows,
 )
-from .row_order import row_order
+from .second_order_estimator import Rows, SecondOrderEstimator
 from .seen_columns import SeenColumns
 
 __all__ = ["EBPGaussianClassifier", "sign_derivatives"]
@@ -60,34 +55,7 @@ def sign_derivatives(y: Array, mu: Array, sigma2: Array) -> Derivatives:
     return Derivatives(np.sum(log_p, axis=1), y * inverse * ratio, -0.5 * z * ratio * inverse**2)
 
 
-class _Rows(NamedTuple):
-    """Inputs [N, D], labels [N], and weights [N] or None."""
-
-    X: Array
-    y: NDArray[Any]
-    weight: Array | None
-
-
-class _Trial(NamedTuple):
-    """A classifier that learns a part of the rows, see `passes.Trial`."""
-
-    model: EBPGaussianClassifier
-    learned: _Rows
-    held: _Rows
-
-    def next_pass(self) -> None:
-        self.model._next_pass(*self.learned)
-
-    def scores(self) -> tuple[Array, Array]:
-        num_rows = len(self.held.X)
-        if not num_rows:  # fewer than three rows of each class
-            return np.zeros(0), np.zeros(0)
-        numbers = np.searchsorted(self.model.classes_, self.held.y)
-        log_p = self.model.predict_log_proba(self.held.X)[np.arange(num_rows), numbers]
-        return log_p, np.ones(num_rows) if self.held.weight is None else self.held.weight
-
-
-class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ignore[misc]
     """Classification by second-order expectation backpropagation, see `ebp.network.second_order`: no learning rate.
 
         >>> from ebp import EBPGaussianClassifier
@@ -128,9 +96,6 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     `EBPClassifier`.
     """
 
-    posteriors_: list[Any]
-    _last: list[Any]
-
     def __init__(
         self,
         hidden: int | Sequence[int] = (50,),
@@ -164,23 +129,13 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         :param sample_weight: how often each row counts, [N], not negative; None: once.
         :param groups: of each row its group, [N]: rows that are held back are whole groups; None: single rows.
         """
-        X, y = self._check(X, y, reset=True)
-        weight, groups = weight_of_rows(X, sample_weight), group_numbers(groups, len(X))
-        classes, numbers = np.unique(y, return_inverse=True)
-        order = row_order(X, numbers, weight, groups)
-        X, y = X[order], y[order]
-        weight = None if weight is None else weight[order]
-        groups = None if groups is None else groups[order]
-        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._start(X, classes, weight)
-        chosen = self._chosen_passes(X, y, weight, groups)
-        self.count_ = chosen.max_count
-        cost = Cost(chosen.epochs, "passes")
-        for number in range(1, chosen.epochs + 1):
-            self._next_pass(X, y, weight)
-            cost(number)
-            say_pass(self.verbose, number, chosen.epochs, f", each row counts {self.count_} times at most")
-        del self._last
+        rows = self._check(X, y, sample_weight, reset=True)
+        classes, numbers = np.unique(rows.y, return_inverse=True)
+        rows, groups = self._in_order(rows, numbers, groups)
+        self._draw_seed()
+        self._start(rows, classes)
+        chosen, _ = self._race(rows, held_folds(len(rows.X), self._seed, strata=rows.y, groups=groups))
+        self._learn(rows, chosen)
         return self
 
     def partial_fit(
@@ -194,19 +149,18 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             posterior.
         """
         is_first = not hasattr(self, "posteriors_")
-        X, y = self._check(X, y, reset=is_first)
-        weight = weight_of_rows(X, sample_weight)
+        rows = self._check(X, y, sample_weight, reset=is_first)
         if is_first:
-            self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._start_stream(X, y, classes, weight)
+            self._draw_seed()
+            self._start_stream(rows, classes)
         else:
             check_classes(self, classes)
-            self._learn_names(y)
-            self._inputs += Moments.of(X, weight)
+            self._learn_names(rows.y)
+            self._inputs += Moments.of(rows.X, rows.weight)
         if self._is_joint:
-            self._learn_stream(X, y, weight)
+            self._learn_stream(rows)
         else:
-            self._pass(X, y, weight)
+            self._pass(rows)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -252,7 +206,7 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """By which inputs are standardised."""
         return self._inputs.with_common_scale() if self.common_scale else self._inputs
 
-    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
+    def _check(self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool) -> Rows:
         X = as_numbers(X, self, reset=reset)
         if reset or not is_plain(self, X, y):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
@@ -262,63 +216,46 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             self._columns = SeenColumns.of(X)
         else:
             self._make_room(X)
-        return dense_rows(X, self._columns), y
+        X = dense_rows(X, self._columns)
+        return Rows(X, y, weight_of_rows(X, sample_weight))
 
-    def _make_room(self, X: Any) -> None:
-        """Inputs for columns that occur for the first time."""
-        columns = self._columns.after(X)
-        if columns.num_seen == self._columns.num_seen:
-            return
-        self._inputs: Moments = self._inputs.with_columns(columns.num_seen)
-        for number, posterior in enumerate(self.posteriors_):
-            rng = np.random.default_rng([self._seed, number, 2, self._columns.num_seen])
-            self.posteriors_[number] = with_inputs(posterior, columns.num_seen, rng)
-        self._columns = columns
-
-    def _start(self, X: Array, classes: NDArray[Any], weight: Array | None) -> None:
+    def _start(self, rows: Rows, classes: NDArray[Any]) -> None:
         if len(classes) < 2:
             raise ValueError(f"y must have at least two classes, got 1 class: {classes.tolist()}.")
         self.classes_ = classes
-        self.n_epochs_: int = 0
         self._is_joint = False
         self._has_spare = False
-        self._inputs = Moments.of(X, weight)
-        sizes = (X.shape[1], *layer_widths(self.hidden), _num_outputs(len(classes)))
-        self.posteriors_ = [
-            initial_posterior(sizes, np.random.default_rng([self._seed, number, 0]))
-            for number in range(self.num_networks)
-        ]
+        self._start_networks(rows, _num_outputs(len(classes)))
+
+    def _start_like(self, other: EBPGaussianClassifier, rows: Rows) -> None:
+        self._start(rows, other.classes_)
 
     # Streams.
 
-    def _start_stream(self, X: Array, y: NDArray[Any], classes: ArrayLike | None, weight: Array | None) -> None:
+    def _start_stream(self, rows: Rows, classes: ArrayLike | None) -> None:
         """Networks before the first rows of `partial_fit`."""
         widths = layer_widths(self.hidden)
         num_units = widths[0] if widths else 0
-        known = np.unique(y) if classes is None else start_classes(classes)
-        size = X.shape[1] + 1 + num_units
+        known = np.unique(rows.y) if classes is None else start_classes(classes)
+        size = rows.X.shape[1] + 1 + num_units
         num_numbers = len(AMPLITUDES) * size**2 * (_num_outputs(len(known)) + 1)
         is_wide = self._columns.numbers is not None or num_numbers > MAX_NUMBERS
         if len(widths) > 1 or is_wide:
-            self._start(X, start_classes(classes), weight)
-            encode_labels(y, self.classes_)
+            self._start(rows, start_classes(classes))
+            encode_labels(rows.y, self.classes_)
             return
         if classes is not None and len(known) < 2:
             raise ValueError(f"classes must be at least two, got {known.tolist()}; leave it out if others may come.")
         if len(known) > 1:
-            encode_labels(y, known)
+            encode_labels(rows.y, known)
         self.classes_ = known
         self.n_epochs_ = 0
         self._is_joint = True
         self._has_spare = classes is None
-        self._inputs = Moments.of(X, weight)
+        self._inputs = Moments.of(rows.X, rows.weight)
+        num_outputs = _num_outputs(len(known)) + self._has_spare
         self.posteriors_ = [
-            JointNetwork.start(
-                X.shape[1],
-                num_units,
-                _num_outputs(len(known)) + self._has_spare,
-                np.random.default_rng([self._seed, number, 0]),
-            )
+            JointNetwork.start(rows.X.shape[1], num_units, num_outputs, self._rng(number, 0))
             for number in range(self.num_networks)
         ]
 
@@ -338,78 +275,32 @@ class EBPGaussianClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             self.posteriors_ = [_with_class(network, len(classes), place) for network in self.posteriors_]
             self.classes_ = classes
 
-    def _learn_stream(self, X: Array, y: NDArray[Any], weight: Array | None) -> None:
+    def _learn_stream(self, rows: Rows) -> None:
         """New rows, one after the other."""
-        numbers = np.searchsorted(self.classes_, y)
+        numbers = np.searchsorted(self.classes_, rows.y)
         num_outputs = _num_outputs(len(self.classes_))
         first = 1 if num_outputs == 1 else 0  # the class of the first output
         Y = np.where(numbers[:, None] == np.arange(first, first + num_outputs), 1.0, -1.0)
         if self._has_spare:
             Y = np.concatenate([Y, np.full((len(Y), 1), -1.0)], axis=1)
-        rows = self._units.standardised(X)
-        self.posteriors_ = [network.after(rows, Y, sign_derivatives, weight) for network in self.posteriors_]
+        X = self._units.standardised(rows.X)
+        self.posteriors_ = [network.after(X, Y, sign_derivatives, rows.weight) for network in self.posteriors_]
         self.n_epochs_ += 1
 
-    # Passes of `fit`.
+    # Passes.
 
-    def _chosen_passes(
-        self, X: Array, y: NDArray[Any], weight: Array | None, groups: NDArray[np.intp] | None
-    ) -> Passes:
-        """How many passes, and how often a row may count."""
+    def _standardised(self, rows: Rows) -> tuple[Array, Array]:
+        return self._units.standardised(rows.X), encode_labels(rows.y, self.classes_)[0]
 
-        def start(count: int, held: NDArray[np.intp]) -> _Trial:
-            is_held = np.isin(np.arange(len(X)), held)
-            parts = [_Rows(X[rows], y[rows], None if weight is None else weight[rows]) for rows in (~is_held, is_held)]
-            trial = clone(self)
-            trial._seed, trial.n_features_in_ = self._seed, X.shape[1]
-            trial._columns = SeenColumns(X.shape[1], None)
-            trial.count_ = count
-            trial._start(parts[0].X, self.classes_, parts[0].weight)
-            return _Trial(trial, *parts)
+    def _after_batch(
+        self, network: int, posterior: Gaussian, X: Array, Y: Array, weight: Array | None, kept: float
+    ) -> Gaussian:
+        derivatives = functools.partial(sign_derivatives, Y)
+        return batch_update(posterior, X, derivatives, self.units, weight, kept)[0]
 
-        return chosen_passes(
-            start,
-            self.epochs,
-            held_folds(len(X), self._seed, strata=y, groups=groups),
-            len(X),
-            count=None if self.max_count == "auto" else int(self.max_count),
-            early_stopping=False,
-        )
-
-    def _next_pass(self, X: Array, y: NDArray[Any], weight: Array | None) -> None:
-        """A pass of `fit`, which forgets what is older than `count_` passes."""
-        total = float(len(X) if weight is None else np.sum(weight))
-        is_full = self.n_epochs_ >= self.count_ and total > 0
-        is_first = self.n_epochs_ == 0
-        if not is_first:
-            self.posteriors_ = self._last
-        means = self._pass(X, y, weight, forgetting=1.0 / (self.count_ * total) if is_full else 0.0)
-        self._last = self.posteriors_
-        if not is_first:  # in which the means have a long way to go
-            self.posteriors_ = [mean.of(posterior) for posterior, mean in zip(self._last, means, strict=True)]
-
-    def _pass(self, X: Array, y: NDArray[Any], weight: Array | None, forgetting: float = 0.0) -> list[PassMean]:
-        """One pass over the data, by every network in an order of its own.
-
-        :param forgetting: rate at which h and lambda are forgotten, per row of weight 1.
-        :return: of each network the mean over the pass.
-        """
-        X, (Y, _) = self._units.standardised(X), encode_labels(y, self.classes_)
-        posteriors, means = [], []
-        for number, posterior in enumerate(self.posteriors_):
-            mean = PassMean()
-            order = np.random.default_rng([self._seed, number, 1, self.n_epochs_]).permutation(len(X))
-            for rows, importance in batches(order, self.batch_size, weight):
-                derivatives = functools.partial(sign_derivatives, Y[rows])
-                count = len(rows) if importance is None else float(np.sum(importance))
-                kept = math.exp(-forgetting * count)
-                posterior, _, _ = batch_update(posterior, X[rows], derivatives, self.units, importance, kept)
-                mean.add(posterior)
-            posteriors.append(posterior)
-            means.append(mean)
-        self.posteriors_ = posteriors
-        self.n_epochs_ += 1
-        return means
+    def _scores(self, rows: Rows) -> Array:
+        numbers = np.searchsorted(self.classes_, rows.y)
+        return self.predict_log_proba(rows.X)[np.arange(len(numbers)), numbers]
 
 
 def _num_outputs(num_classes: int) -> int:

@@ -6,33 +6,23 @@ import functools
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpflow_deep_base.columns import as_numbers
-from gpflow_deep_base.cost import Cost
 
 from ..network.coding import Moments
 from ..network.noise import Noise
-from ..network.passes import Passes, chosen_passes, held_folds, judging_folds
-from ..network.second_order import (
-    Gaussian,
-    PassMean,
-    batch_update,
-    forward,
-    in_units,
-    initial_posterior,
-    with_inputs,
-)
-from .estimators import batches, check_second_order, dense_rows, group_numbers, layer_widths, say_pass, weight_of_rows
-from .row_order import row_order
+from ..network.passes import Passes, held_folds, judging_folds
+from ..network.second_order import Gaussian, batch_update, forward, in_units
+from .estimators import check_second_order, dense_rows, weight_of_rows
+from .second_order_estimator import Rows, SecondOrderEstimator
 from .seen_columns import SeenColumns
 
 __all__ = ["EBPRegressor"]
@@ -47,8 +37,9 @@ FIRST_ROWS = 30
 #: noise it is a little above 1, as the last layer's means scatter within their deviations.
 MAX_TRAINING_ERROR = 1.25
 
-#: Part of the variance of a target that one of `FIRST_ROWS` rows or more makes up, from which on it rules the fit.
-MAX_PART_OF_ONE = 0.9
+#: A fit is ruled by a few targets if the variance is that of fewer equal ones, of `FIRST_ROWS` rows or more: of normal
+#: targets it is that of a third of the rows.
+MIN_EQUAL_ROWS = 5.0
 
 #: Kind of the hidden units. Signs as in the paper are far behind on tables: -4.1 nats a row where these have -1.4.
 UNITS = "relu"
@@ -64,62 +55,7 @@ INTERVAL = 0.9
 CHUNK_ROWS = 4096
 
 
-class _Network(NamedTuple):
-    posterior: Gaussian
-    noise: Noise
-
-
-class _Rows(NamedTuple):
-    """Inputs [N, D], targets [N, Q] in their units, and weights [N] or None."""
-
-    X: Array
-    y: Array
-    weight: Array | None
-
-    def part(self, rows: NDArray[np.intp]) -> _Rows:
-        return _Rows(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows])
-
-    def then(self, others: _Rows) -> _Rows:
-        weights = np.concatenate([self.weights, others.weights])
-        return _Rows(np.vstack([self.X, others.X]), np.vstack([self.y, others.y]), weights)
-
-    @property
-    def weights(self) -> Array:
-        """Of each row, [N]: 1 where none are given."""
-        return np.ones(len(self.X)) if self.weight is None else self.weight
-
-    @property
-    def total(self) -> float:
-        """How many rows these are."""
-        return float(len(self.X) if self.weight is None else np.sum(self.weight))
-
-
-class _Trial(NamedTuple):
-    """A regressor that learns a part of the rows, see `passes.Trial`."""
-
-    model: EBPRegressor
-    learned: _Rows
-    held: _Rows
-
-    def next_pass(self) -> None:
-        self.model._next_pass(self.learned)
-
-    def scores(self) -> tuple[Array, Array]:
-        if not len(self.held.X):  # fewer than three rows
-            return np.zeros(0), np.zeros(0)
-        return self.model.log_density(self.held.X, self.held.y), self.held.weights
-
-    def is_after(self, passes: Passes) -> bool:
-        """Whether this is what so many passes give."""
-        return self.model.count_ == passes.max_count and self.model.n_epochs_ == passes.epochs
-
-    def errors(self) -> Array:
-        """Of the predictions for the held rows, [H, Q]."""
-        y = self.held.y
-        return y - self.model.predict(self.held.X).reshape(y.shape) if len(y) else np.zeros(y.shape)
-
-
-class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
     """Regression by second-order expectation backpropagation, see `ebp.network.second_order`: no learning rate.
 
         >>> import numpy as np
@@ -147,8 +83,9 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         y have the rows makes no difference to `fit`.
     :param verbose: 0 prints nothing; 1 each tenth of the passes of `fit`; 2 each of them.
 
-    Fitted attributes: `networks_`, `n_features_in_`, `n_epochs_` (passes so far), `n_samples_seen_`, `count_` (how
-    often a row counts at most in `fit`), and `noise_std_`, standard deviation of the noise in the units of y.
+    Fitted attributes: `posteriors_` and `noises_` (of each network), `n_features_in_`, `n_epochs_` (passes so far),
+    `n_samples_seen_`, `count_` (how often a row counts at most in `fit`), and `noise_std_`, standard deviation of the
+    noise in the units of y.
 
     A posterior that counts each row 40 times is sure of what is noise, see `ebp.network.passes`. And one of single
     weights does not know what they do together: so `fit` multiplies the variances of predictions by the mean square of
@@ -163,8 +100,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     takes them as 0, and `partial_fit` makes room for those that occur for the first time.
     """
 
-    networks_: list[_Network]
-    _last: list[_Network]
+    noises_: list[Noise]
     _spread: Array
 
     def __init__(
@@ -198,28 +134,19 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         :param sample_weight: how often each row counts, [N], not negative; None: once.
         :param groups: of each row its group, [N]: rows that are held back are whole groups; None: single rows.
 
-        Warns (`ConvergenceWarning`) if the predictions for the training data are worse than the mean of y, or if one
-        target is so far from all others that these can hardly be told apart.
+        Warns (`ConvergenceWarning`) if the predictions for the training data are worse than the mean of y, or if a
+        few targets are so far from all others that these can hardly be told apart.
         """
         rows = self._check(X, y, sample_weight, reset=True)
-        groups = group_numbers(groups, len(rows.X))
-        order = row_order(rows.X, rows.y, rows.weight, groups)
-        rows = rows.part(order)
-        groups = None if groups is None else groups[order]
-        self._seed = self._drawn_seed()
+        rows, groups = self._in_order(rows, rows.y, groups)
+        self._draw_seed()
         chosen, errors = self._chosen_passes(rows, groups)
-        self.count_ = chosen.max_count
         self._start(rows)
-        cost = Cost(chosen.epochs, "passes")
-        for number in range(1, chosen.epochs + 1):
-            self._next_pass(rows)
-            cost(number)
-            say_pass(self.verbose, number, chosen.epochs, f", each row counts {self.count_} times at most")
-        self._first: _Rows | None = None
-        del self._last
+        self._learn(rows, chosen)
+        self._first: Rows | None = None
         self._spread = self._learned_spread(rows, errors)
         self._warn_if_worse_than_the_mean(rows)
-        self._warn_if_one_rules(rows)
+        self._warn_if_few_rule(rows)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> EBPRegressor:
@@ -230,10 +157,10 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         :param sample_weight: how often each row counts, [N], not negative; None: once.
         :raises ValueError: if y has another number of targets than in the first call.
         """
-        is_first = not hasattr(self, "networks_")
+        is_first = not hasattr(self, "posteriors_")
         rows = self._check(X, y, sample_weight, reset=is_first)
         if is_first:
-            self._seed = self._drawn_seed()
+            self._draw_seed()
             self._start(rows)
             self._first = rows
         elif rows.y.shape[1] != len(self._targets.mean):
@@ -280,8 +207,8 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def noise_std_(self) -> Any:
         """Standard deviation of the noise as predictions have it, a number or [Q]."""
-        check_is_fitted(self, "networks_")
-        variance = self._spread * np.mean([network.noise.variance for network in self.networks_], axis=0)
+        check_is_fitted(self, "posteriors_")
+        variance = self._spread * np.mean([noise.variance for noise in self.noises_], axis=0)
         std = np.sqrt(variance) * self._targets.scale
         return float(std[0]) if self._is_single else std
 
@@ -294,7 +221,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     # Private.
 
-    def _check(self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool) -> _Rows:
+    def _check(self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool) -> Rows:
         X = as_numbers(X, self, reset=reset)
         X, y = validate_data(
             self,
@@ -310,8 +237,8 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_second_order(self)
         if reset:
             self._columns = SeenColumns.of(X)
-        else:
-            self._make_room(X)
+        elif (num_new := self._make_room(X)) and self._first is not None:
+            self._first = self._first._replace(X=np.pad(self._first.X, ((0, 0), (0, num_new))))
         X = dense_rows(X, self._columns)
         weight = weight_of_rows(X, sample_weight)
         if weight is not None and not np.any(weight > 0):
@@ -319,97 +246,69 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if reset:
             self._is_single = np.ndim(y) == 1
         y = np.asarray(y, np.float64)
-        return _Rows(X, y[:, None] if y.ndim == 1 else y, weight)
+        return Rows(X, y[:, None] if y.ndim == 1 else y, weight)
 
-    def _drawn_seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _start(self, rows: _Rows, epochs: int = 0) -> None:
-        self._inputs = Moments.of(rows.X, rows.weight)
+    def _start(self, rows: Rows, epochs: int = 0) -> None:
+        num_targets = rows.y.shape[1]
+        self._start_networks(rows, num_targets)
+        self.n_epochs_ = epochs
+        self.noises_ = [Noise.start(num_targets) for _ in self.posteriors_]
         self._targets = Moments.of(rows.y, rows.weight)
-        self.n_epochs_: int = epochs
         self.n_samples_seen_: int = len(rows.X)
         self._count: float = rows.total
-        self._spread = np.ones(rows.y.shape[1])
-        sizes = (rows.X.shape[1], *layer_widths(self.hidden), rows.y.shape[1])
-        self.networks_ = [
-            _Network(initial_posterior(sizes, self._rng(number, 0)), Noise.start(rows.y.shape[1]))
-            for number in range(self.num_networks)
-        ]
+        self._spread = np.ones(num_targets)
 
-    def _make_room(self, X: Any) -> None:
-        """Inputs for columns that occur for the first time."""
-        columns = self._columns.after(X)
-        if columns.num_seen == self._columns.num_seen:
-            return
-        if self._first is not None:
-            new = columns.num_seen - self._columns.num_seen
-            self._first = self._first._replace(X=np.pad(self._first.X, ((0, 0), (0, new))))
-        self._inputs = self._inputs.with_columns(columns.num_seen)
-        for number, network in enumerate(self.networks_):
-            rng = self._rng(number, 2, self._columns.num_seen)
-            self.networks_[number] = network._replace(posterior=with_inputs(network.posterior, columns.num_seen, rng))
-        self._columns = columns
+    def _start_like(self, other: EBPRegressor, rows: Rows) -> None:
+        self._is_single = other._is_single
+        self._start(rows)
 
     def _change_units(self, targets: Moments) -> None:
         """Put the last layers and the noise into units in which all targets so far have mean 0 and deviation 1."""
         old = self._targets
         ratio = old.scale / targets.scale
         shift = (old.mean - targets.mean) / targets.scale
-        for number, (posterior, noise) in enumerate(self.networks_):
+        for number, posterior in enumerate(self.posteriors_):
             mean, gain = posterior.mean[-1] * ratio, posterior.gain[-1]
             mean[-1] += math.sqrt(len(mean)) * shift
-            posterior = Gaussian((*posterior.mean[:-1], mean), (*posterior.gain[:-1], in_units(gain, ratio)))
-            self.networks_[number] = _Network(posterior, noise._replace(rate=noise.rate * ratio**2))
+            self.posteriors_[number] = Gaussian(
+                (*posterior.mean[:-1], mean), (*posterior.gain[:-1], in_units(gain, ratio))
+            )
+        self.noises_ = [noise._replace(rate=noise.rate * ratio**2) for noise in self.noises_]
         self._targets = targets
 
-    def _rng(self, network: int, *purpose: int) -> np.random.Generator:
-        """Random numbers of a network: 0, of its start; 1, the order of the rows in a pass; 2, of new inputs."""
-        return np.random.default_rng([self._seed, network, *purpose])
-
-    def _chosen_passes(self, rows: _Rows, groups: NDArray[np.intp] | None) -> tuple[Passes, Array]:
+    def _chosen_passes(self, rows: Rows, groups: NDArray[np.intp] | None) -> tuple[Passes, Array]:
         """How many passes, and how often a row may count; and the errors for rows that were held back, [N, Q].
 
         They are those of networks that made so many passes over the others; NaN for a row that was not held back, as
         all are where nothing has to be tried.
         """
-        known = np.arange(len(rows.X)) if rows.weight is None else np.flatnonzero(rows.weight > 0)
-        groups = None if groups is None else groups[known]
-        folds = held_folds(len(known), self._seed, groups=groups)
-        trials: list[tuple[int, _Trial]] = []
-
-        def start(count: int, held: NDArray[np.intp]) -> _Trial:
-            learned = rows.part(np.delete(known, held))
-            trial = clone(self)
-            trial._seed, trial._is_single, trial.n_features_in_ = self._seed, self._is_single, rows.X.shape[1]
-            trial._columns = SeenColumns(rows.X.shape[1], None)
-            trial.count_ = count
-            trial._start(learned)
-            trials.append((id(held), _Trial(trial, learned, rows.part(known[held]))))
-            return trials[-1][1]
-
-        chosen = chosen_passes(
-            start,
-            self.epochs,
-            folds,
-            len(known),
-            count=None if self.max_count == "auto" else int(self.max_count),
-            early_stopping=bool(self.early_stopping),
-        )
+        known = np.flatnonzero(rows.weights > 0)
         errors = np.full(rows.y.shape, np.nan)
+        rows, groups = rows.part(known), None if groups is None else groups[known]
+        folds = held_folds(len(known), self._seed, groups=groups)
+        chosen, trials = self._race(rows, folds, early_stopping=bool(self.early_stopping))
         if not trials:
             return chosen, errors
-        ended = {fold: trial for fold, trial in trials if trial.is_after(chosen)}
+        ended = [
+            trial
+            for trial in trials
+            if trial.model.count_ == chosen.max_count and trial.model.n_epochs_ == chosen.epochs
+        ]
         for held in judging_folds(folds, len(known), self._seed, groups):
-            trial = ended.get(id(held))
+            trial = next((trial for trial in ended if trial.held is held), None)
             if trial is None:
-                trial = start(chosen.max_count, held)
+                trial = self._trial(rows, chosen.max_count, held)
                 for _ in range(chosen.epochs):
                     trial.next_pass()
-            errors[known[held]] = trial.errors()
+            if len(held):
+                y = trial.others.y
+                errors[known[held]] = y - trial.model.predict(trial.others.X).reshape(y.shape)
         return chosen, errors
 
-    def _learned_spread(self, rows: _Rows, errors: Array) -> Array:
+    def _scores(self, rows: Rows) -> Array:
+        return self.log_density(rows.X, rows.y)
+
+    def _learned_spread(self, rows: Rows, errors: Array) -> Array:
         """The factor of the variances of predictions, [Q].
 
         The mean square of errors for rows held back, in standard deviations of this network, and of `PRIOR_ROWS` of
@@ -428,49 +327,19 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         spread *= (scipy.special.stdtrit(count, upper) / scipy.special.ndtri(upper)) ** 2
         return np.where(np.isfinite(spread), spread, 1.0)
 
-    def _next_pass(self, rows: _Rows) -> None:
-        """A pass of `fit`, which forgets what is older than `count_` passes."""
-        is_full = self.n_epochs_ >= self.count_
-        is_first = self.n_epochs_ == 0
-        if not is_first:
-            self.networks_ = self._last
-        means = self._pass(rows, forgetting=1.0 / (self.count_ * rows.total) if is_full else 0.0)
-        self._last = self.networks_
-        if not is_first:  # in which the means have a long way to go
-            self.networks_ = [
-                network._replace(posterior=mean.of(network.posterior))
-                for network, mean in zip(self._last, means, strict=True)
-            ]
+    def _standardised(self, rows: Rows) -> tuple[Array, Array]:
+        return self._inputs.standardised(rows.X), (rows.y - self._targets.mean) / self._targets.scale
 
-    def _pass(self, rows: _Rows, forgetting: float = 0.0) -> list[PassMean]:
-        """One pass over the data, by every network in an order of its own.
+    def _after_batch(
+        self, network: int, posterior: Gaussian, X: Array, Y: Array, weight: Array | None, kept: float
+    ) -> Gaussian:
+        noise = self.noises_[network]
+        derivatives = functools.partial(noise.derivatives, Y)
+        posterior, last, _ = batch_update(posterior, X, derivatives, UNITS, weight, kept)
+        self.noises_[network] = noise.after(Y, last.mu, last.sigma2, weight, self._count)
+        return posterior
 
-        :param forgetting: rate at which h and lambda are forgotten, per row of weight 1.
-        :return: of each network the mean over the pass.
-        """
-        X, y = self._inputs.standardised(rows.X), (rows.y - self._targets.mean) / self._targets.scale
-        networks, means = [], []
-        for number, (posterior, noise) in enumerate(self.networks_):
-            mean = PassMean()
-            order = self._rng(number, 1, self.n_epochs_).permutation(len(X))
-            for batch, importance in batches(order, self.batch_size, rows.weight):
-                posterior, last, _ = batch_update(
-                    posterior,
-                    X[batch],
-                    functools.partial(noise.derivatives, y[batch]),
-                    UNITS,
-                    importance,
-                    kept=math.exp(-forgetting * (len(batch) if importance is None else float(np.sum(importance)))),
-                )
-                noise = noise.after(y[batch], last.mu, last.sigma2, importance, self._count)
-                mean.add(posterior)
-            networks.append(_Network(posterior, noise))
-            means.append(mean)
-        self.networks_ = networks
-        self.n_epochs_ += 1
-        return means
-
-    def _warn_if_worse_than_the_mean(self, rows: _Rows) -> None:
+    def _warn_if_worse_than_the_mean(self, rows: Rows) -> None:
         """Look at the errors on the training data, as a fit that has failed must say so."""
         means, _ = self._moments_of(rows.X)
         errors = np.square((rows.y - self._targets.mean) / self._targets.scale - means.mean(axis=0))
@@ -484,27 +353,29 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
 
-    def _warn_if_one_rules(self, rows: _Rows) -> None:
-        """Say so if nearly all of the variance of a target is that of one row."""
-        if len(rows.X) < FIRST_ROWS:
+    def _warn_if_few_rule(self, rows: Rows) -> None:
+        """Say so if nearly all of the variance of a target is that of a few rows."""
+        if np.count_nonzero(rows.weights) < FIRST_ROWS:
             return
-        squares = np.square((rows.y - self._targets.mean) / self._targets.scale)
-        if rows.weight is not None:
-            squares = squares * rows.weight[:, None]
-        part = np.max(squares, axis=0) / np.maximum(np.sum(squares, axis=0), np.finfo(np.float64).tiny)
-        if np.max(part) > MAX_PART_OF_ONE:
-            row = int(np.argmax(squares[:, np.argmax(part)]))
+        squares = rows.weights[:, None] * np.square((rows.y - self._targets.mean) / self._targets.scale)
+        parts = squares / np.maximum(np.sum(squares, axis=0), np.finfo(np.float64).tiny)
+        equal_rows = 1.0 / np.maximum(np.sum(parts**2, axis=0), 1.0 / len(parts))  # as many of equal parts are as few
+        target = int(np.argmin(equal_rows))
+        if equal_rows[target] < MIN_EQUAL_ROWS:
+            few = np.argsort(-parts[:, target])[: round(equal_rows[target])]
+            named = ", ".join(f"{value:g}" for value in rows.y[few, target])
+            percent = 100.0 * np.sum(parts[few, target])
             warnings.warn(
-                f"one target, {rows.y[row, np.argmax(part)]:g}, makes up {100.0 * np.max(part):.0f} % of the variance "
-                "of y, so that the others are hardly told apart. Drop it if it is an error; take logarithms of y, or "
-                "clip it, if it is not.",
+                f"{percent:.0f} % of the variance of y are of {len(few)} of {len(parts)} targets ({named}), so that "
+                "the others are hardly told apart. Drop them if they are errors; take logarithms of y, or clip it, if "
+                "they are not.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
 
     def _moments(self, X: Any) -> tuple[Array, Array]:
         """Means and variances of the targets by each network, noise included and in standardised units, [S, N, Q]."""
-        check_is_fitted(self, "networks_")
+        check_is_fitted(self, "posteriors_")
         X = as_numbers(X, self, reset=False)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return self._moments_of(dense_rows(X, self._columns))
@@ -513,7 +384,7 @@ class EBPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """The same of rows that are checked and dense."""
         X = self._inputs.standardised(X)
         means, variances = [], []
-        for posterior, noise in self.networks_:
+        for posterior, noise in zip(self.posteriors_, self.noises_, strict=True):
             last = [
                 forward(posterior, X[start : start + CHUNK_ROWS], UNITS)[-1] for start in range(0, len(X), CHUNK_ROWS)
             ]

@@ -51,8 +51,8 @@ def prepare(network: EBPNetwork, X: Matrix | Prepared, Y: ArrayLike | None = Non
     :raises ValueError: for wrong shapes, NaN, labels that the head does not take (with the mapping to use), or, in a
         network without biases, rows without any non-zero input.
 
-    Warns (`InputCodingWarning`) about rows without any non-zero input, and about inputs that are mostly a constant
-    other than 0 (`check_coding`).
+    Warns (`InputCodingWarning`) about rows without any non-zero input, unless it is the only one, and about inputs that
+    are mostly a constant other than 0 (`check_coding`).
     """
     if isinstance(X, Prepared):
         return X
@@ -121,6 +121,8 @@ def _check_empty_rows(X: Any, has_biases: bool) -> None:
     found = f"{rows.size} of {X.shape[0]} rows have no input other than 0 (first: row {rows[0]})"
     if not has_biases:
         raise ValueError(f"{found}, so a network without biases knows nothing of them; drop them, or use biases=True.")
+    if X.shape[0] == 1:  # such as the first of a stream, which is 0 in units of its own
+        return
     warnings.warn(
         f"{found}; only biases learn from them. Drop them if they are not meant.", InputCodingWarning, stacklevel=4
     )

@@ -39,13 +39,13 @@ def test_scale_of_several_classes(rng: np.random.Generator) -> None:
     assert found.offset == 0.0
 
 
-def test_without_examples_probabilities_are_nearly_those_of_the_signs() -> None:
+def test_without_examples_logits_are_half_of_those_of_the_signs() -> None:
     """|logistic(1.702 z) - Phi(z)| < 0.01 for all z."""
     none = fit_calibration(np.zeros((0, 1)), np.zeros(0, int))
     assert none.scale == pytest.approx(PRIOR_SCALE)
     assert none == Calibration(none.scale, 0.0)
     z = np.linspace(-5, 5, 101)[:, None]
-    p = np.exp(log_probabilities(none(z), are_logits=True))
+    p = np.exp(log_probabilities(2.0 * none(z), are_logits=True))
     np.testing.assert_allclose(p, np.exp(log_probabilities(z, are_logits=False)), atol=0.01)
 
 

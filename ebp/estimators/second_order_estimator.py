@@ -1,0 +1,217 @@
+"""What `EBPRegressor` and `EBPGaussianClassifier` have in common: networks of second order, and passes over rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
+
+from gpflow_deep_base.cost import Cost
+
+from ..network.coding import Moments
+from ..network.passes import Passes, chosen_passes
+from ..network.second_order import Gaussian, PassMean, initial_posterior, with_inputs
+from .estimators import batches, group_numbers, layer_widths, say_pass
+from .row_order import row_order
+from .seen_columns import SeenColumns
+
+__all__ = ["Rows", "SecondOrderEstimator", "Trial"]
+
+Array = NDArray[np.float64]
+
+
+class Rows(NamedTuple):
+    """Inputs [N, D], targets [N, Q] or labels [N], and weights [N] or None."""
+
+    X: Array
+    y: NDArray[Any]
+    weight: Array | None
+
+    def part(self, rows: NDArray[np.intp]) -> Rows:
+        """Those of these numbers."""
+        return Rows(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows])
+
+    def then(self, others: Rows) -> Rows:
+        """With others behind them."""
+        weights = np.concatenate([self.weights, others.weights])
+        return Rows(np.vstack([self.X, others.X]), np.concatenate([self.y, others.y]), weights)
+
+    @property
+    def weights(self) -> Array:
+        """Of each row, [N]: 1 where none are given."""
+        return np.ones(len(self.X)) if self.weight is None else self.weight
+
+    @property
+    def total(self) -> float:
+        """How many rows these are."""
+        return float(len(self.X) if self.weight is None else np.sum(self.weight))
+
+
+class Trial(NamedTuple):
+    """An estimator that learns a part of the rows, see `passes.Trial`.
+
+    :ivar held: numbers of the other rows, [H].
+    """
+
+    model: Any
+    learned: Rows
+    others: Rows
+    held: NDArray[np.intp]
+
+    def next_pass(self) -> None:
+        """Learn them once more."""
+        self.model._next_pass(self.learned)
+
+    def scores(self) -> tuple[Array, Array]:
+        """Of the other rows, in nats, and their weights; [H] each."""
+        if not len(self.held):  # too few rows
+            return np.zeros(0), np.zeros(0)
+        return self.model._scores(self.others), self.others.weights
+
+
+class SecondOrderEstimator(BaseEstimator):  # type: ignore[misc]
+    """Networks of different starts that learn the same rows, each in an order of its own.
+
+    A subclass says how a network starts (`_start_like`), what rows are to it (`_standardised`), how it learns a batch
+    (`_after_batch`), and how good it is for rows held back (`_scores`).
+    """
+
+    hidden: int | Sequence[int]
+    epochs: int
+    max_count: int | str
+    batch_size: int
+    num_networks: int
+    random_state: Any
+    verbose: int
+
+    posteriors_: list[Any]
+    n_epochs_: int
+    count_: int
+    _seed: int
+    _columns: SeenColumns
+    _inputs: Moments
+    _last: list[Any]
+
+    def _start_like(self, other: Any, rows: Rows) -> None:
+        """Networks before the first pass over rows, of as many outputs as those of another estimator."""
+        raise NotImplementedError
+
+    def _standardised(self, rows: Rows) -> tuple[Array, Array]:
+        """Inputs [N, D] and targets [N, n_L] of the networks."""
+        raise NotImplementedError
+
+    def _after_batch(
+        self, network: int, posterior: Gaussian, X: Array, Y: Array, weight: Array | None, kept: float
+    ) -> Gaussian:
+        """The posterior of a network after a batch, see `batch_update`."""
+        raise NotImplementedError
+
+    def _scores(self, rows: Rows) -> Array:
+        """Log density or log probability of each row in nats, [N]."""
+        raise NotImplementedError
+
+    def _draw_seed(self) -> None:
+        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _rng(self, network: int, *purpose: int) -> np.random.Generator:
+        """Random numbers of a network: 0, of its start; 1, the order of the rows in a pass; 2, of new inputs."""
+        return np.random.default_rng([self._seed, network, *purpose])
+
+    def _start_networks(self, rows: Rows, num_outputs: int) -> None:
+        self.n_epochs_ = 0
+        self._inputs = Moments.of(rows.X, rows.weight)
+        sizes = (rows.X.shape[1], *layer_widths(self.hidden), num_outputs)
+        self.posteriors_ = [initial_posterior(sizes, self._rng(number, 0)) for number in range(self.num_networks)]
+
+    def _make_room(self, X: Any) -> int:
+        """Inputs for columns that occur for the first time; how many these are."""
+        columns, known = self._columns.after(X), self._columns.num_seen
+        if columns.num_seen > known:
+            self._inputs = self._inputs.with_columns(columns.num_seen)
+            self.posteriors_ = [
+                with_inputs(posterior, columns.num_seen, self._rng(number, 2, known))
+                for number, posterior in enumerate(self.posteriors_)
+            ]
+        self._columns = columns
+        return columns.num_seen - known
+
+    # Passes of `fit`.
+
+    def _in_order(self, rows: Rows, numbers: Array, groups: ArrayLike | None) -> tuple[Rows, NDArray[np.intp] | None]:
+        """Rows and their groups in an order that is not that of the file.
+
+        :param numbers: targets, or numbers of classes.
+        """
+        groups = group_numbers(groups, len(rows.X))
+        order = row_order(rows.X, numbers, rows.weight, groups)
+        return rows.part(order), None if groups is None else groups[order]
+
+    def _trial(self, rows: Rows, count: int, held: NDArray[np.intp]) -> Trial:
+        """An estimator before its first pass over rows but for those held back."""
+        learned = rows.part(np.delete(np.arange(len(rows.X)), held))
+        model = clone(self)
+        model._seed, model.n_features_in_, model.count_ = self._seed, rows.X.shape[1], count
+        model._columns = SeenColumns(rows.X.shape[1], None)
+        model._start_like(self, learned)
+        return Trial(model, learned, rows.part(held), held)
+
+    def _race(
+        self, rows: Rows, folds: Sequence[NDArray[np.intp]], *, early_stopping: bool = False
+    ) -> tuple[Passes, list[Trial]]:
+        """How many passes, and how often a row may count; and all that were tried."""
+        trials: list[Trial] = []
+
+        def start(count: int, held: NDArray[np.intp]) -> Trial:
+            trials.append(self._trial(rows, count, held))
+            return trials[-1]
+
+        count = None if self.max_count == "auto" else int(self.max_count)
+        chosen = chosen_passes(start, self.epochs, folds, len(rows.X), count=count, early_stopping=early_stopping)
+        return chosen, trials
+
+    def _learn(self, rows: Rows, chosen: Passes) -> None:
+        """All passes of `fit`."""
+        self.count_ = chosen.max_count
+        cost = Cost(chosen.epochs, "passes")
+        for number in range(1, chosen.epochs + 1):
+            self._next_pass(rows)
+            cost(number)
+            say_pass(self.verbose, number, chosen.epochs, f", each row counts {self.count_} times at most")
+        del self._last
+
+    def _next_pass(self, rows: Rows) -> None:
+        """A pass of `fit`, which forgets what is older than `count_` passes."""
+        is_full = self.n_epochs_ >= self.count_ and rows.total > 0
+        is_first = self.n_epochs_ == 0
+        if not is_first:
+            self.posteriors_ = self._last
+        means = self._pass(rows, forgetting=1.0 / (self.count_ * rows.total) if is_full else 0.0)
+        self._last = self.posteriors_
+        if not is_first:  # in which the means have a long way to go
+            self.posteriors_ = [mean.of(posterior) for posterior, mean in zip(self._last, means, strict=True)]
+
+    def _pass(self, rows: Rows, forgetting: float = 0.0) -> list[PassMean]:
+        """One pass over the data.
+
+        :param forgetting: rate at which h and lambda are forgotten, per row of weight 1.
+        :return: of each network the mean over the pass.
+        """
+        X, Y = self._standardised(rows)
+        posteriors, means = [], []
+        for number, posterior in enumerate(self.posteriors_):
+            mean = PassMean()
+            order = self._rng(number, 1, self.n_epochs_).permutation(len(X))
+            for batch, weight in batches(order, self.batch_size, rows.weight):
+                kept = math.exp(-forgetting * (len(batch) if weight is None else float(np.sum(weight))))
+                posterior = self._after_batch(number, posterior, X[batch], Y[batch], weight, kept)
+                mean.add(posterior)
+            posteriors.append(posterior)
+            means.append(mean)
+        self.posteriors_ = posteriors
+        self.n_epochs_ += 1
+        return means
