@@ -8,12 +8,13 @@ Each network learns the training images of MNIST, is written by `ebp.export_c` f
 `gcc -Os -Wall -Wextra -Werror`, and classifies all test images; a label other than that of `ebp.PackedNetwork`, or of
 real weights `ebp.RoundedNetwork`, is an error. "flash" is code and constants, "RAM" the stack of the function and its
 static data, by the compiler's own account, without the image. 14 x 14 are means of 2 x 2 pixels, rounded. The MLP
-(early stopping) and logistic regression are scikit-learn's on pixels divided by 255, in float32 (4 bytes a number), and
-with weights rounded to 8 or 4 bits, one scale for each unit; their code is not counted.
+(early stopping) and logistic regression are scikit-learn's on pixels divided by 255, in C of weights rounded to 8 or 4
+bits, one scale in float32 for each unit; and as emlearn and m2cgen write them, where these are installed.
 """
 
 import ctypes
 import functools
+import importlib.util
 import os
 import subprocess
 import tempfile
@@ -54,9 +55,10 @@ def define_flags(fv: flags.FlagValues) -> None:
     )
     flags.DEFINE_list("real", ["14x72"], "Side x hidden of networks of real weights.", flag_values=fv)
     flags.DEFINE_list("bits", ["2", "4"], "Of their hidden weights in C.", flag_values=fv)
-    flags.DEFINE_list("mlp", ["14x40"], "Side x hidden of scikit-learn's MLP.", flag_values=fv)
+    flags.DEFINE_list(
+        "rivals", ["14x40", "14x0"], "Side x hidden of scikit-learn's MLP; 0: logistic regression.", flag_values=fv
+    )
     flags.DEFINE_integer("epochs", 10, "Passes over the training images.", 1, flag_values=fv)
-    flags.DEFINE_list("sides", ["28", "14"], "Sides of images for logistic regression.", flag_values=fv)
     bench.define_common(fv, threads=1)
 
 
@@ -81,12 +83,12 @@ def shrunk(images: Images, side: int) -> Images:
 
 
 def measured_in_c(
-    write: Callable[[Path], Any], images: Images, expected: np.ndarray, classes: np.ndarray
+    write: Callable[[Path], Any], images: Images, expected: np.ndarray | None, classes: np.ndarray
 ) -> dict[str, Any]:
     """Size, errors and time of the function `ebp_predict`, compiled.
 
     :param write: from a file to its C source, written there.
-    :param expected: labels that it has to give.
+    :param expected: labels that it has to give; None: not known.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -101,9 +103,9 @@ def measured_in_c(
         start = time.monotonic()
         numbers = [function(ctypes.c_void_p(row.ctypes.data)) for row in np.ascontiguousarray(images.X_test)]
         us = 1e6 * (time.monotonic() - start) / len(numbers)
-    if not np.array_equal(classes[numbers], expected):
+    if expected is not None and not np.array_equal(classes[numbers], expected):
         raise AssertionError("C gives other labels")
-    error = 100 * float(np.mean(expected != images.y_test))
+    error = 100 * float(np.mean(classes[numbers] != images.y_test))
     return {
         "flash_bytes": text + data,
         "ram_bytes": stack + data + bss,
@@ -153,45 +155,89 @@ def measure_real(images: Images, hidden: int, bits: list[int], epochs: int) -> l
     return rows
 
 
-def measure_mlp(images: Images, hidden: int) -> list[dict[str, Any]]:
-    """scikit-learn's, with all weights as they are and rounded."""
-    model = MLPClassifier(hidden, early_stopping=True, random_state=0)
+def measure_rivals(images: Images, hidden: int) -> list[dict[str, Any]]:
+    """scikit-learn's network, or for 0 units logistic regression, of 8 and 4 bits; by emlearn or m2cgen, if there."""
     start = time.process_time()
-    model.fit(images.X / 255.0, images.y)
-    seconds, rows = time.process_time() - start, []
-    num_biases = sum(map(len, model.intercepts_))
-    num_weights = sum(weights.size for weights in model.coefs_)
-    trained = [weights.copy() for weights in model.coefs_]
-    for name, bits in (("float32", None), ("8 bits", 8), ("4 bits", 4)):
-        flash = num_weights * (bits or 32) // 8 + 4 * num_biases
-        model.coefs_ = [weights if bits is None else rounded(weights, bits) for weights in trained]
-        error = 100 * float(np.mean(model.predict(images.X_test / 255.0) != images.y_test))
-        what = f"MLP, {images.X.shape[1]}-{hidden}-{len(model.classes_)}, {name}"
-        rows.append({"what": what, "flash_bytes": flash, "error": error, "seconds": seconds})
-    return rows
+    if hidden:
+        model: Any = MLPClassifier(hidden, early_stopping=True, random_state=0).fit(images.X / 255.0, images.y)
+        layers = list(zip(model.coefs_, model.intercepts_, strict=True))
+    else:
+        model = LogisticRegression(max_iter=200).fit(images.X / 255.0, images.y)
+        layers = [(model.coef_.T, model.intercept_)]
+    what = f"MLP, {hidden} units" if hidden else "logistic regression"
+    writers = {f"{bits} bits": functools.partial(write_rounded, layers, bits) for bits in (8, 4)}
+    library, write = ("emlearn", write_emlearn) if hidden else ("m2cgen", write_m2cgen)
+    if importlib.util.find_spec(library):
+        writers[library] = functools.partial(write, model)
+    seconds = time.process_time() - start
+    return [
+        {"what": f"{what}, {name}", **measured_in_c(writer, images, None, model.classes_), "seconds": seconds}
+        for name, writer in writers.items()
+    ]
 
 
-def rounded(weights: np.ndarray, bits: int) -> np.ndarray:
-    """To the nearest of so many bits, of one scale for each unit [n_in, n_out]."""
+LAYER = """
+#define LAYER(NAME, IN, SUM) \\
+static void NAME(const IN *x, int n, int m, const signed char *w, const float *s, const float *b, float *y, int last) \\
+{ for (int j = 0; j < m; ++j) { \\
+    SUM sum = 0; \\
+    for (int i = 0; i < n; ++i) { int k = j * n + i; sum += x[i] * WEIGHT; } \\
+    y[j] = (float)sum * s[j] + b[j]; \\
+    if (!last && y[j] < 0) y[j] = 0; } }
+"""
+
+
+def write_rounded(layers: list[tuple[np.ndarray, np.ndarray]], bits: int, path: Path) -> None:
+    """Layers of ReLUs whose weights [n_in, n_out] are rounded to the nearest, of one scale for each unit, as C."""
     most = 2 ** (bits - 1) - 1
-    scale = np.abs(weights).max(axis=0) / most
-    return np.asarray(scale * np.rint(weights / scale))
+    source = f"#define WEIGHT {'w[k]' if bits == 8 else '((w[k / 2] >> 4 * (k % 2) & 15) - 8)'}" + LAYER
+    source += "LAYER(first, unsigned char, int)\n" + "LAYER(next, float, float)\n" * (len(layers) > 1)
+    body = ""
+    for number, (weights, biases) in enumerate(layers):
+        scale = np.abs(weights).max(axis=0) / most
+        whole = np.rint(weights / scale).T.ravel().astype(int)
+        if bits == 4:
+            halves = np.resize(whole + 8, (len(whole) + 1) // 2 * 2).reshape(-1, 2)
+            whole = (halves[:, 0] + 16 * halves[:, 1]).astype(np.uint8).astype(np.int8)
+        scale = scale / 255.0 if number == 0 else scale
+        for kind, name, values in (("signed char", "w", whole), ("float", "s", scale), ("float", "b", biases)):
+            numbers = ", ".join(f"{value}" if kind == "signed char" else f"{value:.9e}f" for value in values)
+            source += f"static const {kind} {name}{number}[] = {{{numbers}}};\n"
+        (n_in, n_out), is_last = weights.shape, number == len(layers) - 1
+        name, inputs = ("next", f"y{number - 1}") if number else ("first", "x")
+        body += f"float y{number}[{n_out}]; {name}({inputs}, {n_in}, {n_out}, "
+        body += f"w{number}, s{number}, b{number}, y{number}, {int(is_last)});\n"
+    path.write_text(
+        f"{source}int ebp_predict(const unsigned char *x) {{ {body}{LARGEST.format(y=f'y{number}', m=n_out)}"
+    )
 
 
-def measure_regression(images: Images) -> list[dict[str, Any]]:
-    start = time.monotonic()
-    model = LogisticRegression(max_iter=200).fit(images.X / 255.0, images.y)
-    seconds, rows = time.monotonic() - start, []
-    W, b, size = model.coef_, model.intercept_, model.coef_.size
-    what = f"logistic regression, {W.shape[1]} inputs"
-    for name, weights, flash in (
-        ("float32", W, 4 * (size + len(b))),
-        ("8 bits", rounded(W.T, 8).T, size + 8 * len(b)),
-    ):
-        found = model.classes_[np.argmax(images.X_test / 255.0 @ weights.T + b, axis=1)]
-        error = 100 * float(np.mean(found != images.y_test))
-        rows.append({"what": f"{what}, {name}", "flash_bytes": flash, "error": error, "seconds": seconds})
-    return rows
+LARGEST = "int k = 0; for (int j = 1; j < {m}; ++j) if ({y}[j] > {y}[k]) k = j; return k; }}\n"
+
+
+def write_m2cgen(model: Any, path: Path) -> None:
+    import m2cgen
+
+    num_inputs, num_classes = model.coef_.shape[1], len(model.classes_)
+    path.write_text(
+        m2cgen.export_to_c(model) + f"int ebp_predict(const unsigned char *x) {{ double v[{num_inputs}], "
+        f"y[{num_classes}]; for (int i = 0; i < {num_inputs}; ++i) v[i] = x[i] / 255.0; score(v, y); "
+        + LARGEST.format(y="y", m=num_classes)
+    )
+
+
+def write_emlearn(model: Any, path: Path) -> None:
+    import emlearn
+
+    num_inputs = model.coefs_[0].shape[0]
+    os.environ["C_INCLUDE_PATH"] = emlearn.includedir
+    header = path.with_suffix(".h")
+    emlearn.convert(model, method="inline", dtype="float").save(file=str(header), name="net")
+    header.write_text(f"#pragma GCC system_header\n{header.read_text()}")  # whose warnings are not ours
+    path.write_text(
+        f'#include "{header}"\nint ebp_predict(const unsigned char *x) {{ float v[{num_inputs}]; '
+        f"for (int i = 0; i < {num_inputs}; ++i) v[i] = x[i] / 255.0f; return net_predict(v, {num_inputs}); }}\n"
+    )
 
 
 def main(FLAGS: flags.FlagValues) -> None:
@@ -204,13 +250,11 @@ def main(FLAGS: flags.FlagValues) -> None:
         side, hidden = map(int, text.split("x"))
         results += measure_real(shrunk(images, side), hidden, [int(bits) for bits in FLAGS.bits], FLAGS.epochs)
         print(*results[-len(FLAGS.bits) :], sep="\n", flush=True)
-    for text in FLAGS.mlp:
+    for text in FLAGS.rivals:
         side, hidden = map(int, text.split("x"))
-        results += measure_mlp(shrunk(images, side), hidden)
-        print(*results[-3:], sep="\n", flush=True)
-    for side in map(int, FLAGS.sides):
-        results += measure_regression(shrunk(images, side))
-        print(*results[-2:], sep="\n", flush=True)
+        rows = measure_rivals(shrunk(images, side), hidden)
+        print(*rows, sep="\n", flush=True)
+        results += rows
     bench.keep({"metrics": results}, "none" if FLAGS.data_dir is None else "MNIST")
 
 

@@ -1,6 +1,6 @@
 """scikit-learn's interface, and what goes beyond one pass.
 
-classifier, regressor, gaussian_classifier
+classifier, regressor, gaussian_classifier (second_order_estimator)
 calibration                   probabilities calibrated by predictions before learning
 continual, memory, recency    streams of classes
 one_by_one                    rows as dictionaries, as river has them
@@ -30,6 +30,7 @@ __getattr__, __dir__, __all__ = attach(
         "recency",
         "regressor",
         "row_order",
+        "second_order_estimator",
         "seen_columns",
     ],
     submod_attrs={

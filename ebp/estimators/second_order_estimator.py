@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -74,7 +75,7 @@ class Trial(NamedTuple):
         return self.model._scores(self.others), self.others.weights
 
 
-class SecondOrderEstimator(BaseEstimator):  # type: ignore[misc]
+class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
     """Networks of different starts that learn the same rows, each in an order of its own.
 
     A subclass says how a network starts (`_start_like`), what rows are to it (`_standardised`), how it learns a batch
@@ -97,23 +98,23 @@ class SecondOrderEstimator(BaseEstimator):  # type: ignore[misc]
     _inputs: Moments
     _last: list[Any]
 
+    @abc.abstractmethod
     def _start_like(self, other: Any, rows: Rows) -> None:
         """Networks before the first pass over rows, of as many outputs as those of another estimator."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _standardised(self, rows: Rows) -> tuple[Array, Array]:
         """Inputs [N, D] and targets [N, n_L] of the networks."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _after_batch(
         self, network: int, posterior: Gaussian, X: Array, Y: Array, weight: Array | None, kept: float
     ) -> Gaussian:
         """The posterior of a network after a batch, see `batch_update`."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _scores(self, rows: Rows) -> Array:
         """Log density or log probability of each row in nats, [N]."""
-        raise NotImplementedError
 
     def _draw_seed(self) -> None:
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
