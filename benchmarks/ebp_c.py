@@ -7,9 +7,10 @@
 Each network learns the training images of MNIST, is written by `ebp.export_c` for bytes as inputs, compiled by
 `gcc -Os -Wall -Wextra -Werror`, and classifies all test images; a label other than that of `ebp.PackedNetwork`, or of
 real weights `ebp.RoundedNetwork`, is an error. "flash" is code and constants, "RAM" the stack of the function and its
-static data, by the compiler's own account, without the image. 14 x 14 are means of 2 x 2 pixels, rounded. The MLP
-(early stopping) and logistic regression are scikit-learn's on pixels divided by 255, in C of weights rounded to 8 or 4
-bits, one scale in float32 for each unit; and as emlearn and m2cgen write them, where these are installed.
+static data, by the compiler's own account, without the image. 14 x 14 are means of 2 x 2 pixels, rounded. The MLP,
+which stops early with more than 10,000 rows, and logistic regression are scikit-learn's on pixels divided by 255, in C
+of weights rounded to 8 or 4 bits, one scale in float32 for each unit; and as emlearn and m2cgen write them, where these
+are installed.
 """
 
 import ctypes
@@ -159,7 +160,8 @@ def measure_rivals(images: Images, hidden: int) -> list[dict[str, Any]]:
     """scikit-learn's network, or for 0 units logistic regression, of 8 and 4 bits; by emlearn or m2cgen, if there."""
     start = time.process_time()
     if hidden:
-        model: Any = MLPClassifier(hidden, early_stopping=True, random_state=0).fit(images.X / 255.0, images.y)
+        model: Any = MLPClassifier(hidden, early_stopping=len(images.X) > 10_000, random_state=0)
+        model.fit(images.X / 255.0, images.y)
         layers = list(zip(model.coefs_, model.intercepts_, strict=True))
     else:
         model = LogisticRegression(max_iter=200).fit(images.X / 255.0, images.y)
@@ -231,8 +233,10 @@ def write_emlearn(model: Any, path: Path) -> None:
 
     num_inputs = model.coefs_[0].shape[0]
     os.environ["C_INCLUDE_PATH"] = emlearn.includedir
-    header = path.with_suffix(".h")
+    header, folder = path.with_suffix(".h"), os.getcwd()
+    os.chdir(path.parent)  # it leaves files behind
     emlearn.convert(model, method="inline", dtype="float").save(file=str(header), name="net")
+    os.chdir(folder)
     header.write_text(f"#pragma GCC system_header\n{header.read_text()}")  # whose warnings are not ours
     path.write_text(
         f'#include "{header}"\nint ebp_predict(const unsigned char *x) {{ float v[{num_inputs}]; '

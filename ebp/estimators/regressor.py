@@ -21,7 +21,7 @@ from ..network.coding import Moments
 from ..network.noise import Noise
 from ..network.passes import Passes, held_folds, judging_folds
 from ..network.second_order import Gaussian, batch_update, forward, in_units
-from .estimators import check_second_order, dense_rows, weight_of_rows
+from .estimators import check_second_order, dense_rows, is_plain, weight_of_rows
 from .second_order_estimator import Rows, SecondOrderEstimator
 from .seen_columns import SeenColumns
 
@@ -377,7 +377,8 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         """Means and variances of the targets by each network, noise included and in standardised units, [S, N, Q]."""
         check_is_fitted(self, "posteriors_")
         X = as_numbers(X, self, reset=False)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        if not is_plain(self, X):
+            X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return self._moments_of(dense_rows(X, self._columns))
 
     def _moments_of(self, X: Array) -> tuple[Array, Array]:
