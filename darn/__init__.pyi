@@ -2,7 +2,7 @@ from . import pictures as pictures
 from . import report as report
 from .codec.coding import decode as decode
 from .codec.coding import encode as encode
-from .codec.integer_model import IntegerModel as IntegerModel
+from .codec.integer_layers import IntegerModel as IntegerModel
 from .codec.table import decode_table as decode_table
 from .codec.table import encode_table as encode_table
 from .images.local_config import LocalConfig as LocalConfig

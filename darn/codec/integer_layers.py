@@ -1,4 +1,8 @@
-"""Layers of a DARN in exact sums: logits of all bits where they are known, or of one after the other.
+"""A DARN in integers: probabilities that are the same bits on every machine, for any batch size and number of threads.
+
+The wiring and the passes are those of the model (`layers.Wiring`, `layers.forward`); what is computed in them are exact
+sums (`integer_sums`): logits of all bits where they are known, or of one after the other. Numbers are [n, B], bits
+first.
 
 Logits of a layer are those of its parents plus what its own earlier bits add. Both are exact, and adding two numbers is
 rounded alike everywhere. What the earlier bits add is
@@ -12,6 +16,8 @@ EoNADE with a single order is a NADE in which each bit before also adds a row th
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol
@@ -20,17 +26,37 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from darn.codec.integer_sums import UNIT_BITS, Exact, Numbers, Sums, relu_units, tanh_units
-from darn.images.local import LocalDecoder, LocalEncoder
-from darn.images.local_units import LocalCausalConditional, LocalMap, LocalUnitsConditional
+from darn.codec.integer_sums import (
+    UNIT_BITS,
+    Exact,
+    Numbers,
+    Sums,
+    probability_table,
+    relu_units,
+    tanh_table,
+    tanh_units,
+)
+from darn.images.local import LocalCausalConditional, LocalDecoder, LocalEncoder, LocalMap, LocalUnitsConditional
 from darn.images.periodic import PeriodicLayer
 from darn.images.pixelcnn import PixelCNNConditional
 from darn.model.autoregressive import FactorialConditional, LinearConditional
 from darn.model.layers import DenseNetwork, Layer, forward
+from darn.model.model import DARN
 from darn.more.made import MADEConditional
 from darn.more.nade import EoNADEConditional, NADEConditional
 
-__all__ = ["Bits", "IntegerLayer", "causal_matrix", "network_matrices", "periodic_matrix"]
+__all__ = [
+    "FORMAT_VERSION",
+    "Bits",
+    "IntegerLayer",
+    "IntegerModel",
+    "causal_matrix",
+    "network_matrices",
+    "periodic_matrix",
+]
+
+FORMAT_VERSION = 2
+"""Changes when the arithmetic changes; it is part of :attr:`IntegerModel.digest`."""
 
 
 def network_matrices(network: Any) -> tuple[list[tuple[Any, Any]], str]:
@@ -302,3 +328,58 @@ def _float64(array: Any, name: str) -> Any:
     if not np.isfinite(found.data if scipy.sparse.issparse(found) else found).all():
         raise ValueError(f"{name}: parameters must be finite, got NaN or infinity: training has diverged.")
     return found
+
+
+class IntegerModel:
+    """The integer form of a trained DARN.
+
+    :ivar visible: number of visible units.
+    :ivar wiring: which layers see which.
+    :ivar decoders: p(x | h), p(h^1 | h^2, ...), ..., p(h^L).
+    :ivar encoders: q(h^1 | x), q(h^2 | h^1, ...), ....
+    :ivar digest: 32 bytes, which differ between models that code differently.
+
+    :raises ValueError: if the model is not for binary data, is a mixture over orders of the bits, or has weights that
+        are too large.
+    """
+
+    def __init__(self, model: DARN) -> None:
+        config = model.config
+        if config.observations != "binary":
+            raise ValueError(
+                f"only models of binary data can code, got observations={config.observations!r}; train with 'binary', "
+                "on grey levels by --bit_planes."
+            )
+        self.visible, self.wiring = config.visible, model.wiring
+        mean = np.clip(model.visible_mean.numpy().astype(np.float64), 0.0, 1.0)
+        shifts = [mean, *(np.full(n, 0.5) for n in config.hidden)]  # networks get 2 h - 1 = 2 (h - 1/2)
+        scales = [np.ones(config.visible), *(np.full(n, 2.0) for n in config.hidden)]
+
+        def made(layer: Layer, levels: range, name: str) -> IntegerLayer:
+            shift, scale = (_joined([part[level] for level in levels]) for part in (shifts, scales))
+            return IntegerLayer(layer, shift, scale, name)
+
+        above, below = self.wiring.above, self.wiring.below
+        self.decoders = [made(layer, above(i), f"decoder {i}") for i, layer in enumerate(model.decoders)]
+        self.encoders = [made(layer, below(i), f"encoder {i}") for i, layer in enumerate(model.encoders, start=1)]
+        self.digest = self._hash(config.to_json())
+
+    def encoder_offset(self, level: int, below: Sequence[Bits], batch_size: int) -> Numbers:
+        """Logits of q(h^level | the layers below) without its own bits, [n, B]."""
+        return self.encoders[level - 1].offset(np.concatenate(below), batch_size)
+
+    def decoder_offset(self, level: int, above: Sequence[Bits], num: int, batch_size: int) -> Numbers:
+        """Logits of p(h^level | the layers above) without its own bits, [n, num]."""
+        parents = np.concatenate(above) if above else np.empty([0, num], np.uint8)
+        return self.decoders[level].offset(parents, batch_size)
+
+    def _hash(self, config: str) -> bytes:
+        digest = hashlib.sha256(json.dumps([FORMAT_VERSION, config]).encode())
+        digest.update(probability_table().astype("<i4").tobytes() + tanh_table().astype("<i4").tobytes())
+        for layer in (*self.encoders, *self.decoders):
+            layer.update_hash(digest)
+        return digest.digest()
+
+
+def _joined(parts: Sequence[Numbers]) -> Numbers:
+    return np.concatenate(parts) if parts else np.empty(0)

@@ -2,7 +2,7 @@
 
 autoregressive      Eqs. (1), (2): triangular logistic regression (sampling)
 categories          bits that are one variable
-model               Eqs. (3)-(10): encoder, decoder, prior (config, layers, wiring)
+model               Eqs. (3)-(10): encoder, decoder, prior (config, layers)
 description_length  Eqs. (11)-(15)
 likelihood          Eq. (16) and estimates of it
 gradients           Section 4, Appendix A: the gradient through bits; fDARN's penalty
@@ -28,7 +28,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "sampling",
         "serialization",
         "weight_noise",
-        "wiring",
     ],
     submod_attrs={"model": ["DARN", "DARNConfig", "Encoded", "Samples", "check_data"]},
 )

@@ -23,8 +23,7 @@ from numpy.typing import ArrayLike
 from darn.model.autoregressive import Unit, bernoulli_log_prob, logistic_noise, threshold
 from darn.model.categories import levels_in_order
 from darn.model.config import DARNConfig, check_data
-from darn.model.layers import Layer, make_decoder, make_encoder
-from darn.model.wiring import Wiring
+from darn.model.layers import Layer, Wiring, make_decoder, make_encoder
 from darn.more.distribution import DARNDistribution
 from darn.more.distribution import log_prob as log_prob_of
 from gpflow_deep_base.seeds import Seed, as_seed

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from darn.images.local_config import LocalConfig
 from darn.images.pixelcnn import PixelCNNConfig
 from darn.model.config import DARNConfig
-from darn.model.layers import EONADE_ORDERS
+from darn.model.layers import EONADE_ORDERS, Wiring
 from darn.model.model import DARN
-from darn.model.wiring import Wiring
 from gpflow_deep_base.container import load_container, save_container
 from gpflow_deep_base.files import PathLike
 from gpflow_deep_base.limits import refuse_damaged

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from darn.images.local import LocalCausalConditional
 from darn.images.local_config import LocalConfig
-from darn.images.local_units import LocalCausalConditional
 from darn.model.autoregressive import (
     Conditional,
     LinearConditional,

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.images.local import LocalDecoder, LocalEncoder
+from darn.images.local import LocalDecoder, LocalEncoder, causal_window, periodic_correlation
 from darn.images.local_config import LocalConfig
-from darn.images.local_units import causal_window, periodic_correlation
 from darn.images.periodic import PeriodicLayer
 
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from darn import DARN, DARNConfig, LocalConfig, decode, encode, exact_log_likelihood, load_darn, save_darn
-from darn.images.local_units import LocalUnitsConditional
+from darn.images.local import LocalUnitsConditional
 from darn.model.autoregressive import logistic_noise, threshold
 from darn.model.description_length import description_length
 from darn.train.training import Trainer, TrainingConfig

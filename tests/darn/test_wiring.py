@@ -2,7 +2,7 @@
 
 import pytest
 
-from darn.model.wiring import Wiring
+from darn.model.layers import Wiring
 
 
 @pytest.mark.parametrize(
