@@ -70,8 +70,9 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     Samples of bits that stand for categories may be impossible rows, with two levels of a category or none, unless
     `categories` says which columns belong together, or rows come as a frame: a column of levels is one category there,
     and one of numbers other than 0 and 1 has ordered bins, of which one is 1 (of few values, a bin each). log p is that
-    of levels and bins, minus infinity for a level that no training row has; by column it is that of the frame's
-    columns, and :meth:`sample` gives a frame.
+    of levels and bins, minus infinity for a level that no training row has, and some nats less for a number beyond
+    those of the training rows, the more the further it is. By column it is that of the frame's columns, and
+    :meth:`sample` gives a frame.
 
         >>> import pandas as pd
         >>> frame = pd.DataFrame({"size": ["S", "L"] * 50, "price": [3, 9] * 50})
@@ -167,7 +168,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         """
         if self.bins is not None and (not isinstance(self.bins, int | np.integer) or self.bins < 2):
             raise ValueError(f"bins must be a whole number, at least 2, got {self.bins!r}.")
-        x, is_missing = self._bits(X, reset=True)
+        x, is_missing, _ = self._bits(X, reset=True)
         groups = self._groups
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, dtype=np.float64)
         if weights is not None and weights.min() < 0:
@@ -226,15 +227,16 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             units of a DARN, what is no sum over columns is shared by all alike.
         :raises ValueError: for other rows, or columns of rows with missing values, or of a DARN that averages orders.
         """
-        x, is_missing = self._fitted_bits(X)
+        x, is_missing, beyond = self._fitted_bits(X)
+        how: dict[str, Any] = {"num_samples": self.num_samples, "seed": self._seed}
         if by_column:
             if is_missing is not None:
                 raise ValueError("by_column is for rows without missing values; complete them first.")
-            by_bit = log_prob_by_column(self.model_, x, num_samples=self.num_samples, seed=self._seed)
-            return by_bit if self.variables_ is None else self.variables_.by_column(by_bit)
+            by_bit = log_prob_by_column(self.model_, x, **how)
+            return by_bit if self.variables_ is None else self.variables_.by_column(by_bit) - beyond
         if is_missing is None:
-            return log_prob(self.model_, x, num_samples=self.num_samples, seed=self._seed)
-        return log_prob_of_known(self.model_, x, is_missing, num_samples=self.num_samples, seed=self._seed)
+            return log_prob(self.model_, x, **how) - beyond.sum(axis=1)
+        return log_prob_of_known(self.model_, x, is_missing, **how) - beyond.sum(axis=1)
 
     def blame(self, X: ArrayLike) -> NDArray[np.float64]:
         """By how much log p of a row would be higher if the value of a column were the best other one, [N, n_x] or the
@@ -244,12 +246,12 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         :param X: [N, n_x].
         :raises ValueError: for other rows, or missing values.
         """
-        x, is_missing = self._fitted_bits(X)
+        x, is_missing, beyond = self._fitted_bits(X)
         if is_missing is not None:
             raise ValueError("X must have no missing values, got some; complete them first.")
         how: dict[str, Any] = {"groups": self._groups, "num_samples": self.num_samples, "seed": self._seed}
         gains = blame(self.model_, x, **how)
-        return gains if self.variables_ is None else self.variables_.by_column(gains, np.maximum)
+        return gains if self.variables_ is None else self.variables_.by_column(gains, np.maximum) + beyond
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Mean of `score_samples`: nats a row; higher is better, so it serves cross-validation."""
@@ -272,7 +274,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         """The code h of each row: the more probable value of each stochastic unit of the DARNs in the model by
         q(h | x), from the bottom up, [N, n_h]. A chain has none: architecture="darn" gives a code.
         """
-        x, is_missing = self._fitted_bits(X)
+        x, is_missing, _ = self._fitted_bits(X)
         if is_missing is not None:
             # Missing bits are the more probable value given the known ones.
             if isinstance(self.model_, DARN):
@@ -407,7 +409,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             return self.choice_.model, self.choice_.training
         return DARNConfig(visible=x.shape[1], **model), TrainingConfig(**OPTIMIZER, **training)
 
-    def _fitted_bits(self, X: ArrayLike) -> tuple[NDArray[np.uint8], NDArray[np.bool_] | None]:
+    def _fitted_bits(self, X: ArrayLike) -> tuple[NDArray[np.uint8], NDArray[np.bool_] | None, NDArray[np.float64]]:
         check_is_fitted(self, "model_")
         return self._bits(X, reset=False)
 
@@ -425,8 +427,11 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         how: dict[str, Any] = {"dtype": "numeric", "ensure_all_finite": "allow-nan"}
         return validate_data(self, X, reset=reset, accept_sparse="csr", ensure_min_samples=2 if reset else 1, **how)
 
-    def _bits(self, X: ArrayLike, *, reset: bool) -> tuple[NDArray[np.uint8], NDArray[np.bool_] | None]:
-        """Bits [N, n_x], and where they are missing; None if none is."""
+    def _bits(
+        self, X: ArrayLike, *, reset: bool
+    ) -> tuple[NDArray[np.uint8], NDArray[np.bool_] | None, NDArray[np.float64]]:
+        """Bits [N, n_x]; where they are missing, None if none is; and `Variables.beyond`, [N, C], without columns for
+        bits."""
         x = self._numbers(X, reset=reset)
         if reset:
             self.variables_ = None
@@ -434,16 +439,18 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             is_missing = _missing(X, x)
             if reset and self.threshold is None and self._has_variables(X, x[~is_missing]):
                 self.variables_ = self._variables(X, np.where(is_missing, np.nan, x))
+            beyond = np.zeros([len(x), 0])
             if self.variables_ is not None:
-                x = self.variables_.bits(np.where(is_missing, np.nan, x))
+                numbers = np.where(is_missing, np.nan, x)
+                x, beyond = self.variables_.bits(numbers), self.variables_.beyond(numbers)
                 is_missing = np.isnan(x)
-            return self._as_bits(np.where(is_missing, 0, x)), is_missing if is_missing.any() else None
+            return self._as_bits(np.where(is_missing, 0, x)), is_missing if is_missing.any() else None, beyond
         if self.threshold is not None and self.threshold < 0:
             raise ValueError(f"threshold must not be negative for a sparse X, got {self.threshold}; give X.toarray().")
         x.sum_duplicates()
         self._as_bits(x.data[None])  # its errors, before room is made for all zeros
         bits: NDArray[np.uint8] = (x > (self.threshold or 0)).astype(np.uint8).toarray()
-        return bits, None
+        return bits, None, np.zeros([len(bits), 0])
 
     def _has_variables(self, X: Any, values: NDArray[Any]) -> bool:
         """Whether rows are more than bits: a frame with levels or other numbers, or an array of numbers with `bins`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,8 @@ class _Part:
     :ivar levels: of a category, () of anything else.
     :ivar bins: of numbers that are not all 0 or 1, of dates and of times.
     :ivar has_zone: whether dates are in UTC.
+    :ivar ends: the lowest and the highest number of the training rows, where there are bins.
+    :ivar num_last: training rows in the first and in the last bin, [2].
     """
 
     name: str
@@ -59,6 +61,8 @@ class _Part:
     levels: tuple[str, ...] = ()
     bins: Bins | None = None
     has_zone: bool = False
+    ends: tuple[float, float] = (0.0, 0.0)
+    num_last: NDArray[Any] = dataclasses.field(default_factory=lambda: np.zeros(2))
 
     @property
     def bit_names(self) -> tuple[str, ...]:
@@ -80,7 +84,27 @@ class _Part:
             return pd.to_timedelta(numbers, unit="h").round("ms")
         return numbers.astype(np.int64) if (numbers % 1 == 0).all() else numbers
 
-    def named(self, bins: Bins) -> Bins:
+    def binned(self, numbers: NDArray[np.float64], most: int) -> _Part:
+        """The part with at most so many bins of its training rows' numbers."""
+        bins = self._named(Bins.of(numbers, most))
+        counts = np.nansum(bins.levels(numbers), axis=0)
+        ends = (float(np.nanmin(numbers)), float(np.nanmax(numbers)))
+        return dataclasses.replace(self, bins=bins, ends=ends, num_last=counts[[0, -1]])
+
+    def beyond(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """log of the share of its bin that a number beyond those of the training rows has, [N]; 0 for others.
+
+        The next of n + 1 numbers is above n others with probability 1 / (n + 1); by more than d then with r / (r + d),
+        where r is the range of all.
+        """
+        low, high = self.ends
+        distance = np.nan_to_num(np.maximum(low - numbers, numbers - high))
+        number = np.where(numbers < low, *self.num_last)
+        spread = high - low or abs(high) or 1.0
+        share = np.log1p(number) + np.log1p(distance.clip(0.0) / spread)
+        return np.where(distance > 0.0, -share, 0.0)
+
+    def _named(self, bins: Bins) -> Bins:
         """The bins with names that a reader of dates and times understands."""
         if self.kind not in ("date", "time"):
             return bins
@@ -143,19 +167,33 @@ class Variables:
             values = part.numbers(numbers[:, start : start + part.width])
             is_number = part.kind == "number" and start not in in_groups
             if part.kind in ("date", "time") or (is_number and not np.isin(values[~np.isnan(values)], (0, 1)).all()):
-                part = dataclasses.replace(part, bins=part.named(Bins.of(values, most_bins)))
+                part = part.binned(values, most_bins)
             found.append(part)
             start += part.width
         return cls(names, found, groups)
 
     def bits(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         """What the numbers [N, F] become, [N, n]; numbers that were 0 and 1 in the training rows stay as they are."""
-        starts = np.cumsum([0, *(part.width for part in self._parts)])
-        blocks = []
-        for part, (begin, end) in zip(self._parts, itertools.pairwise(starts), strict=True):
-            block = numbers[:, begin:end]
-            blocks.append(block if part.bins is None else part.bins.levels(part.numbers(block)))
+        blocks = [
+            block if part.bins is None else part.bins.levels(part.numbers(block))
+            for part, block in self._blocks(numbers)
+        ]
         return np.concatenate(blocks, axis=1)
+
+    def beyond(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Nats that log p of a row has less, by the table's columns [N, C], as their numbers are beyond those of the
+        training rows."""
+        found = np.zeros([len(numbers), len(self.columns)])
+        for part, block in self._blocks(numbers):
+            if part.bins is not None:
+                found[:, part.owner] = -part.beyond(part.numbers(block))
+        return found
+
+    def _blocks(self, numbers: NDArray[np.float64]) -> Iterator[tuple[_Part, NDArray[np.float64]]]:
+        """Each part with its columns of the numbers."""
+        starts = np.cumsum([0, *(part.width for part in self._parts)])
+        for part, (begin, end) in zip(self._parts, itertools.pairwise(starts), strict=True):
+            yield part, numbers[:, begin:end]
 
     def by_column(self, by_bit: NDArray[np.float64], reduce: Any = np.add) -> NDArray[np.float64]:
         """Numbers of bits [N, n] as those of the table's columns, [N, C].

@@ -324,6 +324,13 @@ def test_a_frame_is_taken_as_it_is(shop: pd.DataFrame) -> None:
     assert np.isin(density.blame(odd).argmax(axis=1), (0, 1)).mean() >= 0.9
     # Columns in another order, a price that no row had, and gaps.
     assert density.score_samples(odd[["new", "kids", "price", "size"]]) == pytest.approx(density.score_samples(odd))
+    # Numbers beyond those of the training rows are odd, the more the further they are.
+    beyond = pd.concat([shop[shop["size"] == "L"].iloc[:1]] * 3)
+    beyond["price"] = [shop["price"].max(), 2e2, 1e6]
+    at_most, above, far_above = density.score_samples(beyond)
+    assert at_most - 3.0 > above > far_above > -np.inf
+    assert density.blame(beyond)[1:].argmax(axis=1).tolist() == [1, 1]
+    np.testing.assert_allclose(density.score_samples(beyond, by_column=True).sum(axis=1), [at_most, above, far_above])
     odd.loc[:2, "price"] = [-1.0, 1e6, np.nan]
     assert np.isfinite(density.score_samples(odd)).all()
     odd["size"] = None
