@@ -149,10 +149,10 @@ def depth(axes: Axes) -> None:
     """Delays of flights, what `make train` prints: log density by three models."""
     rows = STORED["flights"].rows
     places = np.arange(len(rows))[::-1]
-    scores = [row["test_log_likelihood"] for row in rows]
-    axes.plot(list(map(value, scores)), places, "o", color=OURS)
-    axes.set_yticks(places, [str(row["model"]) for row in rows])
-    axes.set(title="delays of 20,000 flights", xlabel="nats per test row (right is better)", ylim=(-0.5, None))
+    scores, errors = ([value(row[f"test_log_likelihood{end}"]) for row in rows] for end in ("", "_error"))
+    axes.errorbar(scores, places, xerr=errors, fmt="o", color=OURS, ecolor="black")
+    axes.set_yticks(places, ["least squares", "GP, one layer", "deep GP, two"])
+    axes.set(title="delays of 20,000 flights", xlabel="nats per test row (right is better)", ylim=(-0.5, 2.5))
 
 
 def coverage(axes: Axes) -> None:
