@@ -33,7 +33,7 @@ def as_numbers(X: Any, estimator: Any, *, reset: bool, may_miss: bool = False) -
     if reset:
         vars(estimator).pop("table_encoder_", None)
     if isinstance(X, np.ma.MaskedArray):
-        return X.astype(np.float64).filled(np.nan)
+        return np.ma.filled(X.astype(np.float64), np.nan)
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
         X = X.to_pandas()
     if not hasattr(X, "columns") or not hasattr(X, "dtypes"):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gpflow_deep_runs.data import numerals, times
 from gpflow_deep_runs.data.cells import cells_of, is_missing, missing_texts, na_flag, one_chunk, shown
-from gpflow_deep_runs.data.libraries import pa, pc
+from gpflow_deep_runs.data.libraries import pa, pc, pd
 from gpflow_deep_runs.data.numerals import Style
 from gpflow_deep_runs.data.typed import (
     are_whole,
@@ -119,7 +119,7 @@ def parse(
     where: str,
     na_values: Sequence[str] = (),
     first_row: int = 0,
-) -> NDArray[Any]:
+) -> Any:
     """The values of the cells of a column.
 
     :param values: texts, or the values of a typed source; these need not be of the type that `column` was found in.
@@ -127,7 +127,7 @@ def parse(
     :param na_values: texts that stand for missing values, besides those that always do.
     :param first_row: number of the first row, for the error.
     :return: [N]: numbers as float64 and booleans as 0 and 1, NaN where missing; dates as days since 1970-01-01 with the
-        fraction of the day, times in hours; text as str objects, None where missing, whole numbers without a point.
+        fraction of the day, times in hours; text as a `pandas.Categorical`, whole numbers without a point.
     :raises ValueError: naming file, column, row, value and cure: a cell that is not of the column's kind.
     """
     found, bad, texts = _read(one_chunk(values), column, where, na_values)
@@ -177,7 +177,7 @@ def misfit(what: str, column: Column, text: str, row: int, count: int, *, more: 
 
 def _read(
     values: pa.ChunkedArray, column: Column, where: str, na_values: Sequence[str]
-) -> tuple[NDArray[Any], NDArray[np.bool_] | None, Sequence[str]]:
+) -> tuple[Any, NDArray[np.bool_] | None, Sequence[str]]:
     """Values, which of them do not fit (None: none), and what to call them."""
     kind = kind_of_type(values.type)
     what = f"column {column.name!r} of {where}"
@@ -232,14 +232,15 @@ def _missing_values(column: Column, na_values: Sequence[str]) -> NDArray[np.floa
     return numerals.numbers(texts, Style())
 
 
-def _levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> NDArray[np.object_]:
+def _levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> pd.Categorical:
     if kind_of_type(values.type) == "empty":
-        return np.full(len(values), None, dtype=object)
+        return pd.Categorical([None] * len(values))
     cells = cells_of(texts_of(values))
     texts = pc.replace_substring_regex(cells.texts, "^([-+]?(?:0|[1-9][0-9]*))\\.0+$", "\\1")
     levels = np.array([*texts.to_pylist(), None], dtype=object)[:-1]
     levels[is_missing(cells.texts, na_values, markers=False)] = None
-    return cells.spread(levels, None)
+    codes, names = pd.factorize(levels)
+    return pd.Categorical.from_codes(cells.spread(codes, -1), pd.Index(names, dtype=object))
 
 
 def _from_texts(

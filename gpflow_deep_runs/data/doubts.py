@@ -92,7 +92,7 @@ def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOW
 
     :param values: [n], NaN where missing.
     """
-    rest = values[np.isfinite(values)]
+    rest = values if np.isfinite(values.sum()) else values[np.isfinite(values)]
     found: list[float] = []
     for _ in range(_MOST_PEELED):
         if len(rest) < 4:
@@ -101,24 +101,32 @@ def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOW
         high = float(rest.max())
         if low == high:
             break
+        some = rest[:: max(1, len(rest) // _HEAD)]
+        if not _nearest(some, low, high, known):  # no need to look at all
+            break
         inner = rest[(rest != low) & (rest != high)]
         if not len(inner):  # two values, such as 1 and -999
             found += [
                 end for end, other in ((low, high), (high, low)) if end in known and _is_beyond(end, other, known)
             ]
             break
-        least = float(inner.min())
-        largest = float(inner.max())
-        ends = [low, high] if least - low >= high - largest else [high, low]
-        near = {low} if least - low <= _FAR_OFTEN * (high - least) else set[float]()
-        near |= {high} if high - largest <= _FAR_OFTEN * (largest - low) else set[float]()
-        ends = [end for end in ends if end not in near or not _is_usual(end, known)]
+        ends = _nearest(inner, low, high, known)
         odd = next((end for end in ends if _is_apart(end, rest, known)), None)
         if odd is None:
             break
         found.append(odd)
         rest = rest[rest != odd]
     return found
+
+
+def _nearest(inner: NDArray[np.float64], low: float, high: float, known: frozenset[float]) -> list[float]:
+    """The ends of a range that may be odd, the farther first: known ones, and those that are far from inner values."""
+    least = float(inner[inner != low].min(initial=high))
+    largest = float(inner[inner != high].max(initial=low))
+    ends = [low, high] if least - low >= high - largest else [high, low]
+    near = {low} if least - low <= _FAR_OFTEN * (high - least) else set[float]()
+    near |= {high} if high - largest <= _FAR_OFTEN * (largest - low) else set[float]()
+    return [end for end in ends if end not in near or not _is_usual(end, known)]
 
 
 def _is_beyond(value: float, other: float, known: frozenset[float]) -> bool:

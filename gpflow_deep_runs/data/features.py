@@ -82,17 +82,15 @@ class Feature:
         told = "(missing)" if "missing" in self.levels else "missing"
         return (*self.value_names, *([f"{self.name}={told}"] if self.is_used and self.num_missing else []))
 
-    def coded(self, cells: NDArray[Any]) -> NDArray[Any]:
+    def coded(self, cells: Any) -> NDArray[np.float64]:
         """Cells [n] of a category as the numbers of their columns, NaN where missing; other cells as they are.
 
         An unknown level is -1: it is read as a rare one, or as none of the levels if there are no rare ones.
         """
         if self.column.kind != "category":
-            return cells
-        known = pd.Index([*self.levels, *self.rare], dtype=object).get_indexer(pd.Index(cells, dtype=object))
-        codes = np.minimum(known, len(self.levels)).astype(np.float64)
-        codes[pd.isna(cells)] = np.nan
-        return codes
+            return np.asarray(cells)
+        known = pd.Index([*self.levels, *self.rare], dtype=object).get_indexer(cells.categories)
+        return np.append(np.minimum(known, len(self.levels)), np.nan)[cells.codes]
 
     def encode(self, coded: NDArray[Any], into: NDArray[np.float64]) -> None:
         """Write its columns of X, fast and by several threads at once, as streams need it.
@@ -117,7 +115,7 @@ class Feature:
         if self.num_missing:
             into[:, width] = np.isnan(coded)
 
-    def check_known(self, values: NDArray[Any], where: str, first_row: int = 0) -> None:
+    def check_known(self, values: Any, where: str, first_row: int = 0) -> None:
         """Refuse levels that are none of those of a category.
 
         :param values: cells of the column.
@@ -126,8 +124,8 @@ class Feature:
         """
         if self.column.kind != "category":
             return
-        known = pd.Index([*self.levels, *self.rare], dtype=object)
-        is_unknown = (known.get_indexer(pd.Index(values, dtype=object)) < 0) & ~pd.isna(values)
+        known = [*self.levels, *self.rare]
+        is_unknown = self.coded(values) < 0
         if is_unknown.any():
             row = int(is_unknown.argmax())
             shown = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)

@@ -9,6 +9,7 @@ one that has two readings. Numbers, dates and times come before booleans and tex
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
@@ -28,7 +29,6 @@ from gpflow_deep_runs.data.styles import Found, Shapes, Sign, decimal_of, find_s
 from gpflow_deep_runs.data.times import is_time_format, read_dates, read_times
 from gpflow_deep_runs.data.typed import are_whole, decoded, floats_of, has_zone, kind_of_type, texts_of
 from gpflow_deep_runs.data.units import UNITS
-from gpflow_deep_runs.data.words import ID_NOTE, MAX_LEVELS, boolean_column, is_id, is_id_name, text_column
 
 __all__ = ["MAX_LEVELS", "infer", "infer_columns", "plain_column"]
 
@@ -39,8 +39,23 @@ _MOST = 0.9
 _DAY_1900 = -25567
 _DAY_2100 = 47482
 _ODD = "^\\s*(?:[0-9]+[eE][0-9]+|\\+[0-9]{7,}|0[1-9]\\.[0-9]+)\\s*$"
-_LAST_ZERO = "^\\s*[0-9]+\\.[0-9]+0\\s*$"
 _POINT = "[-+]?(?:[0-9]*\\.(?:[0-9]{0,2}|[0-9]{4,})|0*\\.[0-9]{3}|[0-9]{4,}\\.[0-9]{3})(?:[eE][-+]?[0-9]+)?"
+
+MAX_LEVELS = 50
+"""Most levels that a category may have."""
+
+_ID_NOTE = "an id: every value differs; --numeric or --categorical reads it"
+"""Of a column that is left out because it is an id."""
+
+_ALL_DIFFERENT = 20
+_WORDS = (
+    *(("true", "false"), ("t", "f"), ("yes", "no"), ("y", "n"), ("on", "off"), ("ja", "nein"), ("oui", "non")),
+    *(("si", "no"), ("sí", "no"), ("sì", "no"), ("sim", "não"), ("tak", "nie"), ("да", "нет")),
+)
+_ID = re.compile(
+    r"(?i:(?:.*[\s_.-])?(?:id|uuid|guid)|index|idx|rows?|row[\s_.]?(?:id|num|no|number|index|names?)|unnamed: [\d.]+"
+    r"|level_0|#|n[or]\.?|(?:s|sl|sr|serial|case)[\s_.]*(?:no|nr|number)\.?|obs|observation)|.*[a-z0-9]I[dD]"
+)
 
 
 class _Numbers(NamedTuple):
@@ -144,8 +159,8 @@ def _looked_at(
         known = plain_column(values, na_values)
         if known is not None:
             sign, found = known
-            if forced is None and is_id(name, values, found):
-                return Column(name, "ignored", note=ID_NOTE), ""
+            if forced is None and _is_id(name, values, found):
+                return Column(name, "ignored", note=_ID_NOTE), ""
             if forced is None and (form := _form_of_days(values, found)):
                 contents = _contents(name, where, values, na_values)
                 column, _ = _read(contents, Forced("date", form), na_values, is_tolerant)
@@ -182,8 +197,8 @@ def _typed_column(
         found = floats_of(values)
         if np.isnan(found).all():
             return Column(name, "ignored", note=_EMPTY_NOTE)
-        if is_id(name, values, found):
-            return Column(name, "ignored", note=ID_NOTE)
+        if _is_id(name, values, found):
+            return Column(name, "ignored", note=_ID_NOTE)
         if forced is None:
             check_numbers(name, values, found, where=where)
         return Column(name, "number", note=notes.of_values(name, found))
@@ -192,7 +207,7 @@ def _typed_column(
     if kind == "time":
         return Column(name, "time", note="durations in hours" if pa.types.is_duration(values.type) else "")
     if kind == "category":
-        column = text_column(_contents(name, where, texts_of(values), na_values), na_values, "")
+        column = _text_column(_contents(name, where, texts_of(values), na_values), na_values, "")
         return replace(column, order=_order_of(values))
     zone = zone_of(forced, f"column {name!r} of {where}", is_zoned=has_zone(values.type))
     return Column(name, "date", zone=zone, note=notes.of_zone(name, zone).strip())
@@ -213,26 +228,17 @@ def plain_column(
     :param is_decimal: whether other values are known to have decimal points.
     """
     is_decimal = is_decimal or bool(matches(values.slice(0, _SAMPLE), _POINT).any())
-    marks = marks_of(values)
-    has_point = marks.has_point if marks else pc.any(pc.match_substring(values, ".")).as_py()
-    if not is_decimal and has_point:
+    marks = marks_of(values) or marks_of(pc.utf8_trim_whitespace(values))
+    if marks is None or (marks.has_point and not is_decimal):
         return None
     found = plain_numbers(values, missing_texts(na_values, markers=False))
-    if found is None or np.isnan(found).all():
+    if found is None or (np.isnan(found[:1]).all() and np.isnan(found).all()):
         return None
-    if (marks is None or marks.may_be_code) and pc.any(pc.match_substring_regex(values, _ODD)).as_py():
+    if marks.may_be_code and pc.any(pc.match_substring_regex(values, _ODD)).as_py():
         return None  # 1E5, +4912345 or 09.30 may be none
-    if is_decimal and (marks.is_padded if marks else _has_last_zeros(values)):  # 1.10 may be a version
-        return None
-    if not is_decimal and (marks.has_zero if marks else _has_zeros(values)):  # 01234 is a code
+    if marks.is_padded if is_decimal else marks.has_zero:  # 1.10 may be a version, 01234 is a code
         return None
     return "." if is_decimal else "", found
-
-
-def _has_zeros(values: pa.ChunkedArray) -> bool:
-    """Whether a text of several characters begins with a zero."""
-    texts = pc.utf8_ltrim_whitespace(values)
-    return bool(pc.any(pc.and_(pc.starts_with(texts, "0"), pc.greater(pc.binary_length(texts), 1))).as_py())
 
 
 _DIGIT_FORMS = {8: ("%Y%m%d", "%d%m%Y", "%m%d%Y"), 10: ("%Y%m%d%H",), 12: ("%Y%m%d%H%M",), 14: ("%Y%m%d%H%M%S",)}
@@ -244,6 +250,8 @@ def _form_of_days(values: pa.ChunkedArray | pa.Array, found: NDArray[Any]) -> st
 
     :param found: their numbers, NaN where missing, or which of them are values.
     """
+    if found.dtype.kind == "f" and not np.nanmin(found[:_SAMPLE], initial=np.inf) >= 1e7:
+        return ""
     is_value = found if found.dtype.kind == "b" else ~np.isnan(found)
     if found.dtype.kind == "f" and (not 1e7 <= found[is_value].min() <= found[is_value].max() < 1e14):
         return ""
@@ -264,16 +272,6 @@ def _share_of_moments(texts: pa.Array, form: str) -> float:
     """How many of some texts are moments from 1900 to 2099."""
     days = read_dates(texts, form)
     return float(((days >= _DAY_1900) & (days < _DAY_2100)).mean())
-
-
-def _has_last_zeros(values: pa.ChunkedArray) -> bool:
-    """Whether decimals are of different lengths, and some of them end with a zero, as in 1.9 and 1.10."""
-    place = pc.find_substring(values, ".")
-    lengths = pc.subtract(pc.utf8_length(values), place).filter(pc.greater_equal(place, 0))
-    ends = pc.min_max(lengths)
-    if ends["min"] == ends["max"]:
-        return False
-    return bool(pc.any(pc.match_substring_regex(values, _LAST_ZERO)).as_py())
 
 
 def _read(
@@ -299,7 +297,7 @@ def _read(
         if result == "code":
             is_code_text = matches(contents.cells.texts, "0[0-9]+")
             note = f"digits with leading zeros, {contents.example(is_code_text)}; --numeric={name} reads numbers"
-            return text_column(contents, na_values, note), ""
+            return _text_column(contents, na_values, note), ""
         hint = result
     how = "" if how == LOCAL else how
     days: str | None = None
@@ -312,7 +310,7 @@ def _read(
     if clock is not None:
         note = notes.of_time(contents, read_times(contents.cells.texts, clock))
         return Column(name, "time", date_format=clock, note=note), ""
-    return boolean_column(contents, na_values) or text_column(contents, na_values, hint), ""
+    return _boolean_column(contents, na_values) or _text_column(contents, na_values, hint), ""
 
 
 def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _Numbers | str:
@@ -389,9 +387,9 @@ def _number_column(pending: _Numbers, forced: Forced | None, signs: Set[str], de
     if bad.any() and (not pending.is_tolerant or contents.share(bad) >= 0.5):
         row, text, count = contents.cells.first(bad)
         raise ValueError(_misfit(contents, column, text, row, count))
-    is_id = forced is None and not style.unit and is_id_name(contents.name) and contents.counts.max() == 1
+    is_id = forced is None and not style.unit and _is_id_name(contents.name) and contents.counts.max() == 1
     if is_id and contents.is_value.all() and (values == np.round(values)).all():
-        return Column(contents.name, "ignored", note=ID_NOTE)
+        return Column(contents.name, "ignored", note=_ID_NOTE)
     note = notes.of_numbers(contents, style, values)
     if pending.flagged:
         read = f"{shown(pending.flagged)} has a flag, which is left out (--categorical={column.name} keeps it)"
@@ -421,3 +419,62 @@ def _misfit(contents: Contents, column: Column, text: str, row: int, count: int)
     more = f", --categorical={column.name} if it is text, --ignore={column.name} to leave out the column, or "
     more += "--bad_rows=drop such rows"
     return misfit(contents.what, column, text, row, count, more=more)
+
+
+def _is_id_name(name: str) -> bool:
+    """Whether the name of a column says that it is an id."""
+    return _ID.fullmatch(name) is not None
+
+
+def _is_id(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]) -> bool:
+    """Whether a column of numbers is an id by its name and by its values: whole and all different."""
+    if not _is_id_name(name) or len(values) < 2 or values.null_count:
+        return False
+    return bool((found == np.round(found)).all()) and pc.count_distinct(values).as_py() == len(values)
+
+
+def _boolean_column(contents: Contents, na_values: Sequence[str]) -> Column | None:
+    """A column of two words that are yes and no, or of true or false alone."""
+    texts = contents.cells.texts
+    for true, false in _WORDS:
+        is_program = true == "true"
+        is_value = contents.is_value if is_program else contents.counts > 0
+        if not is_program:
+            is_value = is_value & ~is_missing(texts, na_values, markers=False)
+        lower = pc.utf8_lower(texts.filter(pa.array(is_value)))
+        found = set(pc.unique(lower).slice(0, 3).to_pylist())
+        if found == {true, false} or (is_program and found and found <= {true, false}):
+            spellings = {word: _spellings(contents, is_value, word) for word in (true, false)}
+            note = "; ".join(notes.of_markers(contents)) if is_program else ""
+            return Column(
+                contents.name,
+                "boolean",
+                true=spellings[true] or ("True",),
+                false=spellings[false] or ("False",),
+                note=note,
+            )
+    return None
+
+
+def _spellings(contents: Contents, is_value: NDArray[np.bool_], word: str) -> tuple[str, ...]:
+    """How a word is written, the most frequent spelling first."""
+    found: dict[str, int] = {}
+    for number in np.flatnonzero(is_value):
+        text = contents.cells.texts[int(number)].as_py()
+        if text.casefold() == word:
+            found[text] = found.get(text, 0) + int(contents.counts[number])
+    return tuple(sorted(found, key=lambda text: -found[text]))
+
+
+def _text_column(contents: Contents, na_values: Sequence[str], note: str) -> Column:
+    """A column of text: an id, which is ignored; a category; or text, with too many levels to be one."""
+    texts = contents.cells.texts
+    is_value = ~is_missing(texts, na_values, markers=False) & (contents.counts > 0)
+    num_levels = len(pc.unique(texts.filter(pa.array(is_value))))
+    num_values = int(contents.counts[is_value].sum())
+    if num_levels == num_values and num_values > 1 and _is_id_name(contents.name):
+        return Column(contents.name, "ignored", note=_ID_NOTE)
+    if num_levels > MAX_LEVELS or (num_levels == num_values >= _ALL_DIFFERENT):
+        return Column(contents.name, "text", note="; ".join(filter(None, [f"{num_levels} different texts", note])))
+    levels = notes.of_levels(texts.filter(pa.array(is_value)), ())
+    return Column(contents.name, "category", note="; ".join(filter(None, [note, levels])))

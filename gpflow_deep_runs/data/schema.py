@@ -11,6 +11,7 @@ Kinds and levels are those of all rows of a table, test rows among them: they ho
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -21,16 +22,18 @@ from numpy.typing import NDArray
 from gpflow_deep_runs.data.columns import Column
 from gpflow_deep_runs.data.features import Feature
 from gpflow_deep_runs.data.libraries import pa
-from gpflow_deep_runs.data.overview import overview
 from gpflow_deep_runs.data.spec import Missing, TableSpec, Task, Unknown
 from gpflow_deep_runs.data.survey import Parsed, Survey, check_missing, features_of, is_missing, parsed
 from gpflow_deep_runs.data.targets import class_names_of, encoded, task_of
 
-__all__ = ["Schema", "Task"]
+__all__ = ["Schema", "Task", "overview"]
 
 _VERSION = 1
 _ROWS = 2**13
 """Rows that are encoded together: few, so that all columns of them are in the processor's memory."""
+
+_MAX_SHOWN = 4
+_MIN_JOINED = 4
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,7 @@ class Schema:
     # For a user, and for the run.
 
     def table(self) -> list[list[str]]:
-        """What was found out, as rows of text below a header; see `overview.overview`."""
+        """What was found out, as rows of text below a header; see :func:`overview`."""
         return overview(self.columns, self.targets, self.task, self.class_names)
 
     def to_json(self) -> dict[str, Any]:
@@ -262,3 +265,58 @@ def _one_of(literal: Any, value: Any) -> Any:
     if value not in get_args(literal):
         raise ValueError(f"{value!r} is none of {', '.join(get_args(literal))}")
     return value
+
+
+def overview(
+    columns: Sequence[Feature], targets: Sequence[Column], task: str, class_names: Sequence[str]
+) -> list[list[str]]:
+    """Rows of text below a header: each column, what it is read as, details, and what it becomes in X or Y.
+
+    From four on, neighbours that are read alike are one row: "x0 ... x783 (784 columns)".
+    """
+    rows = [["column", "read as", "details", "becomes"]]
+    for _, group in itertools.groupby(columns, lambda feature: (feature.column.kind, _details(feature))):
+        rows += _rows(list(group))
+    what = f"target, {task}{f': {_shown(class_names)}' if class_names else ''}"
+    return rows + [[column.name, column.kind, column.note, what] for column in targets]
+
+
+def _rows(alike: Sequence[Feature]) -> Iterator[list[str]]:
+    kind = alike[0].column.kind
+    details = _details(alike[0])
+    if len(alike) < _MIN_JOINED:
+        yield from ([feature.name, kind, details, _becomes(feature.names)] for feature in alike)
+        return
+    names = [name for feature in alike for name in feature.names]
+    yield [f"{alike[0].name} ... {alike[-1].name} ({len(alike)} columns)", kind, details, _becomes(names)]
+
+
+def _details(feature: Feature) -> str:
+    details = []
+    column = feature.column
+    if column.kind == "ignored" and not column.note:
+        details.append("by --ignore")
+    if column.kind == "boolean" and column.true[0].lower() != "true":
+        details.append(f"{column.true[0]} is 1")
+    if feature.levels:
+        plural = "s" * (len(feature.levels) > 1)
+        details.append(f"{len(feature.levels)} level{plural}: {_shown(feature.levels)}")
+    if feature.bins is not None:
+        details.append(f"{len(feature.bins.values)} bins")
+    if feature.rare:
+        details.append(f"{len(feature.rare)} rare ones together")
+    if column.date_format:
+        details.append(f"as {column.date_format}")
+    if feature.num_missing:
+        details.append(f"{feature.num_missing} missing")
+    return "; ".join([*details, *filter(None, [column.note])])
+
+
+def _becomes(names: Sequence[str]) -> str:
+    if not names:
+        return "nothing"
+    return ", ".join(names) if len(names) <= 2 else f"{names[0]} ... {names[-1]} ({len(names)} columns)"
+
+
+def _shown(texts: Sequence[str]) -> str:
+    return ", ".join(texts[:_MAX_SHOWN]) + (", ..." if len(texts) > _MAX_SHOWN else "")

@@ -10,22 +10,22 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data.columns import Column, parse
+from gpflow_deep_runs.data.columns import Column, fits, parse
 from gpflow_deep_runs.data.features import Feature, date_parts
 from gpflow_deep_runs.data.inference import MAX_LEVELS
 from gpflow_deep_runs.data.libraries import pa, pd
 from gpflow_deep_runs.data.spec import PARTS, DatePart, TableSpec
 
-__all__ = ["MAX_COUNTED", "MAX_LABELS", "Facts", "Parsed", "Survey", "check_missing", "features_of"]
-__all__ += ["in_order", "is_missing", "labels", "look", "parsed"]
+__all__ = ["MAX_COUNTED", "MAX_LABELS", "Facts", "Parsed", "Survey", "Usable", "check_missing", "features_of"]
+__all__ += ["in_order", "is_missing", "labels", "look", "parsed", "usable"]
 
-Parsed = Mapping[str, NDArray[Any]]
-"""Name of a column -> its n parsed cells: float64 with NaN, or text with None where a value is missing."""
+Parsed = Mapping[str, Any]
+"""Name of a column -> its n parsed cells: float64 with NaN where a value is missing, or a `pandas.Categorical`."""
 
 MAX_COUNTED = 100_000
 """Most levels of a column that are counted."""
@@ -100,7 +100,7 @@ class Survey:
 
 def parsed(
     columns: Mapping[str, Column], table: pa.Table, *, na_values: Sequence[str] = (), where: str, first_row: int = 0
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, Any]:
     """The cells of each column that is not ignored; the table may have further columns.
 
     :param first_row: number of the first row of `table` in what `where` names, for errors.
@@ -129,21 +129,19 @@ def look(found: Parsed, columns: Iterable[Column], *, targets: Sequence[str] = (
     return Survey(len(next(iter(found.values()), ())), _checked(facts))
 
 
-def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+def is_missing(values: Any) -> NDArray[np.bool_]:
     """Which of n parsed cells have no value."""
-    return np.asarray(np.isnan(values) if values.dtype.kind == "f" else values == np.array(None), np.bool_)
+    return np.asarray(np.isnan(values) if values.dtype.kind == "f" else values.codes < 0, np.bool_)
 
 
-def labels(values: NDArray[Any], column: Column) -> NDArray[np.object_]:
-    """Parsed cells of a target as the texts of its classes, None where missing: 1.0 is "1"."""
+def labels(values: Any, column: Column) -> pd.Categorical:
+    """Parsed cells of a target as the texts of its classes: 1.0 is "1"."""
     if values.dtype.kind != "f":
         return values
-    known: Any = np.full(len(values), None, dtype=object)
-    rows = np.flatnonzero(np.isfinite(values))
-    different, places = np.unique(values[rows], return_inverse=True)
-    names = [_label(value, column) for value in different]
-    known[rows] = np.array([*names, None], dtype=object)[:-1][places]
-    return known
+    codes = np.full(len(values), -1)
+    is_known = np.isfinite(values)
+    different, codes[is_known] = np.unique(values[is_known], return_inverse=True)
+    return pd.Categorical.from_codes(codes, [_label(value, column) for value in different])
 
 
 def _label(value: float, column: Column) -> str:
@@ -153,7 +151,7 @@ def _label(value: float, column: Column) -> str:
     return str(int(value)) if value == np.rint(value) and abs(value) < 2**53 else repr(float(value))
 
 
-def _facts(values: NDArray[Any], column: Column, *, is_target: bool) -> Facts:
+def _facts(values: Any, column: Column, *, is_target: bool) -> Facts:
     missing = is_missing(values)
     num_missing = int(missing.sum())
     has_parts = column.kind == "date" and num_missing < len(values)
@@ -164,8 +162,8 @@ def _facts(values: NDArray[Any], column: Column, *, is_target: bool) -> Facts:
         parts = date_parts(known[:, None], PARTS)
         return Facts(num_missing, low=tuple(parts.min(axis=0).tolist()), high=tuple(parts.max(axis=0).tolist()))
     if values.dtype.kind != "f":
-        counts = pd.Series(known, dtype=object).value_counts(sort=False)
-        return Facts(num_missing, {str(level): int(count) for level, count in counts.items()})
+        counts = np.bincount(known.codes, minlength=len(known.categories)).tolist()
+        return Facts(num_missing, {level: n for level, n in zip(known.categories, counts, strict=True) if n})
     is_whole = bool(np.all(np.isfinite(known)) and np.all(known == np.rint(known)) and np.all(np.abs(known) < 2**53))
     different, counts = np.unique(known, return_counts=True) if is_whole else (known[:0], known[:0])
     if len(different) > MAX_LABELS or not is_whole:
@@ -271,3 +269,57 @@ def _refuse_levels(too_many: Mapping[str, str], spec: TableSpec, where: str) -> 
         f"out with --ignore={names}, or make columns of its levels with {cure} (so that at most {MAX_LEVELS} are left, "
         f"or {MAX_FORCED_LEVELS} with --categorical={names})."
     )
+
+
+class Usable(NamedTuple):
+    """The rows of a table that are used, and why others are not.
+
+    :ivar found: cells of the rows that are used.
+    :ivar kept: their numbers in the table, from 0.
+    :ivar is_bad: [n], the rows that cannot be read, with `bad_rows` "drop": a cell is not of its column's kind, or
+        infinite.
+    :ivar is_open: [n], those with a missing value: in a target with `missing` "impute", anywhere with `bad_rows` "drop"
+        otherwise.
+    """
+
+    found: Parsed
+    kept: NDArray[np.int64]
+    is_bad: NDArray[np.bool_]
+    is_open: NDArray[np.bool_]
+
+
+def usable(
+    table: pa.Table,
+    columns: Mapping[str, Column],
+    targets: Sequence[str],
+    spec: TableSpec,
+    *,
+    where: str,
+    first_row: int = 0,
+) -> Usable:
+    """Read the cells of a table, or of a block of its rows.
+
+    :param columns: how each column is read, the targets among them; the table may have others.
+    :param where: the file, for errors.
+    :param first_row: number of the first row of `table` in it.
+    :raises ValueError: naming a cell that is not of its column's kind, unless `spec` leaves such rows out.
+    """
+    is_imputed = spec.missing == "impute"
+    is_dropping = spec.bad_rows == "drop"
+    is_bad, is_open = np.zeros((2, len(table)), bool)
+    if is_dropping:
+        used = [column for column in columns.values() if column.kind != "ignored"]
+        for column in used:
+            is_bad |= ~fits(table[column.name], column, na_values=spec.na_values)
+        table = table.filter(pa.array(~is_bad)) if is_bad.any() else table
+    rows = np.flatnonzero(~is_bad)
+    found = parsed(columns, table, na_values=spec.na_values, where=where, first_row=first_row)
+    for name, values in found.items():
+        if name in targets if is_imputed else is_dropping:
+            is_open[rows] |= is_missing(values)
+        if is_dropping and values.dtype.kind == "f":
+            is_bad[rows] |= np.isinf(values)
+    is_used = ~(is_bad | is_open)[rows]
+    if not is_used.all():
+        found = {name: values[is_used] for name, values in found.items()}
+    return Usable(found, rows[is_used], is_bad, is_open & ~is_bad)

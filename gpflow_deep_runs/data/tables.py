@@ -32,8 +32,7 @@ from gpflow_deep_runs.data.rows import Indices, Rows
 from gpflow_deep_runs.data.schema import Schema
 from gpflow_deep_runs.data.sources import Table, read_source
 from gpflow_deep_runs.data.spec import NewRows, TableSpec, Task
-from gpflow_deep_runs.data.survey import is_missing, look, parsed
-from gpflow_deep_runs.data.usable import Usable, usable
+from gpflow_deep_runs.data.survey import Usable, is_missing, look, parsed, usable
 
 __all__ = ["Encoded", "NewRows", "Schema", "TableSpec", "apply_schema", "columns_of", "encode_table", "load_schema"]
 __all__ += ["read_table", "schema_of"]

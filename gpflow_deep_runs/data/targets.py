@@ -61,7 +61,7 @@ def class_names_of(column: Column, facts: Facts) -> tuple[str, ...]:
     if column.kind == "number":
         return tuple(sorted(facts.counts, key=float))
     if column.kind == "boolean":
-        return tuple(labels(np.array([0.0, 1.0]), column))
+        return tuple(labels(np.array([0.0, 1.0]), column).categories)
     return in_order(facts.counts, column.order)
 
 
@@ -79,8 +79,9 @@ def encoded(
         return np.stack([np.asarray(found[column.name], np.float64) for column in columns], axis=1)
     column = columns[0]
     texts = labels(found[column.name], column)
-    codes = np.asarray(pd.Index(classes, dtype=object).get_indexer(pd.Index(texts, dtype=object)), dtype=np.int64)
-    is_unknown = (codes < 0) & ~np.asarray(pd.isna(texts))
+    known = pd.Index(classes, dtype=object).get_indexer(texts.categories)
+    codes = np.append(known, -1).astype(np.int64)[texts.codes]
+    is_unknown = (codes < 0) & (texts.codes >= 0)
     if is_unknown.any():
         row = int(is_unknown.argmax())
         raise ValueError(

@@ -16,10 +16,6 @@ from tests.messy.reading import Case, Refused, check, column, days, read, refuse
 DAYS, HOUR = "a.day", "a.hour"
 
 RIGHT: list[tuple[str, list[str], list[str], dict[str, Any]]] = [
-    ("iso", ["2020-01-03", "2019-12-31", "2020-02-29"], ["2020-01-03", "2019-12-31", "2020-02-29"], {}),
-    ("one cell decides", ["01/02/2020", "03/04/2020", "13/05/2020"], ["2020-02-01", "2020-04-03", "2020-05-13"], {}),
-    ("points, ambiguous to an American alone", ["3.1.2020", "4.12.2019"], ["2020-01-03", "2019-12-04"], {}),
-    ("May is short and long", ["3 May 2020", "4 May 2019"], ["2020-05-03", "2019-05-04"], {}),
     (
         "moments with T and seconds",
         ["2020-01-03T10:30:15", "2019-12-31T00:00:00"],
@@ -39,9 +35,6 @@ RIGHT: list[tuple[str, list[str], list[str], dict[str, Any]]] = [
         ["1492-10-12", "1969-07-20", "9999-12-31"],
         {},
     ),
-    ("said to be day first", ["01/02/2020", "03/04/2020"], ["2020-02-01", "2020-04-03"], {"dates": ("a:dmy",)}),
-    ("said to be month first", ["01/02/2020", "03/04/2020"], ["2020-01-02", "2020-03-04"], {"dates": ("a:mdy",)}),
-    ("said by a format", ["20200103", "20191231"], ["2020-01-03", "2019-12-31"], {"dates": ("a:%Y%m%d",)}),
     (
         "said by a format with a colon",
         ["3h 10:30 2020-01-03", "3h 11:45 2019-12-31"],
@@ -51,9 +44,7 @@ RIGHT: list[tuple[str, list[str], list[str], dict[str, Any]]] = [
 ]
 
 WRONG: list[tuple[str, list[str], str, dict[str, Any]]] = [
-    ("ambiguous", ["01/02/2020", "03/04/2020", "12/12/2019"], r"'a'.*01/02/2020.*--dates=a:dmy.*--dates=a:mdy", {}),
     ("two orders", ["13/01/2020", "01/14/2020", "02/03/2020"], "'a'", {}),
-    ("two formats", ["2020-01-03", "31/12/2019", "2020-01-05"], r"'a'.*31/12/2019.*row 1", {}),
     ("zeros", ["2020-01-03", "0000-00-00", "2020-01-05"], r"'a'.*0000-00-00.*row 1", {}),
     (
         "with and without offset",
@@ -61,8 +52,6 @@ WRONG: list[tuple[str, list[str], str, dict[str, Any]]] = [
         r"'a'.*row 1",
         {},
     ),
-    ("another order than said", ["01/13/2020", "03/04/2020"], r"'a'.*01/13/2020.*row 0", {"dates": ("a:dmy",)}),
-    ("no dates at all", ["red", "blue"], r"'a'.*red", {"dates": ("a",)}),
     ("no format", ["2020-01-03", "2020-01-04"], "--dates", {"dates": ("a:xyz",)}),
     ("missing", ["2020-01-03", "", "2020-01-05"], r"'a' \(1\).*--missing", {}),
 ]

@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import io
-import lzma
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -34,33 +33,18 @@ def parquet(**columns: Any) -> bytes:
 
 
 SAME: list[tuple[str, str, bytes]] = [
-    ("comma", "t.csv", PLAIN),
-    ("semicolon", "t.csv", PLAIN.replace(b",", b";")),
     ("semicolon and decimal comma", "t.csv", PLAIN.replace(b",", b";").replace(b".", b",")),
-    ("tab", "t.tsv", PLAIN.replace(b",", b"\t")),
-    ("tab in .csv", "t.csv", PLAIN.replace(b",", b"\t")),
     ("tab in .txt", "t.txt", PLAIN.replace(b",", b"\t")),
     ("comma in .txt", "t.txt", PLAIN),
-    ("bar", "t.csv", PLAIN.replace(b",", b"|")),
     ("CAPITALS", "T.CSV", PLAIN),
-    ("byte-order mark", "t.csv", b"\xef\xbb\xbf" + PLAIN),
-    ("byte-order mark and quotes", "t.csv", b'\xef\xbb\xbf"a",b,y\n' + PLAIN.split(b"\n", 1)[1]),
-    ("utf-16 little", "t.csv", PLAIN.decode().encode("utf-16")),
-    ("utf-16 big", "t.csv", b"\xfe\xff" + PLAIN.decode().encode("utf-16-be")),
-    ("crlf", "t.csv", PLAIN.replace(b"\n", b"\r\n")),
-    ("cr", "t.csv", PLAIN.replace(b"\n", b"\r")),
     ("mixed ends", "t.csv", PLAIN.replace(b"\n", b"\r\n", 2)),
-    ("no end", "t.csv", PLAIN.rstrip()),
     ("empty lines after the end", "t.csv", PLAIN + b"\n\n"),
     ("spaces in the header", "t.csv", PLAIN.replace(b"a,b,y", b"a , b,y ")),
     ("spaces after commas", "t.csv", PLAIN.replace(b",", b", ")),
     ("all quoted", "t.csv", b'"a","b","y"\n"1","0.5","1"\n"2","1.5","2"\n"3","2.5","4"\n'),
-    ("gzip", "t.csv.gz", gzip.compress(PLAIN, mtime=0)),
     ("gzip in two members", "t.csv.gz", gzip.compress(PLAIN[:9], mtime=0) + gzip.compress(PLAIN[9:], mtime=0)),
     ("bzip2", "t.csv.bz2", bz2.compress(PLAIN)),
-    ("xz", "t.csv.xz", lzma.compress(PLAIN)),
     ("zip", "t.csv.zip", zipped(PLAIN, "t.csv")),
-    ("tsv.gz", "t.tsv.gz", gzip.compress(PLAIN.replace(b",", b"\t"), mtime=0)),
     ("parquet", "t.parquet", parquet(a=[1, 2, 3], b=[0.5, 1.5, 2.5], y=[1, 2, 4])),
     ("parquet of texts", "t.parquet", parquet(a=["1", "2", "3"], b=["0.5", "1.5", "2.5"], y=["1", "2", "4"])),
     (
@@ -91,19 +75,13 @@ SAME: list[tuple[str, str, bytes]] = [
 WRONG: list[tuple[str, str, bytes, str]] = [
     ("latin-1 in a cell", "t.csv", PLAIN + "5,ö,6\n".encode("latin-1"), "'ö' in row 3"),
     ("names again", "t.csv", PLAIN + PLAIN, "repeats its line of names in row 3"),
-    ("utf-16 without a mark", "t.csv", PLAIN.decode().encode("utf-16-le"), r"t\.csv"),
-    ("empty", "t.csv", b"", "empty"),
-    ("white space", "t.csv", b" \n\n", r"t\.csv"),
     ("header alone", "t.csv", b"a,b,y\n", "at least 2 rows"),
     ("one row", "t.csv", b"a,b,y\n1,2,3\n", "at least 2 rows"),
     ("one column", "t.csv", b"y\n1\n2\n4\n", r"no column besides the target"),
-    ("a long row", "t.csv", PLAIN + b"4,5,6,7\n", r"row 3"),
-    ("a short row", "t.csv", PLAIN + b"4,5\n" + b"1,2,3\n", r"row 3"),
-    ("an open quote", "t.csv", PLAIN + b'"4,5,6\n7,8,9\n', r"t\.csv"),
-    ("a name twice", "t.csv", PLAIN.replace(b"b", b"a", 1), r"'a'.*twice"),
     ("a name twice but for spaces", "t.csv", PLAIN.replace(b"b", b" a ", 1), r"'a'.*twice"),
-    ("no header", "t.csv", PLAIN.split(b"\n", 1)[1], "column names"),
-    ("NUL", "t.csv", PLAIN.replace(b"2.5", b"2\x005"), r"t\.csv"),
+    ("another suffix", "t.sav", b"x", r"must end in \.csv, \.tsv, .*\.parquet or \.npz, got t\.sav"),
+    ("gzip of another sum", "t.csv.gz", gzip.compress(PLAIN, mtime=0)[:-8] + b"\0" * 8, "CRC"),
+    ("no npz", "t.npz", PLAIN, "cannot be read as"),
     ("gzip cut off", "t.csv.gz", gzip.compress(PLAIN, mtime=0)[:-9], r"t\.csv\.gz"),
     ("no gzip", "t.csv.gz", PLAIN, r"t\.csv\.gz"),
     ("no xz", "t.csv.xz", PLAIN, r"t\.csv\.xz"),

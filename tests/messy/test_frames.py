@@ -34,6 +34,7 @@ RIGHT: list[tuple[str, Any, dict[str, Any]]] = [
     ("python strings", pd.Series(["p", "q", "p"], dtype=object), LEVELS),
     ("arrow strings", pd.Series(["p", "q", "p"], dtype=pd.ArrowDtype(pa.large_string())), LEVELS),
     ("strings of numbers", ["1.5", "2", "3"], {"a": [1.5, 2, 3]}),
+    ("numbers as texts and not", pd.Series([1, "2.5", 3], dtype=object), {"a": [1, 2.5, 3]}),
     ("categories", pd.Categorical(["p", "q", "p"]), LEVELS),
     (
         "ordered categories",
@@ -66,6 +67,11 @@ RIGHT: list[tuple[str, Any, dict[str, Any]]] = [
 
 WRONG: list[tuple[str, Any, str]] = [
     ("numbers and texts", pd.Series([1, "two", 3.5], dtype=object), "'a'"),
+    (
+        "numbers and moments",
+        [1, pd.Timestamp("2020"), 2],
+        "'a' of .* must hold values of one kind, got obj",
+    ),
     ("complex", [1j, 2.0, 3.0], "'a'.*complex"),
     ("lists", [[1], [2], [3, 4]], "'a'"),
     ("dictionaries", [{"b": 1}, {"b": 2}, {"b": 3}], "'a'"),

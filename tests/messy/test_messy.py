@@ -45,8 +45,8 @@ def unpacked(name: str, content: bytes) -> Any:
     return openers.get(Path(name).suffix, bytes)(content)
 
 
-def texts(values: NDArray[Any]) -> list[str | None]:
-    return [None if value is None else str(value) for value in values]
+def texts(values: Any) -> list[str | None]:
+    return [None if pd.isna(value) else str(value) for value in values]
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -9,7 +9,7 @@ import pytest
 
 from gpflow_deep_runs.data.rows import divide
 from gpflow_deep_runs.data.schema import Schema
-from gpflow_deep_runs.data.spec import NewRows, TableSpec
+from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.tables import apply_schema, read_table, schema_of
 from tests.messy.reading import days, write
 from tests.messy.writing import text
@@ -83,12 +83,6 @@ def test_typed_columns_of_the_same_meaning(schema: Schema, tmp_path: Path) -> No
     np.testing.assert_array_equal(apply_schema(schema, typed.to_pandas())[0], X)
 
 
-def test_one_row(schema: Schema, tmp_path: Path) -> None:
-    X, _ = apply_schema(schema, new(tmp_path))
-    path = write(tmp_path, "one.csv", text({name: cells[1:2] for name, cells in columns(5).items()}, ";").encode())
-    np.testing.assert_array_equal(apply_schema(schema, path)[0], X[1:2])
-
-
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
@@ -109,34 +103,3 @@ def test_another_meaning_is_refused(schema: Schema, tmp_path: Path, changes: dic
         apply_schema(schema, new(tmp_path, **changes))
     assert "new.csv" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_missing_where_nothing_was_missing_before(schema: Schema, tmp_path: Path) -> None:
-    path = new(tmp_path, size=["0", None, "0,5", "0,75", "1"])
-    X, _ = apply_schema(schema, path)
-    assert np.isfinite(X).all()
-    with pytest.raises(ValueError, match=r"'size' \(1\).*--missing"):
-        apply_schema(schema, path, NewRows(missing="error"))
-
-
-def test_an_unknown_level_may_be_its_own(schema: Schema, tmp_path: Path) -> None:
-    X, _ = apply_schema(schema, new(tmp_path, colour=["pink"] * 5), NewRows(unknown="level"))
-    found = dict(zip(schema.feature_names, X.T.tolist(), strict=True))
-    assert {tuple(found[name]) for name in found if name.startswith("colour=")} == {(0.0,) * 5}
-
-
-def test_fills_come_from_the_training_rows(tmp_path: Path) -> None:
-    cells = [("" if k % 5 == 0 else f"{k}.5") for k in range(N)]
-    path = write(tmp_path, "t.csv", text({"a": cells, "y": [str(k * k) for k in range(N)]}).encode())
-    rows = read_table(path, TableSpec(target=("y",), missing="impute"))
-    X, Y = rows.parts["all"]
-    assert np.isnan(X[::5, 0]).all()
-    divided = divide(rows, split=1)
-    place = {float(y): k for k, y in enumerate(Y[:, 0])}
-    train = [place[float(y)] for y in divided.train.Y[:, 0]]
-    mean = np.nanmean(X[train, 0])
-    for part in divided.parts.values():
-        is_gone = part.X[:, 1] == 1
-        assert np.isfinite(part.X).all()
-        np.testing.assert_allclose(part.X[is_gone, 0], mean, rtol=1e-15)
-    assert not np.isclose(mean, np.nanmean(X[:, 0]), rtol=1e-6)

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from gpflow_deep_runs.data.spec import TableSpec
@@ -37,46 +36,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("target", "task", "names", "first"),
-    [
-        ("price", "regression", (), [1000.5, 1037.5, 1074.5]),
-        ("share", "regression", (), [0, 1, 2]),
-        ("sick", "binary", ("no", "yes"), [1, 0, 1]),
-        ("sign", "binary", ("-1", "1"), [0, 1, 0]),
-        ("class", "multiclass", ("1st", "2nd", "3rd"), [2, 0, 1]),
-        ("stars", "multiclass", ("1", "2", "3"), [0, 1, 2]),
-        ("count", "regression", (), [0, 1, 2]),
-    ],
-)
-def test_the_target_decides_the_task(
-    path: Path, target: str, task: str, names: tuple[str, ...], first: list[float]
-) -> None:
-    rows = read_table(path, TableSpec(target=(target,), ignore=("note", "gone")))
-    assert (rows.task, rows.class_names, rows.target_names) == (task, names, (target,))
-    assert rows.parts["all"].Y[:3, 0].tolist() == first
-
-
-def test_several_targets(path: Path) -> None:
-    rows = read_table(path, TableSpec(target=("price", "a"), **NOT_NOTE))
-    assert (rows.task, rows.target_names) == ("regression", ("price", "a"))
-    np.testing.assert_array_equal(rows.parts["all"].Y[:2], [[1000.5, 0], [1037.5, 0.125]])
-    assert not {"a", "price"} & set(rows.feature_names)
-
-
-@pytest.mark.parametrize(
     ("spec", "match"),
     [
         ({"target": ()}, "--target must.*'a', 'b'"),
         ({"target": ("nothing",)}, "--target must.*'nothing'"),
         ({"target": ("A",)}, "--target.*'A'"),
         ({"target": ("price", "class"), **NOT_NOTE}, "'class'"),
-        ({"target": ("one",), **NOT_NOTE}, "'one'.*(vary|different)"),
-        ({"target": ("seven",), **NOT_NOTE}, "(vary|different)"),
-        ({"target": ("when",), **NOT_NOTE}, "'when'.*date"),
-        ({"target": ("note",), "ignore": ("gone",)}, "'note'.*60 different"),
         ({"target": ("gone",), "ignore": ("note",)}, r"'gone' \(3\)"),
-        ({"target": ("price",), "task": "binary", **NOT_NOTE}, "--task"),
-        ({"target": ("class",), "task": "regression", **NOT_NOTE}, "--task|text"),
         ({"target": ("price",), "ignore": ("price",)}, "price"),
         ({"target": ("price",), "ignore": ("nothing", "note", "gone")}, "--ignore.*'nothing'"),
         ({"target": ("price",), "categorical": ("nothing",), **NOT_NOTE}, "--categorical.*'nothing'"),
@@ -97,14 +63,6 @@ def test_choices_that_do_not_fit(path: Path, spec: dict[str, Any], match: str) -
 
 def test_only_some_features(path: Path) -> None:
     assert list(read(path, "price", features=("share", "a"))) in (["share", "a", "price"], ["a", "share", "price"])
-
-
-def test_rows_without_target_are_left_out_and_counted(path: Path) -> None:
-    found = read(path, "gone", ignore=("note",), missing="impute")
-    assert len(found["gone"]) == N - 3
-    assert found["a"][:4] == [0, 0.125, 0.25, 0.5]
-    rows = read_table(path, TableSpec(target=("gone",), ignore=("note",), missing="impute"))
-    assert "3 rows" in rows.source
 
 
 def test_an_error_does_not_say_everything(tmp_path: Path) -> None:

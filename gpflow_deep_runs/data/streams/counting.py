@@ -17,9 +17,8 @@ from gpflow_deep_runs.data.libraries import pa
 from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.streams.shards import Shards
 from gpflow_deep_runs.data.streams.stream import in_order
-from gpflow_deep_runs.data.survey import Facts, Survey, features_of, look
+from gpflow_deep_runs.data.survey import Facts, Survey, features_of, look, usable
 from gpflow_deep_runs.data.targets import MAX_CLASSES
-from gpflow_deep_runs.data.usable import usable
 
 __all__ = ["Known", "count", "first_value", "grown", "hinted", "look_at"]
 
@@ -56,7 +55,7 @@ def look_at(
 ) -> Survey:
     """What the cells of some rows say; of those rows that are used.
 
-    :raises ValueError: as `usable.usable`.
+    :raises ValueError: as `survey.usable`.
     """
     targets = [name for name in spec.target if name in columns]
     used = usable(table, columns, targets, spec, where=where, first_row=first_row)
@@ -95,7 +94,7 @@ def grown(known: Known, survey: Survey) -> dict[str, Column]:
 def first_value(values: pa.ChunkedArray, spec: TableSpec) -> tuple[int, str] | None:
     """Row and text of the first value in a column, None if all are missing."""
     texts = parse(values, Column("", "category"), na_values=(*MARKERS, *spec.na_values), where="")
-    rows = np.flatnonzero(texts != np.array(None))
+    rows = np.flatnonzero(texts.codes >= 0)
     return (int(rows[0]), str(texts[rows[0]])) if len(rows) else None
 
 

@@ -29,8 +29,7 @@ from gpflow_deep_runs.data.streams.counting import Known
 from gpflow_deep_runs.data.streams.moments import Moments
 from gpflow_deep_runs.data.streams.presets import Selection, StreamPreset
 from gpflow_deep_runs.data.streams.shards import Field, Layout, Shards, columns_of, find_files, open_shards
-from gpflow_deep_runs.data.survey import features_of
-from gpflow_deep_runs.data.usable import usable
+from gpflow_deep_runs.data.survey import features_of, usable
 
 __all__ = ["HEAD_ROWS", "Foot", "check_feet", "check_sentinels", "completed", "foot_of", "open_table", "reopen"]
 

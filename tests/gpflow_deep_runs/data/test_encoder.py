@@ -98,31 +98,6 @@ def test_two_readings_are_a_question() -> None:
     assert "when.day" in TableEncoder(dates=["when:dmy"]).fit(table).get_feature_names_out()
 
 
-def test_kinds_of_columns_of_pandas() -> None:
-    rows = np.arange(24)
-    table = pd.DataFrame(
-        {
-            "period": pd.period_range("2000-01", periods=24, freq="M"),
-            "bin": pd.cut(rows, 3),
-            "mixed": pd.Series([int(row) if row % 2 else "two" for row in rows % 4], dtype=object),
-            "numbers": pd.Series([int(row) if row % 2 else f"{row}.5" for row in rows], dtype=object),
-            "maybe": pd.array([None if row % 5 == 0 else bool(row % 2) for row in rows], "boolean"),
-        }
-    )
-    encoder = TableEncoder().fit(table)
-    kinds = {name: kind for name, kind, *_ in encoder.columns_[1:]}
-    assert kinds == {
-        "period": "date",
-        "bin": "category",
-        "mixed": "category",
-        "numbers": "number",
-        "maybe": "boolean",
-    }
-    found = dict(zip(encoder.get_feature_names_out(), encoder.transform(table).T, strict=True))
-    np.testing.assert_array_equal(found["numbers"], np.where(rows % 2, rows, rows + 0.5))
-    assert {"mixed=1", "mixed=3", "mixed=two", "maybe=missing", "period.day"} <= set(found)
-
-
 def test_values_that_are_missing_may_stay_so() -> None:
     table = pd.DataFrame({"x": [1.0, np.nan, 3.0, 4.0], "c": ["a", None, "b", "a"]})
     encoder = TableEncoder(missing="keep").fit(table)

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gpflow_deep_runs.data.columns import Column
@@ -48,7 +49,7 @@ def test_names_and_json(feature: Feature, names: tuple[str, ...]) -> None:
 
 def encoded(feature: Feature, values: list[Any]) -> np.ndarray:
     X = np.zeros((len(values), len(feature.names)))
-    cells = np.array(values, dtype=object if feature.column.kind == "category" else float)
+    cells = pd.Categorical(values) if feature.column.kind == "category" else np.array(values, float)
     feature.encode(feature.coded(cells), X)
     return X
 
@@ -70,9 +71,9 @@ def test_levels() -> None:
 def test_unknown_levels() -> None:
     plain, rare = Feature(COLOURS, ("blue", "red")), Feature(COLOURS, ("blue", "red"), ("pink",))
     for feature, code in ((plain, [0, 0]), (rare, [0, 0, 1])):
-        assert feature.coded(np.array(["mauve"], dtype=object)) < 0
+        assert feature.coded(pd.Categorical(["mauve"])) < 0
         np.testing.assert_array_equal(encoded(feature, ["mauve"]), [code])
-        values = np.array(["red", None, "mauve", "mauve"], dtype=object)
+        values = pd.Categorical(["red", None, "mauve", "mauve"])
         with pytest.raises(ValueError, match=r"value 'mauve' in row 12 .*2 such rows\); give --unknown=level"):
             feature.check_known(values, "shop.csv", first_row=10)
         feature.check_known(values[:2], "shop.csv")

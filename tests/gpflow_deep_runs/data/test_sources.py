@@ -45,28 +45,6 @@ def test_text_files(tmp_path: Path) -> None:
     assert read_source(_write(tmp_path / "t.csv", b"0,1\n1,1\n"), names_optional=True).columns.num_rows == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("t.csv", b"", "is empty"),
-        ("t.sav", b"x", r"must end in \.csv, \.tsv, .*\.parquet or \.npz, got t\.sav"),
-        ("t.csv.gz", b"not such a file", r"t\.csv\.gz is no readable, complete CSV file"),
-        ("t.csv.gz", gzip.compress(TEXT * 100, mtime=0)[:-20], r"t\.csv\.gz is no readable, complete CSV file"),
-        ("t.csv.gz", gzip.compress(TEXT, mtime=0)[:-8] + b"\0" * 8, "CRC"),
-        ("t.csv.xz", lzma.compress(TEXT)[:-9], "no readable"),
-        ("t.csv.zip", b"PK", "no readable"),
-        ("t.csv", b'a,b\n1,"x\n3,4\n5,"y"\n', "quotation mark that is not closed"),
-        ("t.parquet", b"not such a file", "is no readable parquet file"),
-        ("t.npz", b"not such a file", "cannot be read as"),
-    ],
-)
-def test_bad_files(name: str, content: bytes, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=message):
-        read_source(_write(tmp_path / name, content))
-    with pytest.raises(ValueError, match="there is none at"):
-        read_source(tmp_path / "absent.csv")
-
-
 def test_an_encrypted_archive(tmp_path: Path) -> None:
     path = tmp_path / "t.csv.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -144,40 +122,6 @@ def test_npz_of_images(tmp_path: Path, rng: np.random.Generator, shape: tuple[in
     np.savez(tmp_path / "bad.npz", X=np.zeros((6, 3, 4, 2, 1)), y=np.arange(6))
     with pytest.raises(ValueError, match=r"X in .* must be \[N, D\] .*, or images \[N, H, W\] or \[N, H, W, C\], got"):
         read_source(tmp_path / "bad.npz")
-
-
-def test_frames_of_pandas() -> None:
-    frame = pd.DataFrame(
-        {
-            "c": pd.Categorical(["u", None, "u"]),
-            "s": pd.Series(["x", None, "z"], dtype="string"),
-            "o": pd.Series([1, None, 3], dtype=object),
-            "p": pd.arrays.SparseArray([0.0, 0.0, 1.5]),
-            7: [1, 2, 3],
-        }
-    ).set_axis([7, 7, 7], axis=0)
-    table = read_source(frame)
-    assert (table.where, table.name) == ("the data frame", "table")
-    assert table.columns.to_pydict() == {
-        "c": ["u", None, "u"],
-        "s": ["x", None, "z"],
-        "o": [1, None, 3],
-        "p": [0.0, 0.0, 1.5],
-        "7": [1, 2, 3],
-    }
-    for bad, message in (
-        (
-            pd.DataFrame({"a": [1, pd.Timestamp("2020")]}),
-            "column 'a' of the data frame must hold values of one kind, got object",
-        ),
-        (pd.DataFrame({"a": [1j, 2.0]}), "column 'a' of the data frame .* complex128"),
-        (pd.concat([frame["s"], frame["s"]], axis=1), "the data frame must have different column names, but 's'"),
-        (frame.set_axis([None, *"abcd"], axis=1), "column 0 of the data frame has no name"),
-        (np.ones((2, 2)), "a table must be a path, a pandas or polars data frame or a pyarrow table, got ndarray"),
-        (None, "got NoneType"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            read_source(bad)
 
 
 class _Exported:

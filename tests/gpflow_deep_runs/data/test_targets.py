@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gpflow_deep_runs.data.columns import Column
@@ -13,8 +14,8 @@ TRUTHS: dict[str, Any] = {"true": ("ja",), "false": ("nein",)}
 
 
 def facts_of(values: list[Any], column: Column) -> Survey:
-    kind = object if column.kind in ("category", "text") else float
-    return look({column.name: np.array(values, dtype=kind)}, [column], targets=(column.name,))
+    cells = pd.Categorical(values) if column.kind in ("category", "text") else np.array(values, float)
+    return look({column.name: cells}, [column], targets=(column.name,))
 
 
 def test_names_of_classes_are_in_the_order_of_labels() -> None:
@@ -54,7 +55,7 @@ def test_several_targets_are_numbers() -> None:
 
 def test_labels_and_targets() -> None:
     column = Column("t", "category")
-    found = {"t": np.array(["b", None, "a"], dtype=object), "y": np.array([1.5, np.nan, 2.0])}
+    found = {"t": pd.Categorical(["b", None, "a"]), "y": np.array([1.5, np.nan, 2.0])}
     np.testing.assert_array_equal(encoded([column], found, "binary", ("a", "b"), where="here"), [[1], [-1], [0]])
     with pytest.raises(
         ValueError, match=r"column 't' of here has the value 'b' in row 7 \(from 0\), no class .*'a', 'c'"

@@ -160,11 +160,3 @@ def test_the_documentation_shows_the_catalogue() -> None:
     page = Path(__file__).parents[4] / "docs" / "data.md"
     table: Any = catalogue.overview()
     assert table in page.read_text(encoding="utf-8"), f"write this table to {page}:\n{table}"
-
-
-def test_overview_is_a_table_of_all_sets() -> None:
-    lines = catalogue.overview().splitlines()
-    assert lines[0] == "| name | supervised | binary | grey | images | text | files |"
-    assert len({line.count("|") for line in lines}) == 1
-    assert [line.split("`")[1] for line in lines[2:]] == catalogue.names()
-    assert "| `digits` | yes | yes | yes | yes |  | none |" in lines

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gpflow_deep_runs.data.sets import files
-from gpflow_deep_runs.data.sets.files import File, find, folder_of, installed, read_bytes, read_numbers
+from gpflow_deep_runs.data.sets.files import File, find, folder_of, installed, read_numbers
 
 
 def sum_of(content: bytes) -> str:
@@ -78,15 +78,6 @@ def test_folder_of_data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert folder_of("~") == tmp_path
     with pytest.raises(ValueError, match=r"--data_dir must be a folder or a file, but there is nothing at .*absent"):
         folder_of(tmp_path / "absent")
-
-
-def test_bytes_of_a_file_that_is_cut_short(tmp_path: Path) -> None:
-    path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress(b"content", mtime=0))
-    assert read_bytes(path) == b"content"
-    path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(ValueError, match=r"a.gz cannot be read or is not complete .*; get it again"):
-        read_bytes(path)
 
 
 @pytest.mark.parametrize("rows", [None, 7])
