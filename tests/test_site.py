@@ -163,8 +163,8 @@ HEADLINES: dict[str, list[tuple[str, str, str]]] = {
     "compression": [
         ("compression_groups_weights/files|seed 1: groups, then weights, fixed point", "error of the file, %", ".2f"),
         ("compression_groups_weights/files|seed 1: groups, then weights, fixed point", "file, bytes", ",.0f"),
-        ("compression_files/files|w^2 per bit, 5,000 weights, rounded to 9 values", "file, bytes", ",.0f"),
-        ("compression_files/files|w^2 per bit, 5,000 weights, rounded to 9 values", "error of the file, %", ".2f"),
+        ("compression_files/files|w^2 per bit, 5,000 weights, drawn to 12 values", "file, bytes", ",.0f"),
+        ("compression_files/files|w^2 per bit, 5,000 weights, drawn to 12 values", "error of the file, %", ".2f"),
         ("compression_miracle/files|LeNet-5-Caffe, 16 + 24 epochs, 20 bits, seed 0", "error of the file, %", ".2f"),
     ],
 }
