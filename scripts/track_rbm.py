@@ -33,7 +33,7 @@ from gpflow_deep_runs.run import Devices, Fitted, Run, Seeds, Settings, Shown, d
 from absl import logging
 from gpflow_deep_base.text import aligned
 from rbm_tracking import SMLConfig, Trainer, base_rate_biases, evaluation, load_rbm, new_trainer, report, save_rbm
-from rbm_tracking.model.units import UnitsConfig, as_tensor, choose_units
+from rbm_tracking.model.units import HiddenName, UnitsConfig, as_tensor, choose_units, hidden_units
 from rbm_tracking.model.visible import Visible
 from rbm_tracking.track.settings import ScheduleName
 from rbm_tracking.use.training import MAX_BLOCK
@@ -44,6 +44,7 @@ class Flags:
     """Train a restricted Boltzmann machine while its log partition function is tracked at every update.
 
     :param hidden: number of hidden units.
+    :param hidden_units: what they are; those without bounds (gaussian, relu, drelu) want --learning_rate=0.03.
     :param num_temps: number of temperatures, from beta = 1 to 0.
     :param num_chains: chains at each temperature; those at beta = 1 and the target chains estimate the gradient.
     :param num_track_chains: more chains at each temperature, which only track.
@@ -69,6 +70,7 @@ class Flags:
     log_z: evaluation.EvidenceConfig = group()
     units: UnitsConfig = group()
     hidden: int = 100
+    hidden_units: HiddenName = "bernoulli"
     num_temps: int = 10
     num_chains: int = 20
     num_track_chains: int = 0
@@ -172,6 +174,7 @@ def started(flags: Flags, data: Rows, visible: Visible, seeds: Seeds) -> Trainer
         modes=flags.modes,
         dtype=flags.dtype,
         visible=visible,
+        hidden_units=hidden_units(flags.hidden_units, flags.hidden),
         trajectory=Path(flags.run.run_dir) / "trajectory" if flags.trajectory else None,
         spawn_up_to=flags.spawn_up_to,
         jit_compile=flags.jit,

@@ -13,12 +13,24 @@ from rbm_tracking.model.mixed import simplest
 from rbm_tracking.model.rectified import DReLU, ReLU
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
 
-__all__ = ["FAMILIES", "UNITS", "Layer", "Units", "UnitsConfig", "as_tensor", "choose_units", "hidden_units", "layer"]
+__all__ = [
+    "FAMILIES",
+    "UNITS",
+    "HiddenName",
+    "Layer",
+    "Units",
+    "UnitsConfig",
+    "as_tensor",
+    "choose_units",
+    "hidden_units",
+    "layer",
+]
 
 UnitsName = Literal["auto", "bernoulli", "softmax", "spin", "gaussian"]
 UNITS: tuple[str, ...] = get_args(UnitsName)
 
-FamilyName = Literal["bernoulli", "spin", "softmax", "gaussian", "relu", "drelu"]
+HiddenName = Literal["bernoulli", "spin", "gaussian", "relu", "drelu"]
+FamilyName = Literal[HiddenName, "softmax"]
 FAMILIES: tuple[str, ...] = get_args(FamilyName)
 Layer = UnitsName | FamilyName | Mapping[FamilyName, Any]
 """A family, or how many units of which family there are, or which columns are of it."""
@@ -102,7 +114,7 @@ def hidden_units(units: Layer, n_h: int) -> Visible:
     :raises ValueError: if it is no such thing.
     """
     counts: Mapping[Any, Any] = {units: n_h} if isinstance(units, str) else units
-    known = [name for name in FAMILIES if name != "softmax"]
+    known = get_args(HiddenName)
     is_right = isinstance(counts, Mapping) and counts and all(name in known for name in counts)
     if not is_right or not all(isinstance(count, int | np.integer) and count > 0 for count in counts.values()):
         raise ValueError(

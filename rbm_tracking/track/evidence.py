@@ -64,7 +64,8 @@ EQUAL = 1e-6
 class Limits(NamedTuple):
     """Beyond these a reason is given: the probability of a swap, effective samples, the mean square of normalised
     innovations, lag and standard deviation in nats; by how much samples are not those of the model, in the means of
-    units and in the energy alone, and by how many standard deviations of what exact samples give."""
+    units, in the energy alone and in the distance of temperatures, and by how many standard deviations of what exact
+    samples give."""
 
     min_swap_rate: float = 0.3
     min_ess: float = 3.0
@@ -73,6 +74,7 @@ class Limits(NamedTuple):
     max_std: float = 1.0
     max_discrepancy: float = 1.0
     max_energy: float = 0.1
+    max_slope: float = 0.1
     max_deviations: float = 5.0
 
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.model.checks import check_rbm
 from rbm_tracking.model.temperatures import check_ladder
-from rbm_tracking.model.visible import Bernoulli, Visible, own_slopes
+from rbm_tracking.model.visible import NUMPY, Bernoulli, Visible, own_slopes
 from rbm_tracking.track.evidence import FLAGS, LIMITS, Tracking, flag_names
 from rbm_tracking.track.filtering import (
     Estimate,
@@ -102,9 +102,9 @@ class PartitionTracker:
         >>> bool(abs(tracker.observe((W, b, c), v).log_z - 7 * np.log(2)) < 1e-6)
         True
 
-    Samples that are not the model's give a wrong log Z. Where the family can tell them (:attr:`Family.residuals`; of an
-    RBM v - E[v | h] with h drawn given v, and the energy of that between the layers), every fifth observation is looked
-    at, and the flag `samples` raised.
+    Samples that are not the model's give a wrong log Z. Every fifth observation is looked at, and the flag `samples`
+    raised, where they are not as far apart as their temperatures, or the family can tell them by more
+    (:attr:`Family.residuals`; of an RBM v - E[v | h] with h drawn given v, and the energy of that between the layers).
 
     :param beta: inverse temperatures [M], from 1 to 0.
     :param family: what the model is; by default an RBM of bits with the family beta (h'Wv + c'h) + b'v.
@@ -137,7 +137,7 @@ class PartitionTracker:
         self._first_log_z = log_z
         self._last: _Seen | None = None
         self._count = 0
-        self._discrepancies: dict[int, Array] = {}  # of each of the residuals, [M]
+        self._looks: dict[int, Array] = {}  # averages of each of the residuals
         self._is_foreign = False
         self._shape: tuple[Any, ...] = ()
         self._current: tuple[FilterState, float, bool] | None = None
@@ -177,7 +177,7 @@ class PartitionTracker:
         acceptance = np.exp(np.minimum(d_upper - d_lower, 0.0)).mean(axis=1)
         state = update(state, bridge(d_upper, d_lower, np.diff(state.mean[:-1])), acceptance)
         self.state, self._current = state, (state, known, is_rare)
-        self._look_at(parameters, v)
+        self._look_at(parameters, v, (d_upper, d_lower))
         drift = _UNKNOWN_DRIFT if learning_rate is None else _BIAS_DRIFT * learning_rate
         drift = drift if self._bias_variance is None else self._bias_variance
         self._last = _Seen(v, own, self._reuse_bias(parameters, v[0], learning_rate), drift)
@@ -249,28 +249,36 @@ class PartitionTracker:
         gram, count = self._family.gram(parameters, v), len(v)
         return float(-learning_rate * (np.trace(gram) - gram.sum() / count) / ((count - 1.0) * count))
 
-    def _look_at(self, parameters: Any, v: Array) -> None:
-        """Every fifth time, see whether these are samples of the family.
+    def _look_at(self, parameters: Any, v: Array, neighbours: tuple[Array, Array]) -> None:
+        """Every fifth time, see whether these are samples of the family, and of its temperatures.
 
         r has the mean 0 at each of K entries, and independent particles. sum_k (mean_n r_nk)^2 / var_k without the
-        terms of one particle with itself then has the mean 0 and the deviation sqrt(2 K / (N (N - 1))), which
-        correlation in time may keep an average from shrinking. It is about twice the divergence of the samples in nats.
+        terms of one particle with itself then has the mean 0 and the deviation sqrt(2 K / (N (N - 1))). It is about
+        twice the divergence of the samples in nats. An average over T observations has 1 / sqrt(T) of that deviation
+        if these are independent, and all of it if samples stay as they are. Which of it, the means tell: their scatter
+        over time is what N particles give, or less by the share that stays.
         """
         count, self._count = self._count, self._count + 1
-        if self._family.residuals is None or count % _EVERY:
+        if count % _EVERY:
             return
         rate = max(1 / (count // _EVERY + 1), _DISCREPANCY_RATE)
         self._is_foreign = False
-        everything = self._family.residuals(parameters, v, self.beta, np.random.default_rng([0, count]))
+        everything = [_slopes(*neighbours)]
+        if self._family.residuals is not None:
+            everything += self._family.residuals(parameters, v, self.beta, np.random.default_rng([0, count]))
         for number, (residuals, variances, largest) in enumerate(everything):
             num_particles, num_entries = residuals.shape[1:]
-            of_pairs = residuals.sum(axis=1) ** 2 - (residuals**2).sum(axis=1)
+            sums, scale = residuals.sum(axis=1), np.maximum(variances, _LEAST_VARIANCE)
             pairs = num_particles * (num_particles - 1)
-            seen = (of_pairs / np.maximum(variances, _LEAST_VARIANCE)).sum(axis=-1) / pairs
-            before = self._discrepancies.get(number, np.zeros(len(self.beta)))
-            self._discrepancies[number] = before + rate * (seen - before)
-            limit = largest + LIMITS.max_deviations * np.sqrt(2 * num_entries / pairs)
-            self._is_foreign |= bool((self._discrepancies[number] > limit).any())
+            seen = ((sums**2 - (residuals**2).sum(axis=1)) / scale).sum(axis=-1) / pairs
+            means = sums / np.sqrt(num_particles * scale)
+            new = np.stack([means, means**2, np.broadcast_to(seen[:, None], means.shape)])
+            before = self._looks.get(number, np.zeros_like(new))
+            mean, square, found = self._looks[number] = before + rate * (new - before)
+            scatter = np.mean(square - mean**2, axis=-1) - 2 * np.sqrt(2 * rate / num_entries)
+            share = np.clip(1 - scatter, 0.0, 1.0)
+            deviation = np.sqrt(2 * num_entries / pairs * np.minimum(share**2 + rate, 1.0))
+            self._is_foreign |= bool((found[:, 0] > largest + LIMITS.max_deviations * deviation).any())
 
     def _check(self, parameters: Any, samples: ArrayLike, beta: ArrayLike | None) -> Array:
         array = np.asarray(samples)
@@ -309,6 +317,26 @@ class _Seen(NamedTuple):
     drift: float
 
 
+def _slopes(d_upper: Array, d_lower: Array) -> Residuals:
+    """By which it is seen whether samples are as far apart as their temperatures.
+
+    Of d = log q~[i+1] - log q~[i] the odds that a sample is of i + 1, and not of i, are exp(d - log s), s = Z[i+1] /
+    Z[i]: these are the scores of a factor of d in a logistic regression, which is 1.
+
+    :param d_upper: d at N samples of i, [M-1, N].
+    :param d_lower: d at those of i + 1.
+    :return: values [1, 2 N, M-1].
+    """
+    log_s = bridge(d_upper, d_lower, (d_upper + d_lower).mean(axis=1) / 2, iterations=5).value
+    d = np.concatenate([d_upper, d_lower], axis=1)
+    is_lower = np.arange(d.shape[1]) >= d_upper.shape[1]
+    p = NUMPY.sigmoid(d - log_s[:, None])
+    spread = p * (1 - p)
+    off = d - (spread * d).sum(axis=1, keepdims=True) / np.maximum(spread.sum(axis=1, keepdims=True), _LEAST_VARIANCE)
+    values = (is_lower - p) * off
+    return Residuals(values.T[None], (spread * off**2).mean(axis=1)[None], LIMITS.max_slope)
+
+
 def _shape(parameters: Any) -> tuple[Any, ...]:
     """Shapes of the parts of parameters that are a sequence, else of the one array."""
     return tuple(np.shape(part) for part in parameters) if isinstance(parameters, (tuple, list)) else ()
@@ -332,12 +360,8 @@ def rbm_family(visible: Visible) -> Family:
 
     def log_q(rbm: Any, v: Array, betas: Array) -> Array:
         x = betas[:, :, None, None] * _activations(rbm, v)
-        of_hidden = (
-            (np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))).sum(axis=-1)
-            if hidden_units(rbm) == Bernoulli()
-            else hidden_units(rbm).log_normaliser(x)
-        )
-        return of_hidden + v @ np.asarray(rbm[1], np.float64) + units(rbm).log_measure(v)
+        of_visible = v @ np.asarray(rbm[1], np.float64) + units(rbm).log_measure(v)
+        return np.asarray(hidden_units(rbm).log_normaliser(x) + of_visible)
 
     def log_z_last(rbm: Any) -> float:
         of_visible = units(rbm).log_normaliser(np.asarray(rbm[1], np.float64))

@@ -763,7 +763,6 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         settings = self._settings
         return SMLConfig(
             learning_rate=self._rate,
-            learning_rate_decay=settings.learning_rate_decay,
             schedule=settings.schedule,
             decay_steps=self._decay_steps,
             method=settings.method,

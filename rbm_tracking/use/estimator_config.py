@@ -14,11 +14,9 @@ __all__ = ["TrainingConfig"]
 class TrainingConfig:
     """How :class:`rbm_tracking.TrackedRBM` trains and watches, besides its own parameters.
 
-    :param learning_rate_decay: alpha, which with `schedule="paper"` makes the rate min(epsilon_0 alpha / (t + 1),
-        epsilon_0).
     :param schedule: of the learning rate: "linear" and "cosine", which hold it for the first 30 % of the updates and
-        end at 0 (`partial_fit`, which has no last update, holds it), "constant", "paper"; or a function of the number
-        of the update that gives the rate itself.
+        end at 0 (`partial_fit`, which has no last update, holds it), "constant"; or a function of the number of the
+        update that gives the rate itself.
     :param n_temps: temperatures, from beta = 1 to 0.
     :param n_chains: chains at each.
     :param method: whose chains drive the gradient: "tempering", those at beta = 1 of all; "pcd", the target chains
@@ -51,7 +49,6 @@ class TrainingConfig:
     :raises ValueError: naming the field that is wrong.
     """
 
-    learning_rate_decay: float | None = None
     schedule: Schedule = "linear"
     n_temps: int = 10
     n_chains: int = 20

@@ -38,8 +38,10 @@ __all__ = [
 _SCORE_ROWS = 5000
 _ROUNDS = 2  # of Gibbs sampling at each new draw of what is absent
 
-ONE_HOT = "X must be 0 or 1 everywhere for visible='softmax' with groups, a column for each level of a category, "
-AS_THEY_COME = "leave out groups, and whole numbers, texts and pandas categories are taken as they come."
+_CATEGORIES = (
+    "X must be whole numbers, texts or pandas categories for visible='softmax' without groups, and 0 or 1 in a column "
+    "for each level with groups, got {}."
+)
 
 
 def checked(validate: Callable[[], Any], X: Any, visible: Layer) -> Any:
@@ -62,8 +64,9 @@ def checked(validate: Callable[[], Any], X: Any, visible: Layer) -> Any:
             raise ValueError(
                 "X must have no missing values here, got NaN; fit takes them, and impute(X).values fills them in."
             ) from error
-        if visible == "softmax" and "could not convert string" in str(error):
-            raise ValueError(f"{ONE_HOT}got texts; {AS_THEY_COME}") from error
+        if "could not convert string" in str(error):
+            of_numbers = "X must be numbers, got texts; visible='softmax' takes them as categories."
+            raise ValueError(_CATEGORIES.format("texts") if visible == "softmax" else of_numbers) from error
         raise
 
 
@@ -125,7 +128,7 @@ def check_values(X: Any, visible: Layer) -> None:
             raise ValueError("X must be -1 or 1 everywhere, and dense, for visible='spin'; 2 x - 1 makes it of bits x.")
         return
     if visible == "softmax" and ((values != 0) & (values != 1)).any():
-        raise ValueError(ONE_HOT + f"got values from {values.min():g} to {values.max():g}; {AS_THEY_COME}")
+        raise ValueError(_CATEGORIES.format(f"values from {values.min():g} to {values.max():g}"))
     if values.min() < 0 or values.max() > 1:
         negative = "Negative values in data: " if values.min() < 0 else ""
         is_spin = (np.abs(values) == 1).all()

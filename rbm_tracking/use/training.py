@@ -210,6 +210,7 @@ def new_trainer(
     modes: int = 0,
     dtype: str = "float32",
     visible: Visible = Bernoulli(),
+    hidden_units: Visible = Bernoulli(),
     trajectory: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Trainer:
@@ -218,15 +219,18 @@ def new_trainer(
     :param seeds: gives the seeds, int32 [2], of the streams "init", "chains" and "average".
     :param modes: start from so many leading modes of the data, see :mod:`rbm_tracking.model.modes`; 0: from noise.
     :param visible: what the visible units are.
+    :param hidden_units: what the hidden units are.
     :param trajectory: folder for the parameters along the way, see `trajectories.load_nodes`; None: they are not kept.
     :param options: of :class:`Trainer`.
 
     Other arguments and errors as for `rbm.initial_rbm` and `state.initial_state`.
     """
     kind: dict[str, Any] = {"seed": seeds("init"), "data": data, "dtype": tf.as_dtype(dtype)}
-    if modes and visible != Bernoulli():
-        raise ValueError(f"a start from modes is for bits, got {type(visible).__name__} units; leave out modes.")
-    rbm = low_rank_rbm(hidden, modes, **kind) if modes else initial_rbm(hidden, visible=visible, **kind)
+    for units in (visible, hidden_units):
+        if modes and units != Bernoulli():
+            raise ValueError(f"a start from modes is for bits, got {type(units).__name__} units; leave out modes.")
+    own = {"visible": visible, "hidden": hidden_units}
+    rbm = low_rank_rbm(hidden, modes, **kind) if modes else initial_rbm(hidden, **own, **kind)
     ladder = linear_ladder(num_temps)
     state = initial_state(rbm, ladder, num_chains, seed=seeds("chains"), data=data, config=config)
     if trajectory is not None:

@@ -78,7 +78,7 @@ def test_another_learning_rate_compiles_nothing(X: np.ndarray) -> None:
     graph: dict[str, Any] = {"max_updates": 20, "generator": "hash"}
     small(**graph).fit(X).partial_fit(X[:50])
     misses = _update.cache_info().misses, _compiled.cache_info().misses
-    slow = small(**graph, learning_rate=0.01, schedule="paper", learning_rate_decay=5.0).fit(X).partial_fit(X[:50])
+    slow = small(**graph, schedule=lambda t: 0.01 / (t + 1)).fit(X).partial_fit(X[:50])
     assert (_update.cache_info().misses, _compiled.cache_info().misses) == misses
     assert np.abs(slow.components_).max() < np.abs(small(**graph).fit(X).components_).max()
 

@@ -105,12 +105,12 @@ def test_partial_fit_takes_all_units(rows: dict[str, np.ndarray]) -> None:
         (
             {"visible": "softmax", "groups": 2},
             [[0, 3], [1, 2], [2, 2]],
-            r"a column for each level .*got values from 0 to 3; leave out groups",
+            r"whole numbers, texts .* without groups, .* with groups, got values from 0 to 3",
         ),
         (
             {"visible": "softmax", "groups": 2},
             [["a", "b"], ["b", "b"]],
-            r"a column for each level .*got texts; leave out groups",
+            r"texts .* without groups, and 0 or 1 in a column for each level with groups, got texts",
         ),
         ({"visible": "softmax"}, ["ACD", "ACE"], r"got a list of texts; .*np.array\(\[list\(row\) for row in X\]\)"),
         (
@@ -127,7 +127,11 @@ def test_partial_fit_takes_all_units(rows: dict[str, np.ndarray]) -> None:
         ({"visible": "gaussian"}, [[1.0, 1e6], [0.0, 2e6], [2.0, 3e6]], r"column 1 of X; standardise .*StandardScaler"),
         ({"visible": "gaussian"}, [[1.0, 1e6], [0.0, 1e6 + 1], [2.0, 1e6 + 3]], "mean 0 and deviation 1 for Gaussian"),
         ({}, [[1.0, np.nan], [0.0, np.nan]], "column 1 of X is NaN in every row; leave it out"),
-        ({"visible": "softmax"}, [[0.5, 0.5]] * 3, "X must be 0 or 1 everywhere for visible='softmax'"),
+        (
+            {"visible": "softmax"},
+            [[0.5, 0.5]] * 3,
+            "X must be whole numbers, .* for visible='softmax' .*, got values from 0.5 to 0.5",
+        ),
         ({"visible": "softmax", "groups": [[0, 1]]}, [[1.0, 1.0]] * 3, "exactly one 1 in each group of columns, got 2"),
         ({"visible": "softmax", "groups": [[0, 2]]}, [[1.0, 0.0]] * 3, "columns from 0 to 1, got 2"),
         ({"visible": "gaussian", "n_modes": 1}, [[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]], "n_modes is for bits"),

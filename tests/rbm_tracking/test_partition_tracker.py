@@ -352,6 +352,22 @@ def test_samples_of_other_weights_or_temperatures_are_flagged(
     assert "samples" in tracked.flags
 
 
+@pytest.mark.parametrize("order", [[3, 2, 1, 0], [1, 0, 2, 3]])
+def test_samples_of_exchanged_temperatures_are_flagged_in_any_family(
+    order: list[int], rng: np.random.Generator
+) -> None:
+    """By how far apart they are."""
+    family, _, draw = tempered(2.0 * oracles.binary_vectors(6) - 1.0, None)
+    parameters = oracles.random_rbm(np.random.default_rng(1), 3, 6, 3.0)
+    partition, foreign = PartitionTracker(BETA, family=family), PartitionTracker(BETA, family=family)
+    for _ in range(31):
+        v = draw(rng, parameters, 30)
+        is_right = partition.observe(parameters, v).flags == []
+        tracked = foreign.observe(parameters, v[order])
+    assert is_right
+    assert "samples" in tracked.flags
+
+
 def test_samples_of_the_model_are_not_flagged(rng: np.random.Generator) -> None:
     """Exact samples of 200 random models with rare and with saturated bits, 2 to 30 particles: no flag."""
     for _ in range(200):

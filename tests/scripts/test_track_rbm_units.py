@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rbm_tracking import Gaussian, Softmax, load_rbm, log_likelihood_exact
+from rbm_tracking import DReLU, Gaussian, Softmax, load_rbm, log_likelihood_exact
 from scripts.track_rbm import main
 from tests.scripts.running import Finished, called, result_of
 
@@ -52,9 +52,10 @@ def test_categories_of_a_table_are_softmax_units_by_themselves(folder: Path) -> 
 @pytest.mark.slow
 @pytest.mark.ci
 def test_groups_are_found_in_bits_and_said(folder: Path) -> None:
-    done = call(folder, "bits", "--data=bits.npz", "--visible=softmax")
+    done = call(folder, "bits", "--data=bits.npz", "--visible=softmax", "--hidden_units=drelu")
     assert done.code == 0, done.err
     assert "2 softmax groups (found: contiguous columns, at most one of them 1) 0-2,3-6; 0 bits" in done.out
+    assert isinstance(load_rbm(folder / "bits" / "rbm.npz").rbm.hidden, DReLU)
 
 
 @pytest.mark.slow
