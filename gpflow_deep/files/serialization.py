@@ -25,11 +25,12 @@ import tensorflow_probability as tfp
 
 from gpflow_deep_base.container import Arrays, container_bytes, load_container
 from gpflow_deep_base.files import write_bytes
+from gpflow_deep_base.limits import one_line
 
 from ..model.deep_gp import DeepGP
 from .stored_decoding import decode
 from .stored_encoding import BY_ARGUMENTS, encode
-from .stored_names import CustomObjects, Refused, given_names, one_line
+from .stored_names import CustomObjects, Refused, given_names
 
 __all__ = ["check_savable", "load_model", "save_model"]
 

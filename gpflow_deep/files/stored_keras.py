@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gpflow_deep_base.limits import one_line
+
 from ..layers.features import mark_trainable
-from .stored_names import Refused, find_class, one_line
+from .stored_names import Refused, find_class
 
 __all__ = ["decode", "encode", "is_layer", "is_variable"]
 

@@ -35,7 +35,6 @@ __all__ = [
     "name_of_class",
     "name_of_function",
     "of_given",
-    "one_line",
 ]
 
 #: Classes and functions that a caller gives, or the same by name: "module:name" or "name", as they are in the file.
@@ -60,12 +59,6 @@ _ELEMENTWISE = {
 
 class Refused(ValueError):
     """What is wrong with a part of a model or with a file, as a predicate: whoever catches it names the subject."""
-
-
-def one_line(text: Any) -> str:
-    """What a file or a library says, fit for an error message: printable, and not long."""
-    words = " ".join(str(text).split())
-    return "".join(c if c.isprintable() else "?" for c in words)[:300]
 
 
 @functools.cache

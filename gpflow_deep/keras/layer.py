@@ -22,7 +22,8 @@ from gpflow.kernels import Kernel, MultioutputKernel, SquaredExponential
 from gpflow.mean_functions import Identity, Linear, MeanFunction
 from gpflow.utilities import set_trainable
 
-from ..files.stored_names import one_line
+from gpflow_deep_base.limits import one_line
+
 from ..layers.svgp import SVGPLayer
 from ..model.initialization import inducing_inputs, linear_projection
 from ..train.predictor import float_type

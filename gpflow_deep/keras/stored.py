@@ -14,9 +14,10 @@ from typing import Any
 import keras
 import numpy as np
 
+from gpflow_deep_base.limits import one_line
+
 from ..files.stored_decoding import decode
 from ..files.stored_encoding import NUMBERS_AND_TEXT, encode
-from ..files.stored_names import one_line
 
 __all__ = ["from_text", "to_text"]
 

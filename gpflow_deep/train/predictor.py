@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from gpflow_deep_base.files import write_text
+from gpflow_deep_base.files import parse_json, write_text
 
 from ..files.serialization import load_model, save_model
 from ..files.stored_names import CustomObjects
@@ -361,7 +361,7 @@ def float_type(name: str) -> Iterator[None]:
 
 def _read_inputs(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(parse_json(path.read_bytes()))
     except FileNotFoundError as error:
         raise ValueError(
             f"{path.parent} must be the folder of a trained deep GP, but has no {path.name}; check the path, or "
