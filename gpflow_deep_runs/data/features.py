@@ -150,6 +150,8 @@ class Feature:
         levels, rare, parts = (tuple(map(str, stored.get(key, ()))) for key in ("levels", "rare", "parts"))
         if unknown := set(parts) - set(PARTS):
             raise ValueError(f"{sorted(unknown)[0]!r} is no part of a date")
+        if len(set(levels)) < len(levels):
+            raise ValueError("a category is there twice")
         num_missing = int(stored.get("num_missing", 0))
         bins = Bins.from_json(stored["bins"]) if "bins" in stored else None
         column = Column.from_json(stored["column"])

@@ -6,14 +6,13 @@ X, numbers = read(run_dir, "new.csv", num_columns=9, class_names=("no", "yes"))
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from gpflow_deep_base.files import write_json
+from gpflow_deep_base.files import parse_json, write_json
 from gpflow_deep_runs.data.documents import TextSpec, Vectoriser, read_new
 from gpflow_deep_runs.data.rows import Rows
 from gpflow_deep_runs.data.spec import NewRows, TableSpec
@@ -60,5 +59,5 @@ def read(
         return X, None if Y is None else Y[:, 0]
     words = None
     if (folder / WORDS).is_file():
-        words = Vectoriser.from_json(json.loads((folder / WORDS).read_text(encoding="utf-8")))
+        words = Vectoriser.from_json(parse_json((folder / WORDS).read_bytes()))
     return read_new(path, words, num_columns, class_names, keys)

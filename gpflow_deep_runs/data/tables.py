@@ -10,7 +10,6 @@ see :mod:`gpflow_deep_runs.data.features`. The target decides the task, see :mod
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ import numpy as np
 from absl import logging
 from numpy.typing import NDArray
 
+from gpflow_deep_base.files import parse_json
 from gpflow_deep_runs.data.columns import Column
 from gpflow_deep_runs.data.doubts import check_sentinels, names_again, odd_values, total_of_numbers, totals_of_texts
 from gpflow_deep_runs.data.features import Feature
@@ -210,7 +210,7 @@ def load_schema(path: str | os.PathLike[str]) -> Schema:
     :raises ValueError: if it is damaged.
     """
     try:
-        return Schema.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
+        return Schema.from_json(parse_json(Path(path).read_bytes()))
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} is damaged ({error}); take an undamaged copy.") from error
 
