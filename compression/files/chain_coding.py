@@ -2,12 +2,13 @@
 
 import keras
 
+from gpflow_deep_base.frame import leb128
 from gpflow_deep_base.limits import Budget
 
 from ..graph.graph import Graph, Node, Ref, Tensor, is_chain
 from ..graph.supported import problem
 from .costs import take_input, take_time, take_weights
-from .kernel_coding import Reader, leb
+from .kernel_coding import Reader
 from .layer_coding import layer_bytes, read_layer
 
 __all__ = ["MAX_AXES", "MAX_LAYERS", "chain_bytes", "fits_chain", "read_chain"]
@@ -33,7 +34,7 @@ def chain_bytes(graph: Graph) -> bytes:
     """Sizes of the inputs and layers, without weights."""
     sizes = [int(size or 0) for size in graph.tensors[graph.input_numbers[0]].shape[1:]]
     layers = b"".join(layer_bytes(node.layer) for node in graph.nodes)
-    return leb(len(sizes)) + b"".join(map(leb, sizes)) + leb(len(graph.nodes)) + layers
+    return leb128(len(sizes)) + b"".join(map(leb128, sizes)) + leb128(len(graph.nodes)) + layers
 
 
 def read_chain(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[int, ...]]]]:

@@ -196,7 +196,7 @@ def _parsed(content: bytes, budget: Budget) -> Contents:
     else:
         for layer, layer_shapes in zip(layers, shapes, strict=True):
             weights += _read_weights(reader, layer, layer_shapes, biases)
-    reader.finish()
+    reader.end()
     for part in (part for each in weights for part in (each.kernel, each.bias) if part is not None):
         if not np.all(np.isfinite(part)):
             raise ValueError("a weight is not finite")
@@ -221,14 +221,14 @@ def _read_weights(
     found: list[StoredLayer] = []
     is_biased = has_bias(shapes)
     for shape in shapes:
-        start, kind = reader.position, type(layer).__name__
+        start, kind = reader.place, type(layer).__name__
         if len(shape) > 1:
             coding = SCHEMES.get(reader.peek(), "unknown")
             kernel = read_kernel(reader, shape)
-            found.append(StoredLayer(kind, shape, coding, reader.position - start, kernel, None))
+            found.append(StoredLayer(kind, shape, coding, reader.place - start, kernel, None))
             continue
         values = _read_vector(reader, math.prod(shape), biases if is_biased else "float32").reshape(shape)
-        size = reader.position - start
+        size = reader.place - start
         if is_biased:
             found[-1] = found[-1]._replace(bias=values, bytes=found[-1].bytes + size)
         else:
@@ -250,9 +250,9 @@ def _read_random(
         for pairs in (list(zip(each, is_coded(each), strict=True)) for each in shapes)
     ]
     coded = [shape for each in shapes for shape, in_code in zip(each, is_coded(each), strict=True) if in_code]
-    start = reader.position
+    start = reader.place
     values = iter(read_code(reader, coded).values())
-    rate = (reader.position - start) / max(1, sum(math.prod(shape) for shape in coded))
+    rate = (reader.place - start) / max(1, sum(math.prod(shape) for shape in coded))
     found: list[StoredLayer] = []
     for layer, layer_shapes, layer_others in zip(layers, shapes, others, strict=True):
         kind = type(layer).__name__

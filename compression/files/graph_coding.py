@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from gpflow_deep_base.frame import leb128
 from gpflow_deep_base.limits import Budget, one_line
 
 from ..graph.graph import Graph, Node, Ref, Tensor, bypassed, graph_of, in_order, is_chain
@@ -35,7 +36,7 @@ from ..graph.supported import (
 from ..graph.weight_types import weights_problem
 from .chain_coding import MAX_AXES, MAX_LAYERS
 from .costs import take_input, take_time, take_weights
-from .kernel_coding import Reader, leb
+from .kernel_coding import Reader
 
 __all__ = ["check_call", "check_layer", "for_files", "graph_bytes", "outline", "read_graph", "without_masks"]
 
@@ -196,7 +197,7 @@ def graph_bytes(graph: Graph) -> bytes:
     packed = zlib.compress(text, 9)
     if len(text) > _longest(len(packed)):
         raise ValueError(f"the network has too many layers for a file: {len(text)} bytes of settings.")
-    return leb(len(packed)) + packed
+    return leb128(len(packed)) + packed
 
 
 def _shapes_of(layer: keras.Layer) -> list[list[int]]:

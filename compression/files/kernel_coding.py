@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gpflow_deep_base import frame
+
 from ..rounding.bits import FixedPoint, Grid
 from ..rounding.codebook import Codebook
 from .context_coding import decode_matrix, encode_matrix, most_numbers
@@ -18,7 +20,6 @@ __all__ = [
     "Reader",
     "integers_bytes",
     "kernel_bytes",
-    "leb",
     "packed_bytes",
     "read_integers",
     "read_kernel",
@@ -144,7 +145,7 @@ def _shortest(values: NDArray[Any], strides: tuple[int, int]) -> bytes | None:
             stream = encode_matrix(matrix, strides=given, by_rows=by_rows)
             if matrix.size <= most_numbers(stream):
                 flags = _BY_ROWS * by_rows + _HAS_STRIDES * (given != (0, 0))
-                steps = leb(given[0]) + leb(given[1]) if given != (0, 0) else b""
+                steps = frame.leb128(given[0]) + frame.leb128(given[1]) if given != (0, 0) else b""
                 found.append(bytes([flags]) + steps + _with_length(stream))
     return min(found, key=len, default=None)
 
@@ -166,7 +167,7 @@ def _read_contexts(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.int64
 
 
 def _with_length(stream: bytes) -> bytes:
-    return leb(len(stream)) + stream
+    return frame.leb128(len(stream)) + stream
 
 
 def _index_bits(k: int) -> int:
@@ -180,49 +181,12 @@ def packed_bytes(values: ArrayLike, width: int) -> bytes:
     return np.packbits(((flat[:, None] >> shifts) & 1).astype(np.uint8)).tobytes()
 
 
-def leb(value: int) -> bytes:
-    """A number of 0 or more in 7 bits a byte, the lowest first."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-class Reader:
+class Reader(frame.Reader):
     """Takes the content of a file from its beginning; every method raises ValueError if too little is left."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content, self._position = content, 0
-
-    def take(self, count: int) -> bytes:
-        """The next bytes."""
-        part = self._content[self._position : self._position + count]
-        if len(part) < count:
-            raise ValueError(f"{count - len(part)} bytes are missing at the end")
-        self._position += count
-        return part
-
-    @property
-    def position(self) -> int:
-        """Bytes that were taken."""
-        return self._position
 
     def peek(self) -> int:
         """The next byte, which stays; -1 at the end."""
-        return self._content[self._position] if self._position < len(self._content) else -1
-
-    def integer(self) -> int:
-        """The next number that :func:`leb` wrote."""
-        value = shift = 0
-        while True:
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-            if shift > 35:
-                raise ValueError("a number is too long")
+        return self.content[self.place] if self.left else -1
 
     def at_most(self, limit: int, what: str) -> int:
         """The next number, if it is not above a limit."""
@@ -254,8 +218,3 @@ class Reader:
             bits = np.unpackbits(content[start * width // 8 : -(-stop * width // 8)])[: (stop - start) * width]
             values[start:stop] = bits.reshape(-1, width) @ powers
         return values
-
-    def finish(self) -> None:
-        """Refuse what is left over."""
-        if self._position != len(self._content):
-            raise ValueError(f"{len(self._content) - self._position} bytes are left over")

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
+from gpflow_deep_base.frame import leb128
+
 from ..graph.select_inputs import SelectInputs
 from ..graph.supported import ACTIVATIONS, CHAIN_LAYERS, activation_name
-from .kernel_coding import Reader, leb
+from .kernel_coding import Reader
 
 __all__ = ["layer_bytes", "read_layer"]
 
@@ -23,7 +25,7 @@ def _pair_and_flags(sizes: Sequence[int], *flags: tuple[int, int]) -> bytes:
     number, base = 0, 1
     for value, count in flags:
         number, base = number + base * int(value), base * count
-    return b"".join(leb(size) for size in sizes) + leb(number)
+    return b"".join(leb128(size) for size in sizes) + leb128(number)
 
 
 def layer_bytes(layer: keras.Layer) -> bytes:
@@ -41,7 +43,7 @@ def layer_bytes(layer: keras.Layer) -> bytes:
     if isinstance(layer, keras.layers.MaxPooling2D | keras.layers.AveragePooling2D):
         return kind + _pair_and_flags([*layer.pool_size, *layer.strides], (_PADDINGS.index(layer.padding), 2))
     if isinstance(layer, keras.layers.Activation):
-        return kind + leb(code)
+        return kind + leb128(code)
     if isinstance(layer, SelectInputs):
         is_kept = np.zeros(int(layer.input.shape[-1]), np.uint8)
         is_kept[np.asarray(layer.indices)] = 1

@@ -19,7 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernel_coding import Reader, leb, packed_bytes
+from gpflow_deep_base.frame import leb128
+
+from .kernel_coding import Reader, packed_bytes
 from .random_numbers import UNIT, chosen_normals, log_ratios, normal_table, permutation, places
 
 __all__ = [
@@ -135,8 +137,8 @@ def draw_index(log_weights: NDArray[np.float64], rng: np.random.Generator) -> in
 def header_bytes(code: RandomCode) -> bytes:
     """All but the numbers of draws: C, with a bit if weights are shared; seed; blocks; scales; how many share."""
     is_shared = any(share > 1 for share in code.sharing)
-    head = bytes([code.block_bits | _SHARED * is_shared]) + leb(code.seed) + leb(len(code.indices))
-    return head + bytes(code.scales) + b"".join(leb(share) for share in code.sharing if is_shared)
+    head = bytes([code.block_bits | _SHARED * is_shared]) + leb128(code.seed) + leb128(len(code.indices))
+    return head + bytes(code.scales) + b"".join(leb128(share) for share in code.sharing if is_shared)
 
 
 def code_bytes(code: RandomCode) -> bytes:

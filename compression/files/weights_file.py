@@ -34,13 +34,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_base.files import write_bytes
-from gpflow_deep_base.frame import framed, unframed
+from gpflow_deep_base.frame import framed, leb128, unframed
 from gpflow_deep_base.limits import Budget, one_line
 
 from ..rounding.bits import grid
 from .contents import MAGIC, VERSION_OF_WEIGHTS, VERSIONS, parsed_file
 from .costs import take_time, take_weights
-from .kernel_coding import Reader, kernel_bytes, leb, read_kernel
+from .kernel_coding import Reader, kernel_bytes, read_kernel
 
 __all__ = ["StoredVariable", "load_weights", "pack_weights", "read_weights"]
 
@@ -93,9 +93,10 @@ def pack_weights(model: keras.Model, path: str | os.PathLike[str], *, bits: int 
     names = [_name(variable.path) for variable in variables]
     text = zlib.compress("\n".join(names).encode(), 9)
     shapes = b"".join(
-        bytes([TYPES.index(array.dtype.name)]) + leb(array.ndim) + b"".join(map(leb, array.shape)) for array in arrays
+        bytes([TYPES.index(array.dtype.name)]) + leb128(array.ndim) + b"".join(map(leb128, array.shape))
+        for array in arrays
     )
-    payload = leb(len(text)) + text + leb(len(arrays)) + shapes + b"".join(content for content, _ in parts)
+    payload = leb128(len(text)) + text + leb128(len(arrays)) + shapes + b"".join(content for content, _ in parts)
     content = framed(MAGIC, VERSION_OF_WEIGHTS, payload)
     found = _parsed(content, Budget(sys.maxsize))
     expected = [values for _, values in parts]
@@ -175,7 +176,7 @@ def _encoded(array: NDArray[np.generic], bits: int | None) -> tuple[bytes, NDArr
     plain = array.view(f"u{width}").astype(f"<u{width}").tobytes()
     planes = np.frombuffer(plain, np.uint8).reshape(-1, width).T
     packed = zlib.compress(np.ascontiguousarray(planes).tobytes(), 9)
-    packed = leb(len(packed)) + packed
+    packed = leb128(len(packed)) + packed
     best = bytes([_PLAIN]) + plain if len(plain) <= len(packed) else bytes([_PLANES]) + packed
     return best, array
 
@@ -208,11 +209,11 @@ def _parsed(
             )
     found = []
     for (shape, kind), name in zip(heads, names, strict=True):
-        start = reader.position
+        start = reader.place
         scheme = reader.peek()
         values = _read_values(reader, shape, kind)
-        found.append(StoredVariable(name, values, scheme, reader.position - start))
-    reader.finish()
+        found.append(StoredVariable(name, values, scheme, reader.place - start))
+    reader.end()
     return found
 
 

@@ -25,12 +25,12 @@ from compression.files.container import (
     with_kernels,
 )
 from compression.files.contents import VERSIONS
-from compression.files.kernel_coding import leb
 from compression.graph.graph import graph_of
 from compression.graph.select_inputs import SelectInputs
 from compression.graph.supported import ACTIVATIONS, CHAIN_LAYERS, IDLE
 from compression.rounding.bits import fixed_point
 from compression.rounding.codebook import codebook
+from gpflow_deep_base.frame import leb128
 from tests.compression.oracles import entropy_bits
 
 
@@ -236,10 +236,10 @@ def test_impossible_content_with_a_matching_checksum_is_refused(
         return content[:5] + zlib.crc32(body).to_bytes(4, "little") + body
 
     dense = bytes([0])
-    huge = CHAIN + b"\1" + leb(1000) + leb(1) + dense + leb(10**6) + leb(0)  # 1,000 to 1,000,000 outputs
+    huge = CHAIN + b"\1" + leb128(1000) + leb128(1) + dense + leb128(10**6) + leb128(0)  # 1,000 to 1,000,000 outputs
     for scheme in (b"\0", b"\2\0\0\0", b"\7\5\3\0\x1e" + 30 * b"\0"):
         refused(tmp_path, signed(huge + scheme), "cannot be read .*max_bytes=")
-    many = CHAIN + b"\1" + leb(1000) + leb(1) + dense + leb(4_000) + leb(0)  # 4,000,000 weights in no bytes
+    many = CHAIN + b"\1" + leb128(1000) + leb128(1) + dense + leb128(4_000) + leb128(0)  # 4,000,000 weights in no bytes
     refused(tmp_path, signed(many + b"\7\5\3\0\0"), "0 bytes is too short for 1000 x 4000 numbers")
     refused(tmp_path, signed(many + b"\6\0" + bytes(2) + b"\0\4"), "the order 4 of numbers is not known")
     refused(tmp_path, signed(many + b"\6\0" + bytes(2) + b"\0\2\0\5"), "neighbours are 0 and 5 rows apart")
@@ -247,8 +247,8 @@ def test_impossible_content_with_a_matching_checksum_is_refused(
     for scheme in (b"\3", b"\4", b"\5", b"\x0a"):
         refused(tmp_path, signed(many + scheme + bytes(8)), f"scheme {scheme[0]} is not known")
     refused(tmp_path, signed(many + b"\1\xff\xff"), "fixed-point numbers have")
-    refused(tmp_path, signed(CHAIN + leb(9)), "9 axes")
-    refused(tmp_path, signed(CHAIN + b"\1\1" + leb(5000)), "5000 layers")
+    refused(tmp_path, signed(CHAIN + leb128(9)), "9 axes")
+    refused(tmp_path, signed(CHAIN + b"\1\1" + leb128(5000)), "5000 layers")
     body = content[9:]
     for wrong in (body + b"\0", body[:-1], body[:3], b"\7" + body[1:], body[:5] + b"\xff" + body[6:]):
         refused(tmp_path, signed(wrong), "cannot be read as a .bcz network")
@@ -352,7 +352,7 @@ def graph_file(path: Path, **changes: Any) -> Path:
     content = {"inputs": [[[3], "float32", "x"]], "takes": {"#": 0}, "gives": {"#": 3}, "layers": dense, "calls": calls}
     text = changes.pop("text", None) or json.dumps({**content, **changes}).encode()
     packed = zlib.compress(text)
-    body = b"\0" + leb(len(packed)) + packed + 2 * (b"\0" + np.ones(8, "<f4").tobytes())
+    body = b"\0" + leb128(len(packed)) + packed + 2 * (b"\0" + np.ones(8, "<f4").tobytes())
     path.write_bytes(b"\x89BCZ\4" + zlib.crc32(body).to_bytes(4, "little") + body)
     return path
 

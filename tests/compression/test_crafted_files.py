@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from compression.files.container import load_bcz, save_bcz
-from compression.files.kernel_coding import leb
-from gpflow_deep_base.frame import framed
+from gpflow_deep_base.frame import framed, leb128
 
 SECONDS = 10.0
 """CPU time of one file; ten times what is promised, for slow machines."""
@@ -30,17 +29,17 @@ def file_of(body: bytes, version: int = 4) -> bytes:
 
 def chain(shape: list[int], layers: list[bytes], flags: int = CHAIN) -> bytes:
     """The short form of layers."""
-    return bytes([flags]) + leb(len(shape)) + b"".join(map(leb, shape)) + leb(len(layers)) + b"".join(layers)
+    return bytes([flags]) + leb128(len(shape)) + b"".join(map(leb128, shape)) + leb128(len(layers)) + b"".join(layers)
 
 
 def dense(units: int) -> bytes:
     """In the short form, without biases."""
-    return b"\0" + leb(units) + leb(0)
+    return b"\0" + leb128(units) + leb128(0)
 
 
 def graph(content: dict[str, Any]) -> bytes:
     packed = zlib.compress(json.dumps(content).encode(), 9)
-    return b"\0" + leb(len(packed)) + packed
+    return b"\0" + leb128(len(packed)) + packed
 
 
 def line(shape: list[int], layers: list[list[Any]], dtype: str = "float32", **changes: Any) -> bytes:
@@ -52,7 +51,7 @@ def line(shape: list[int], layers: list[list[Any]], dtype: str = "float32", **ch
 
 def coded(stream: bytes) -> bytes:
     """A kernel of fixed-point numbers, coded with contexts."""
-    return b"\7\1\1\0" + leb(len(stream)) + stream
+    return b"\7\1\1\0" + leb128(len(stream)) + stream
 
 
 def wrapped(depth: int) -> list[Any]:
@@ -105,17 +104,19 @@ COSTLY = {
 RANDOM = {
     "random draws": chain([2**12], [dense(2**13)], CHAIN | 26)
     + b"\1"
-    + leb(0)
-    + leb(BLOCKS)
+    + leb128(0)
+    + leb128(BLOCKS)
     + b"\x64"
     + bytes(BLOCKS // 8),
-    "shared random draws": DRAWN + b"\x81" + leb(0) + leb(BLOCKS) + b"\x64" + leb(4095) + bytes(BLOCKS // 8),
+    "shared random draws": DRAWN + b"\x81" + leb128(0) + leb128(BLOCKS) + b"\x64" + leb128(4095) + bytes(BLOCKS // 8),
 }
 WRONG = {
     "steps of 0": line([8, 8, 3], [["MaxPooling2D", "n", {"pool_size": [2, 2], "strides": [0, 0]}]]),
-    "steps of 0 in a chain": chain([8, 8, 3], [b"\2" + leb(2) + leb(2) + leb(0) + leb(0) + leb(0)]),
-    "steps of 0 of a convolution": chain([8, 8, 3], [b"\1" + leb(4) + leb(3) + leb(3) + leb(0) + leb(0) + leb(0)]),
-    "a window of 0": chain([8, 8, 3], [b"\1" + leb(4) + leb(0) + leb(0) + leb(1) + leb(1) + leb(0)]),
+    "steps of 0 in a chain": chain([8, 8, 3], [b"\2" + leb128(2) + leb128(2) + leb128(0) + leb128(0) + leb128(0)]),
+    "steps of 0 of a convolution": chain(
+        [8, 8, 3], [b"\1" + leb128(4) + leb128(3) + leb128(3) + leb128(0) + leb128(0) + leb128(0)]
+    ),
+    "a window of 0": chain([8, 8, 3], [b"\1" + leb128(4) + leb128(0) + leb128(0) + leb128(1) + leb128(1) + leb128(0)]),
     "no units": chain([8], [dense(0)]) + b"\0",
     "negative units": line([4, 4], [["GRU", "e", {"units": -5}]]),
     "NaN": line([4], [["Rescaling", "r", {"scale": float("nan")}]]),
@@ -200,7 +201,7 @@ def test_shapes_alone_take_no_memory(name: str, tmp_path: Path) -> None:
 
 def test_a_text_in_brackets(tmp_path: Path) -> None:
     packed = zlib.compress(b'{"inputs":' + b"[" * 50_000 + b"]" * 50_000 + b"}", 9)
-    assert refusal(tmp_path / "n.bcz", file_of(b"\0" + leb(len(packed)) + packed))
+    assert refusal(tmp_path / "n.bcz", file_of(b"\0" + leb128(len(packed)) + packed))
 
 
 def test_the_caller_can_allow_more(tmp_path: Path) -> None:

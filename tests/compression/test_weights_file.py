@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import compression as bc
-from compression.files.kernel_coding import leb
 from compression.files.weights_file import read_weights
-from gpflow_deep_base.frame import framed
+from gpflow_deep_base.frame import framed, leb128
 
 L = keras.layers
 
@@ -137,14 +136,14 @@ def test_what_does_not_fit_is_named_and_changes_nothing(tmp_path: Path) -> None:
 
 def _file(names: str, heads: bytes, values: bytes, count: int = 1) -> bytes:
     text = zlib.compress(names.encode(), 9)
-    return framed(b"\x89BCZ", 6, leb(len(text)) + text + leb(count) + heads + values)
+    return framed(b"\x89BCZ", 6, leb128(len(text)) + text + leb128(count) + heads + values)
 
 
-LARGE = b"\0\2" + 2 * leb(2**16)
+LARGE = b"\0\2" + 2 * leb128(2**16)
 CRAFTED = {
     "a large kernel of one value": _file("k", LARGE, b"\2\0\0\0"),
-    "a large kernel of zeros": _file("k", LARGE, b"\x08\0\x3c\0" + leb(600) + bytes(600)),
-    "a bomb": _file("k", LARGE, b"\x11" + leb(10**6) + bytes(10**6)),
+    "a large kernel of zeros": _file("k", LARGE, b"\x08\0\x3c\0" + leb128(600) + bytes(600)),
+    "a bomb": _file("k", LARGE, b"\x11" + leb128(10**6) + bytes(10**6)),
     "many names": _file("\n" * 10**6, b"", b"", 10**6),
     "a step of 0": _file("k", b"\0\2\2\2", b"\x09\0\0\2\0"),
     "a step that is NaN": _file("k", b"\0\2\2\2", b"\x09\xff\x7f\2\0"),
