@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_base.container import read_npy, read_npz
+from gpflow_deep_base.files import write_text
 
 from .packed.packed import PackedNetwork
-from .packed.packed_write import write
 
 __all__ = ["main", "read_rows"]
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         network = PackedNetwork.load(flags.network, flags.engine)
         labels = [_cell(label) for label in network.predict(read_rows(flags.data)).tolist()]
         if flags.output is not None:
-            write(Path(flags.output), ("\n".join(["label", *labels]) + "\n").encode())
+            write_text(flags.output, "\n".join(["label", *labels]) + "\n")
     except (ValueError, OSError) as error:
         print(f"python -m ebp: error: {error}", file=sys.stderr)
         return 2

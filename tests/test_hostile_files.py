@@ -4,7 +4,6 @@ HOSTILE_MUTANTS=1000 tries that many mutants of each kind in place of those of e
 """
 
 import binascii
-import hashlib
 import json
 import os
 import random
@@ -27,7 +26,7 @@ import tensorflow as tf
 import ebp
 from compression import load_bcz
 from compression.files.container import kernels_of, save_bcz
-from compression.files.kernel_coding import Reader, leb
+from compression.files.kernel_coding import Reader
 from compression.files.weights_file import pack_weights, read_weights
 from compression.rounding.bits import fixed_point
 from compression.rounding.codebook import codebook
@@ -49,6 +48,8 @@ from darn.codec.table import encode_table as encode_rows
 from ebp.estimators.predictor import Predictor
 from gpflow_deep import DeepGP, SVGPLayer
 from gpflow_deep.files.serialization import load_model, save_model
+from gpflow_deep_base import frame
+from gpflow_deep_base.frame import leb128
 from gpflow_deep_runs.data.arrays import read_rows
 from gpflow_deep_runs.data.bits import read_bits
 from gpflow_deep_runs.data.documents import read_documents
@@ -134,7 +135,7 @@ def _bcz_text(content: bytes, draw: random.Random) -> bytes:
     if draw.random() < 0.2:
         text = text.replace(b"1", draw.choice((b"1e400", b"NaN", b"-1", b"999999999", b"0")), draw.randrange(1, 3))
     packed = zlib.compress(text, 9)
-    payload = content[9:10] + leb(len(packed)) + packed + content[10 + reader.position :]
+    payload = content[9:10] + leb128(len(packed)) + packed + content[10 + reader.place :]
     return content[:5] + _crc32(payload) + payload
 
 
@@ -197,17 +198,11 @@ def _all_columns(path: Path) -> Any:
     return encode_table(read_source(path), (), spec)
 
 
-def _sealed_by_sha256(content: bytes, draw: random.Random) -> bytes:
-    payload = changed_bytes(content[:-32], draw)
-    return payload + hashlib.sha256(payload).digest()
-
-
 def _ebp_header(content: bytes, draw: random.Random) -> bytes:
     """Another header before the same numbers."""
-    length = int.from_bytes(content[12:16], "little")
-    header = json.dumps(changed_json(json.loads(content[16 : 16 + length]), draw)).encode()
-    payload = content[:12] + len(header).to_bytes(4, "little") + header + content[16 + length : -32]
-    return payload + hashlib.sha256(payload).digest()
+    reader = frame.Reader(content, 13)
+    header = json.dumps(changed_json(json.loads(reader.take(reader.integer())), draw)).encode()
+    return frame.framed(content[:8], content[8], frame.leb128(len(header)) + header + content[reader.place :])
 
 
 def _crc32(payload: bytes) -> bytes:
@@ -231,7 +226,7 @@ FORMATS = {
         ".ebp",
         _ebp,
         ebp.PackedNetwork.load,
-        {"bytes": changed_bytes, "resealed": _sealed_by_sha256, "structure": _ebp_header},
+        {"bytes": changed_bytes, "resealed": with_checksum(9, _crc32), "structure": _ebp_header},
     ),
     "compressed network": Format(
         ".bcz", _bcz, load_bcz, {"bytes": changed_bytes, "resealed": with_checksum(5, _crc32)}
@@ -270,7 +265,7 @@ FORMATS = {
         ".npy", lambda path: np.save(path, np.ones((9, 4))), read_rows, {"bytes": changed_bytes}
     ),
     "sparse matrix": Format(".npz", _sparse, read_documents, _NPZ),
-    "EBP network": Format(".npz", _predictor, Predictor.load, _NPZ),
+    "EBP network": Format(".npz", _predictor, Predictor.load, _CONTAINER),
     "table of bits": Format(".npz", _bits, read_bits, _NPZ),
 }
 KINDS = [(name, kind) for name, each in FORMATS.items() for kind in each.changes]

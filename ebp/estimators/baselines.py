@@ -18,9 +18,10 @@ import scipy.sparse
 import sklearn.preprocessing
 import tensorflow as tf
 
+from gpflow_deep_base.seeds import Seed, as_seed
+
 from ..network.backpropagation import Backpropagation
 from ..network.inputs import Matrix, check_inputs
-from ..network.seeds import Seed, as_seed
 from ..network.training import epoch_order
 
 __all__ = [

@@ -24,12 +24,13 @@ import scipy.sparse
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from gpflow_deep_base.seeds import named_seed, numpy_rng
+
 from ..network.coding import InputCoding, Kind, common_fraction_bits, recommended
 from ..network.heads import check_labels
 from ..network.inputs import Matrix
 from ..network.network import EBPNetwork
 from ..network.prepared import InputCodingWarning, Prepared, prepare
-from ..network.seeds import named_seed, numpy_rng
 from ..network.training import fit_epoch
 from ..packed.export import Exported, export_checked
 from .baselines import RIVALS, tuned_rival

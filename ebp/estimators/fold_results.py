@@ -11,10 +11,11 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from gpflow_deep_base.seeds import Seed
+
 from ..network.heads import SoftmaxHead, head_scores
 from ..network.inputs import Matrix
 from ..network.network import EBPNetwork
-from ..network.seeds import Seed
 from .baselines import error_percent
 from .calibration import calibration_error, log_loss, log_probabilities
 

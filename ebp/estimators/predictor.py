@@ -8,29 +8,28 @@ Predictor.load("model.npz").predict(X).labels
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gpflow_deep_base.container import read_npz
+from gpflow_deep_base.container import load_container, save_container
+from gpflow_deep_base.limits import refuse_damaged
 
 from ..network.coding import InputCoding
 from ..network.inputs import Matrix
 from ..network.network import EBPNetwork
-from ..packed.packed_write import whole_file
 from .calibration import Calibration, fit_calibration, log_probabilities
 
 __all__ = ["Predicted", "Predictor"]
 
 _HEADS = {"SignHead": ("binary", "multiclass"), "SoftmaxHead": ("softmax", "softmax")}
 _PRIORS = {"GaussianWeights": "real", "BinaryWeights": "binary", "TernaryWeights": "ternary"}
-_READ_ERRORS = (ValueError, KeyError, TypeError, OSError, EOFError, MemoryError, RecursionError)
+#: What a file is, and the version of its content.
+_KIND, _VERSION = "a trained network of EBP", 1
 
 
 class Predicted(NamedTuple):
@@ -87,7 +86,7 @@ class Predictor:
         return columns
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to an .npz file of plain arrays, whole or not at all.
+        """Write it to a file of `gpflow_deep_base.container`, whole or not at all.
 
         :raises ValueError: if its network has weights or a head of another kind, or convolutions.
         """
@@ -110,10 +109,9 @@ class Predictor:
             "coding": self.coding.kind,
             "calibration": None if self.calibration is None else [self.calibration.scale, self.calibration.offset],
         }
-        arrays: dict[str, NDArray[Any]] = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
-        arrays |= {"mean": self.coding.mean, "factor": self.coding.factor, **_numbers(self.network)}
-        with whole_file(Path(path)) as temporary, open(temporary, "wb") as file:
-            np.savez(file, **arrays)
+        arrays = {"mean": self.coding.mean, "factor": self.coding.factor}
+        arrays |= {name: variable.numpy() for name, variable in _variables(self.network).items()}
+        save_container(path, kind=_KIND, version=_VERSION, header=header, arrays=arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Predictor:
@@ -121,17 +119,14 @@ class Predictor:
 
         :raises ValueError: if it is missing or damaged.
         """
-        path = Path(path)
-        if not path.is_file():
-            raise ValueError(f"a trained network must be a file, but there is none at {path}; check the path.")
+        _, header, arrays = load_container(path, kind=_KIND, versions=(_VERSION,))
         try:
-            return cls._of(read_npz(path))
-        except _READ_ERRORS as error:
-            raise ValueError(f"{path} is no trained network that can be read ({error}); take another copy.") from error
+            return cls._of(header, arrays)
+        except (ValueError, KeyError, TypeError) as error:
+            refuse_damaged(path, _KIND, error)
 
     @classmethod
-    def _of(cls, arrays: Mapping[str, NDArray[Any]]) -> Predictor:
-        header = json.loads(arrays["header"].astype(np.uint8).tobytes().decode())
+    def _of(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Predictor:
         sizes, calibration = header["layer_sizes"], header["calibration"]
         _check_sizes(sizes, arrays)
         if header["weights"] not in _PRIORS.values():
@@ -170,10 +165,6 @@ def _variables(network: EBPNetwork) -> dict[str, Any]:
     """All numbers of the posterior by name."""
     parts: dict[str, Sequence[Any]] = {"h": network.h, "b": network.b}
     return {f"{name}_{layer}": value for name, values in parts.items() for layer, value in enumerate(values, 1)}
-
-
-def _numbers(network: EBPNetwork) -> dict[str, NDArray[Any]]:
-    return {name: variable.numpy() for name, variable in _variables(network).items()}
 
 
 def _check_sizes(sizes: Any, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -36,7 +36,6 @@ __getattr__, __dir__, __all__ = attach(
         "posterior",
         "prepared",
         "second_order",
-        "seeds",
         "shared_weights",
         "tracing",
         "training",

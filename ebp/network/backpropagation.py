@@ -18,8 +18,9 @@ import scipy.special
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from gpflow_deep_base.seeds import Seed, as_seed
+
 from .inputs import Matrix, check_inputs
-from .seeds import Seed, as_seed
 from .training import epoch_order
 
 __all__ = ["Backpropagation"]

@@ -16,13 +16,14 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
+from gpflow_deep_base.seeds import Seed, as_seed
+
 from .architecture import Posterior
 from .inputs import Matrix
 from .loops import dense_epoch, sparse_epoch, stream_epoch
 from .network import EBPNetwork
 from .online import online_epoch
 from .prepared import Prepared, SparseRows, padded, power_of_two, prepare
-from .seeds import Seed, as_seed
 
 __all__ = ["MIN_STEPS_FOR_XLA", "EpochStats", "epoch_order", "fit", "fit_chunk", "fit_epoch", "fit_stream"]
 

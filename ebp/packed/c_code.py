@@ -23,12 +23,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gpflow_deep_base.files import write_text
+
 from .c_coding import INT32_MAX, input_coding
 from .c_rounded import header_of, source_of
 from .c_text import array, comment
 from .export import Exported, packed, print_look
 from .packed import PackedNetwork
-from .packed_write import write
 from .rounded import round_network
 from .signs import Layer
 
@@ -160,7 +161,7 @@ def export_c(
         raise ValueError("C is written for at most 255 networks, outputs and layers; export fewer votes.")
     source = _source(net, inputs, name)
     if path is not None:
-        write(Path(path), source.encode())
+        write_text(path, source)
     if X is not None:
         looked = {key: options[key] for key in ("coding", "classes", "num_votes") if key in options}
         print_look(network, net, X, y, **looked)
@@ -185,9 +186,9 @@ def _export_real(
     net = round_network(model, X, bits=bits, inputs=inputs)
     source = source_of(net, name, has_probabilities=probabilities)
     if path is not None:
-        write(Path(path), source.encode())
+        write_text(path, source)
         header = header_of(net, name, has_probabilities=probabilities)
-        write(Path(path).with_name(f"{name}.h"), header.encode())
+        write_text(Path(path).with_name(f"{name}.h"), header)
     labels, wanted = net.predict(X), model.predict(X)
     floats = 4 * sum(mean.size for mean in model.posteriors_[0].mean)
     exported = Exported(net.num_bytes, floats, len(X), 0, float(np.mean(labels == wanted)), f"weights of {bits} bits")

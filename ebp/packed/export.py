@@ -17,10 +17,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gpflow_deep_base.files import atomic_path, write_bytes
+
 from ..network.coding import FRACTION_BITS, InputCoding, common_fraction_bits
 from .packed import PackedNetwork
 from .packed_file import parse
-from .packed_write import Weights, content_of, whole_file, write
+from .packed_write import Weights, content_of
 
 __all__ = ["Exported", "Weights", "export_checked", "export_network", "export_packed", "packed"]
 
@@ -51,7 +53,7 @@ def export_packed(
     :raises OSError: if the file cannot be written; one that was there before is untouched.
     """
     content = _content(networks, fraction_bits, coding, classes)
-    write(Path(path), content)
+    write_bytes(path, content)
     return len(content)
 
 
@@ -85,7 +87,7 @@ def export_network(
     :raises ValueError: if not all weights are binary, or an argument is out of range.
     """
     content = _network_content(network, fraction_bits, coding, classes, num_votes, seed)
-    write(Path(path), content)
+    write_bytes(path, content)
     if X is not None:
         file = PackedNetwork(parse(content, Path(path)))
         print_look(network, file, X, y, coding=coding, classes=classes, num_votes=num_votes)
@@ -211,9 +213,7 @@ def export_checked(
         num_votes, seed = next(
             way for way, share in zip(ways, shares, strict=True) if share >= max(shares) - MATERIAL_LOSS
         )
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as temporary:
+    with atomic_path(path) as temporary:
         export_network(temporary, network, num_votes=num_votes, seed=seed, **options)
         file = PackedNetwork.load(temporary)
         _check_outputs(file, network, coded, num_votes, seed)
@@ -334,7 +334,7 @@ def _draws(network: Any, num_votes: int, seed: int) -> list[Weights]:
     else:
         import tensorflow as tf
 
-        from ..network.seeds import as_seed
+        from gpflow_deep_base.seeds import as_seed
 
         draws = [network.sample_weights(tf.random.fold_in(as_seed(seed), i)) for i in range(num_votes)]
     convolutions = network.architecture.convolutions

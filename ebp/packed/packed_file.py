@@ -1,6 +1,6 @@
 """The file of a packed network, and its checks when it is read.
 
-Magic, version, length of the header; the header, JSON with
+A frame of `gpflow_deep_base.frame`. In it the length of the header in LEB128; the header, JSON with
 
     shapes         [n_in, n_out] of each layer
     networks       how many of these shapes follow
@@ -12,37 +12,37 @@ Magic, version, length of the header; the header, JSON with
                    filter and of filters
 
 then the numbers of the coding; then for each network and each of its layers the weights' bits, inputs of a neuron one
-after the other, each neuron filled up with zeros to a whole byte, followed by thresholds (int32) or last biases;
-SHA-256 of all that. Little endian. A checksum does not say who wrote a file, so that every field is checked.
+after the other, each neuron filled up with zeros to a whole byte, followed by thresholds (int32) or last biases.
+Little endian. A checksum does not say who wrote a file, so that every field is checked.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gpflow_deep_base.files import parse_json
+from gpflow_deep_base.frame import Reader, unframed
+from gpflow_deep_base.limits import refuse_damaged
 
 from ..network.coding import FRACTION_BITS, InputCoding, Kind
 from ..network.convolution import POOLS, Convolved
 from .signs import Layer, pad
 
-__all__ = ["FILE_VERSION", "INT32_MAX", "MAGIC", "START", "Content", "coding_bytes", "parse", "read"]
+__all__ = ["FILE_VERSION", "INT32_MAX", "MAGIC", "Content", "coding_bytes", "parse", "read"]
 
-FILE_VERSION = 3
+FILE_VERSION = 4
 """Version of the file format, the only one that is read."""
 
 MAX_FRACTION_BITS = 24
 
 MAGIC = b"EBPACKED"
-START = struct.Struct("<8sII")  # magic, version, length of the header
 _FIELDS = {"shapes", "networks", "fraction_bits", "bias_dtype", "coding", "classes", "convolutions"}
 _MAX_IMAGE = 2**22
 _MAX_HEADER = 2**20
@@ -75,17 +75,16 @@ def parse(content: bytes, path: Path) -> Content:
     :raises ValueError: if header and content do not fit.
     """
     try:
-        return _parsed(content)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not a packed network that this program can read ({error}).") from error
+        _, payload = unframed(content, magic=MAGIC, versions=(FILE_VERSION,))
+        return _parsed(payload, len(content))
+    except ValueError as error:
+        refuse_damaged(path, "a packed network", error)
 
 
-def _parsed(content: bytes) -> Content:
-    _, _, length = START.unpack_from(content)
-    start = START.size + length
-    if length > _MAX_HEADER or start + 32 > len(content):
-        raise ValueError(f"its header has {length} bytes")
-    header = json.loads(content[START.size : start].decode(), parse_constant=_no_constant)
+def _parsed(content: bytes, num_bytes: int) -> Content:
+    reader = Reader(content)
+    header = parse_json(reader.take(reader.integer(_MAX_HEADER, "the length of its header")))
+    start = reader.place
     if not isinstance(header, dict) or set(header) != _FIELDS:
         raise ValueError(f"its header must have the fields {', '.join(sorted(_FIELDS))}")
     shapes, convolutions = _shapes(header["shapes"], header["convolutions"])
@@ -101,14 +100,14 @@ def _parsed(content: bytes) -> Content:
     _check_kind(kind, bits)
     classes = _classes(header["classes"], shapes[-1][1])
     size = count * _num_bytes(shapes, int(dtype[2])) + 8 * _num_numbers(kind, num_inputs)
-    if start + size + 32 != len(content):
-        raise ValueError(f"{len(content)} bytes, its header says {start + size + 32}")
+    if start + size != len(content):
+        raise ValueError(f"it has {len(content)} bytes, its header says {start + size}")
     coding, start = _coding(kind, content, start, num_inputs)
     networks = []
     for _ in range(count):
         layers, start = _layers(content, start, shapes, convolutions, dtype)
         networks.append(layers)
-    return Content(networks, bits, coding, classes, len(content))
+    return Content(networks, bits, coding, classes, num_bytes)
 
 
 def _layers(
@@ -192,10 +191,6 @@ def _is_whole(value: Any, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"its header holds {name}")
-
-
 def _num_bytes(shapes: Sequence[tuple[int, int]], bias_size: int) -> int:
     """Size of one network."""
     rows = sum(-(-n_in // 8) * n_out + 4 * n_out for n_in, n_out in shapes)
@@ -253,26 +248,13 @@ def _coding(kind: str | None, content: bytes, start: int, num_inputs: int) -> tu
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a file of this version whose checksum is right.
+    """The bytes of a file.
 
-    :raises ValueError: if it is missing, another kind of file, of another version, truncated or corrupt.
+    :raises ValueError: if it is missing, or no file.
     """
     try:
         if path.exists() and not path.is_file():
-            raise ValueError(f"{path} must be the file of a packed network, and is no file.")
-        content = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read as a packed network ({error}).") from error
-    if content[: len(MAGIC)] != MAGIC[: len(content)] or not content:
-        raise ValueError(f"{path} is not a packed network: it starts with {content[:8]!r}, not with {MAGIC!r}.")
-    if len(content) < START.size + 32:
-        raise ValueError(f"{path} is truncated: {len(content)} bytes; export it again.")
-    version = START.unpack_from(content)[1]
-    if version != FILE_VERSION:
-        raise ValueError(
-            f"{path} is a packed network of version {version}, this program reads version {FILE_VERSION}; export it "
-            "again with this program, or read it with the one that wrote it."
-        )
-    if hashlib.sha256(content[:-32]).digest() != content[-32:]:
-        raise ValueError(f"{path} is truncated or corrupt: its checksum does not match; export it again.")
-    return content
+            raise ValueError("it is no file")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        refuse_damaged(path, "a packed network", error)

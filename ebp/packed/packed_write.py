@@ -1,24 +1,22 @@
-"""Writing the file of a packed network: checked, and whole or not at all."""
+"""The bytes of the file of a packed network, checked."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpflow_deep_base.frame import framed, leb128
+
 from ..network.coding import InputCoding
 from ..network.convolution import Convolved
-from .packed_file import FILE_VERSION, INT32_MAX, MAGIC, START, coding_bytes, parse
+from .packed_file import FILE_VERSION, INT32_MAX, MAGIC, coding_bytes, parse
 
-__all__ = ["Weights", "content_of", "whole_file", "write"]
+__all__ = ["Weights", "content_of"]
 
 
 class Weights(NamedTuple):
@@ -67,12 +65,11 @@ def content_of(
         "convolutions": [None if shared is None else list(shared) for shared in convolutions] or None,
     }
     head = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    content = b"".join([START.pack(MAGIC, FILE_VERSION, len(head)), head, coding_bytes(coding), *payload])
-    content += hashlib.sha256(content).digest()
+    content = framed(MAGIC, FILE_VERSION, b"".join([leb128(len(head)), head, coding_bytes(coding), *payload]))
     try:
         parse(content, Path("the network"))  # what cannot be read is not written
     except ValueError as error:
-        raise ValueError(f"coding and classes must fit the network: {error}") from error
+        raise ValueError(f"coding and classes must fit the network: {error.__cause__}.") from error
     return content
 
 
@@ -109,25 +106,3 @@ def _thresholds(b: NDArray[Any], scale: float) -> NDArray[np.int32]:
     """The least integer sum with sum / scale + b >= 0. Sums are below 2^31, so larger thresholds act alike."""
     exact = np.ceil(-b.astype(np.float64) * scale)  # scale is a power of two
     return np.clip(exact, -INT32_MAX, INT32_MAX).astype("<i4")
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to; what is there at the end of the `with` statement becomes `path`.
-
-    After an error `path` is as it was before.
-    """
-    temporary = path.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{path.name}")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write all of a file or nothing."""
-    with whole_file(path) as temporary, open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

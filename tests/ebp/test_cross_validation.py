@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import tensorflow as tf
+from ebp.network.seeds import named_seed, numpy_rng
 
 from ebp import (
     CrossValidation,
@@ -22,7 +23,6 @@ from ebp import (
 )
 from ebp.estimators.baselines import tuned_rival
 from ebp.estimators.cross_validation import Unit, checked_folds, posterior_scalars, posterior_shapes
-from ebp.network.seeds import named_seed, numpy_rng
 from gpflow_deep_base import seeds
 
 Folds = list[tuple[np.ndarray, np.ndarray]]

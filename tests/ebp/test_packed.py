@@ -449,7 +449,7 @@ def test_names_of_any_kind(sizes: tuple[int, ...], names: list[Any], tmp_path: P
         ({"classes": ["a"]}, "coding and classes must fit the network: .*classes must be null or 2 names"),
         ({"classes": ["a", "a"]}, "classes must differ"),
         ({"classes": ["a", 1.5]}, None),  # NumPy makes texts of both
-        ({"classes": [0.5, float("nan")]}, "classes must all be texts|holds NaN"),
+        ({"classes": [0.5, float("nan")]}, "classes must all be texts|has NaN"),
         ({"coding": ebp.InputCoding.fit("zscore", np.eye(3))}, "its header says"),
     ],
 )
