@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 import tensorflow as tf
-from ebp.network.seeds import named_seed, numpy_rng
 
 from ebp import (
     CrossValidation,
@@ -43,13 +42,6 @@ def _order_seed(seed: int, fold: int) -> int:
 
 def _wrong(predicted: np.ndarray, Y: np.ndarray) -> float:
     return 100.0 * sum(p != y for p, y in zip(predicted, Y[:, 0], strict=True)) / len(Y)
-
-
-def test_streams_are_those_of_runs() -> None:
-    """A notebook gets the numbers of a run with the same seed."""
-    for seed, name in ((0, "init/0"), (7, "order/3")):
-        np.testing.assert_array_equal(named_seed(seed, name), seeds.named_seed(seed, name))
-        assert numpy_rng(seed, name).random() == seeds.numpy_rng(seed, name).random()
 
 
 def test_errors_are_of_the_test_rows_after_each_epoch(data: Any) -> None:
