@@ -134,13 +134,15 @@ def test_docstrings_are_plain_text() -> None:
 
 HEADLINES: dict[str, list[tuple[str, str, str]]] = {
     "gpflow_deep": [
-        ("tabular_rivals/scores|kin8nm|DeepGPRegressor, 2 layers", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|kin8nm|DeepGPRegressor()", "log-likelihood", ".2f"),
         ("tabular_rivals/scores|kin8nm|DeepGPRegressor, 3 layers", "log-likelihood", ".2f"),
         ("tabular_rivals/scores|kin8nm|deep ensemble", "log-likelihood", ".2f"),
         ("tabular_rivals/scores|power|quantile boosting", "RMSE", ".2f"),
-        ("tabular_rivals/scores|power|DeepGPRegressor, 2 layers", "RMSE", ".2f"),
+        ("tabular_rivals/scores|power|DeepGPRegressor(), splits 0 and 1", "RMSE", ".2f"),
         ("tabular_rivals/scores|concrete|exact GP", "log-likelihood", ".2f"),
-        ("tabular_rivals/scores|concrete|DeepGPRegressor, 2 layers", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|concrete|DeepGPRegressor()", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|boston|exact GP", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|boston|DeepGPRegressor()", "log-likelihood", ".2f"),
     ],
     "darn": [
         ("darn_tables/scores|connect4", "NLL", ".1f"),
