@@ -67,6 +67,9 @@ FAST_CONDITION_LIMIT = 1e5
 #: the relative rounding error of a float32 kernel value is about 6e-8 times the square.
 FAST_SQUARE_LIMIT = 1e4
 
+#: `CachedForms` are used where rounding can change variances by less than this, in units of GPflow's jitter, which is
+#: in them anyway.
+MAX_ROUNDING = 0.1
 
 #: A float32 cache is refused above this condition number of Kuu: the variances would lose more than about 1e-3.
 FLOAT32_CONDITION_LIMIT = 1e7
@@ -103,8 +106,9 @@ class CachedFactors(NamedTuple):
 class CachedForms(NamedTuple):
     """The same in one product for each latent GP: `mean = k(Z, x)' weights`, `var = k(x, x) - k(Z, x)' form k(Z, x)`.
 
-    For float64 only, as rounding errors grow with the condition number of Kuu, not with its root; and for whitened q(u)
-    only, as `L^-1 S L^-T` of others can be as large as that number, too.
+    For float64 only, as rounding errors grow with the condition number of Kuu, not with its root, and only where these
+    are small all the same (`MAX_ROUNDING`); and for whitened q(u) only, as `L^-1 S L^-T` of others can be as large as
+    that number, too.
 
     :ivar weights: `projection' alpha`, [M, L].
     :ivar form: `projection' (I - S) projection`, [L, M, M]; [1, M, M] if it is that of all latent GPs.
@@ -426,7 +430,8 @@ class SVGPLayer(Module):
         low = dtype if self.precision == "full" else tf.float32
         if low == tf.float64 and S.shape.rank == 3 and self.whiten:
             form = tf.matmul(inverse, tf.matmul(identity - S, inverse), transpose_a=True)
-            return CachedForms(_project_mean(inverse, q_mu), form)
+            if self._is_exact(form):
+                return CachedForms(_project_mean(inverse, q_mu), form)
         return CachedFactors(tf.cast(inverse, dtype), tf.cast(q_mu, dtype), tf.cast(S, low))
 
     def cache_values(self, values: tf.Tensor, *, dtype: tf.DType | None = None) -> CachedFactors | CachedForms:
@@ -441,7 +446,8 @@ class SVGPLayer(Module):
         if dtype == tf.float64:
             form, each = tf.matmul(inverse, inverse, transpose_a=True), tf.unstack(values)
             form = form[None] if self.is_shared else form
-            return CachedForms(tf.stack([_project_mean(inverse, value) for value in each]), form[None])
+            if self._is_exact(form):
+                return CachedForms(tf.stack([_project_mean(inverse, value) for value in each]), form[None])
         S = tf.zeros([1, *values.shape[1:]], dtype)
         return CachedFactors(tf.cast(inverse, dtype)[None], tf.cast(values, dtype), S)
 
@@ -454,6 +460,15 @@ class SVGPLayer(Module):
             Luu = self._well_conditioned(Luu)
         identity = tf.eye(int(self.q_mu.shape[0]), dtype=Luu.dtype)
         return dtype, identity, tf.linalg.triangular_solve(Luu, tf.broadcast_to(identity, tf.shape(Luu)))
+
+    def _is_exact(self, form: tf.Tensor) -> bool:
+        """Whether rounding of `K form K` [..., M, M] is small, at the inducing inputs; taken for granted in graphs."""
+        if not tf.executing_eagerly():
+            return True
+        K = self.prior_covariance()
+        sizes = tf.reduce_sum(K * tf.matmul(tf.abs(form), K), axis=-2)
+        rounding = float(np.finfo(np.float64).eps) * float(tf.reduce_max(sizes))
+        return rounding < MAX_ROUNDING * float(default_jitter())
 
     def _of_all(self, Luu: tf.Tensor) -> tf.Tensor:
         """Factors [L, M, M] of the latent GPs, also where they share one."""

@@ -64,6 +64,7 @@ class DeepGPPosterior(Module):
 
         :param precompute_cache: as in `DeepGP.posterior`; if None, the kind stays. Variables are assigned in place, so
             a function that was exported with them uses the new values.
+        :raises ValueError: if variables would need another form, see `MAX_ROUNDING` in `layers.svgp`.
         """
         kind = self._kind if precompute_cache is None else _cache_type(precompute_cache)
         if kind is PrecomputeCacheType.NOCACHE:
@@ -73,7 +74,13 @@ class DeepGPPosterior(Module):
         if kind is PrecomputeCacheType.TENSOR:
             self.cache = computed
         elif self._kind is kind and self.cache is not None:
-            for variable, value in zip(tf.nest.flatten(self.cache), tf.nest.flatten(computed), strict=True):
+            variables, values = tf.nest.flatten(self.cache), tf.nest.flatten(computed)
+            if [variable.shape for variable in variables] != [value.shape for value in values]:
+                raise ValueError(
+                    "update_cache needs parameters with a cache of the same form, which changes where rounding would: "
+                    "make a new posterior, and export its functions again."
+                )
+            for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)
         else:
             self.cache = tf.nest.map_structure(lambda value: tf.Variable(value, trainable=False), computed)

@@ -20,6 +20,7 @@ from gpflow.kernels import MultioutputKernel
 from gpflow.models import SGPR
 from gpflow.optimizers import Scipy
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from ..layers import SVGPLayer
 from ..model.deep_gp import DeepGP
@@ -81,14 +82,18 @@ def fit_collapsed(model: DeepGP, X: NDArray[Any], Y: NDArray[Any], *, max_iter: 
 
 
 def _set_best_q(layer: SVGPLayer, X: NDArray[Any], error: NDArray[Any], noise: float) -> None:
-    """Of whitened v: S = (I + A A' / s)^-1, mean S A (y - m) / s, with A = L^-1 k(Z, X)."""
+    """Of whitened v: S = (I + A A' / s)^-1, mean S A (y - m) / s, with A = L^-1 k(Z, X).
+
+    By the QR decomposition of A' / sqrt(s) above I, as the condition of the sum squares that of A: without noise S
+    would be nothing but its rounding.
+    """
     Luu = layer.factors().Luu
     A = tf.linalg.triangular_solve(Luu, layer.kernel(layer.inducing_variable.Z, X)).numpy()
-    precision = np.linalg.cholesky(np.eye(len(A)) + A @ A.T / noise)
-    inverse = np.linalg.inv(precision)
-    mean = inverse.T @ (inverse @ (A @ error)) / noise
-    _, upper = np.linalg.qr(inverse)
-    root = upper.T  # S = inverse' inverse = root root'
+    Q, R = np.linalg.qr(np.concatenate([A.T / np.sqrt(noise), np.eye(len(A))]))
+    inverse = solve_triangular(R, np.eye(len(A)))
+    mean = inverse @ (Q[: len(X)].T @ error) / np.sqrt(noise)
+    _, upper = np.linalg.qr(inverse.T)
+    root = upper.T  # S = inverse inverse' = root root'
     root *= np.where(np.diag(root) < 0, -1.0, 1.0)
     if not layer.whiten:
         mean, root = Luu.numpy() @ mean, Luu.numpy() @ root

@@ -4,7 +4,7 @@
     print(fitted.choice)                                            # candidates, scores, CPU seconds
 
 1. A single layer with Gaussian noise comes first: its marginal likelihood (up to `EXACT_ROWS` rows), or the collapsed
-   bound of Titsias (2009), by L-BFGS, from two starts (much noise, hardly any) for each kernel, of which the one with
+   bound of Titsias (2009), by L-BFGS, from two starts (much noise, little) for each kernel, of which the one with
    the highest value is taken. Kernels are raced on `RACE_ROWS` rows first. Exact ones are judged by leave-one-out, see
    `single_layer`.
 

@@ -3,8 +3,8 @@
     single = search_exact(X, Y, CANDIDATES)                         # or search_sparse(X, Y, CANDIDATES, 100)
     residuals, log_densities = leave_one_out(single, X, Y)
 
-L-BFGS climbs the marginal likelihood, or the collapsed bound of Titsias (2009), from two starts (much noise, hardly
-any) for each kernel. Rows left out one by one are judged in closed form:
+L-BFGS climbs the marginal likelihood, or the collapsed bound of Titsias (2009), from two starts (much noise, little)
+for each kernel. Rows left out one by one are judged in closed form:
 
     p(y_n | y_-n) = N(y_n - a_n / B_nn, 1 / B_nn),   B = (K + s I)^-1, a = B y  (Rasmussen and Williams 2006, 5.12)
 """
@@ -75,7 +75,7 @@ MAX_WORK = 5e8
 RISE = 0.02
 """Of the bound, nats per row, that twice as many inducing inputs have to bring."""
 
-_STARTS = (0.1, 1e-3)
+_STARTS = (0.1, 0.01)
 _JITTER_FACTOR = float(np.finfo(np.float64).eps)
 _FAILED = 1e25
 
@@ -302,8 +302,12 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
 
 
 def first_theta(kernel: str, num_inputs: int, noise: float) -> Array:
-    """Kernel variance 1, lengthscales sqrt(D), so that two rows are about a lengthscale apart."""
-    theta = [0.0, *[0.5 * np.log(num_inputs)] * num_inputs, np.log(noise)]
+    """Kernel variance 1, lengthscales sqrt(D), so that two rows are about a lengthscale apart; 10 and twice as long
+    with less noise than that of the first start, as of smooth functions: from shorter ones the first steps, whose
+    gradients are those of a misfit, often end where all is noise."""
+    is_smooth = noise < max(_STARTS)
+    variance, lengthscale = (10.0, 2.0) if is_smooth else (1.0, 1.0)
+    theta = [np.log(variance), *[np.log(lengthscale) + 0.5 * np.log(num_inputs)] * num_inputs, np.log(noise)]
     return np.array(theta + ([np.log(0.1 / num_inputs)] if kernel.endswith(LINEAR) else []))
 
 
@@ -352,7 +356,7 @@ def search_exact(
     left out one by one, that it is better by more than a standard error. What everybody would take, the better one of
     squared exponential and Matern 5/2, is left only for what is better than that by as much.
 
-    After the race the best kernels of each start go on with all rows, those with hardly any noise from the start again:
+    After the race the best kernels of each start go on with all rows, those with little noise from the start again:
     a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
 
     :param X: standardised inputs [N, D].

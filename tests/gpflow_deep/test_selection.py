@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
-from scipy.stats import norm
+from scipy.stats import norm, qmc
 from sklearn.exceptions import ConvergenceWarning
 
 from gpflow_deep import Choice, DeepGPRegressor, ModelConfig, Predictor, Trainer, TrainingConfig, modern
@@ -88,6 +88,30 @@ def test_the_model_predicts_as_the_search_does(num_inducing: int | None, rng: np
     # An inducing input at each row has GPflow's jitter, 1e-6, on a diagonal of about 1, and the noise is about 0.1.
     np.testing.assert_allclose(mean, expected_mean, atol=1e-4)
     np.testing.assert_allclose(variance, np.tile(expected_variance[:, None], 2), rtol=1e-4)
+
+
+def test_a_smooth_function_without_noise_is_as_certain_as_the_search_says(rng: np.random.Generator) -> None:
+    """Variance 5e4 beside noise 1e-8: products of covariances, in place of their factors, would be nothing but
+    rounding: standard deviations of 0.3."""
+    X = rng.normal(size=(50, 2))
+    Y = np.sin(X[:, :1]) + 0.1 * X[:, 1:]
+    single = SingleLayer("squared_exponential", np.log([5e4, 1.4, 38.0, 1.001e-8]), None, 0.0, 0)
+    model = selection.build_single(single, X, Y, ModelConfig(num_layers=1, preset="modern"))
+    X_new = rng.uniform(-1, 1, (200, 2))
+    mean, variance = model.posterior().predict_y(tf.constant(X_new))
+    assert np.sqrt(variance).max() < 0.01  # GPflow's jitter, 1e-6, is in it
+    assert np.all(np.abs(mean - single.predict(X, Y, X_new)[0]) < 4 * np.sqrt(variance))
+
+
+def test_a_smooth_function_of_few_rows_is_no_noise() -> None:
+    """From short lengthscales and hardly any noise L-BFGS ended at -1.42, where all is noise."""
+    X = qmc.LatinHypercube(3, seed=500).random(30)
+    x, y, z = X.T
+    Y = 4 * (x - 2 + 8 * y - 8 * y**2) ** 2 + (3 - 4 * y) ** 2 + 16 * np.sqrt(z + 1) * (2 * z - 1) ** 2
+    units = [(values - values.mean(axis=0)) / values.std(axis=0) for values in (X, Y[:, None])]
+    found = single_layer.search_exact(*units, ["squared_exponential"])
+    assert found.value > -0.1
+    assert found.noise < 1e-4
 
 
 def test_a_rough_function_gets_a_rough_kernel(rng: np.random.Generator) -> None:
