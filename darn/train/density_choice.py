@@ -4,12 +4,12 @@
     choice.model                               # a Chain, a MaskedNetwork, or a Mixture
     print(choice.table())
 
-What is tried: the tree of Chow and Liu; mixtures of independent columns, with four times as many as long as that is
-better; an L1 chain, whose strength C goes up or down as long as that is better, and is one for each column where that
-pays on rows that did not choose it; a masked network in several orders of the columns, whose size and dropout are moved
-likewise. Other orders are tried of the kinds that are near the best. At last comes the mean of all of them with the
-weights that are most probable for the validation rows, where it is better than the best by more than the standard error
-of the difference. No choice looks at the clock: work is counted in operations.
+What is tried: the tree of Chow and Liu; an L1 chain, whose strength C goes up or down as long as that is better, and is
+one for each column where that pays on rows that did not choose it; mixtures of independent columns, with four times as
+many as long as that is better and may come near the best; a masked network in several orders of the columns, whose size
+and dropout are moved likewise. Other orders are tried of the kinds that are near the best. At last comes the mean of
+all of them with the weights that are most probable for the validation rows, where it is better than the best by more
+than the standard error of the difference. No choice looks at the clock: work is counted in operations.
 """
 
 from __future__ import annotations
@@ -195,9 +195,9 @@ def choose_density(
     counted = [row_weights(each, len(part)) for each, part in ((weights, rows), (valid_weights, held_out))]
     search = _Search(rows, held_out, counted, as_categories(groups, rows, held_out), seed, report, look)
     search.tree()
-    search.mixtures()
     if "chain" in kinds:
         search.chain()
+    search.mixtures()
     if "network" in kinds and rows.shape[1] > 1:
         search.network()
     search.other_orders()
@@ -290,7 +290,8 @@ class _Search:
         self.keep("tree of Chow and Liu", tree)
 
     def mixtures(self) -> None:
-        """Mixtures of independent columns, with four times as many members as long as that is better."""
+        """Mixtures of independent columns, with four times as many members as long as that is better, and may come near
+        the best: a step gains no more than the one before."""
         last = math.inf
         for members in itertools.accumulate(itertools.repeat(4), lambda number, factor: number * factor, initial=1):
             if members > 1 and members * len(self.rows) * self.n > _MAX_MIXTURE_WORK:
@@ -300,7 +301,8 @@ class _Search:
             how: dict[str, Any] = {"categories": self.categories, "weights": self._row_weights, "seed": self._seed}
             fitted = fit_mixture_of_bernoullis(self.rows, members, **how)
             tried = self.keep(f"mixture of {members} products of Bernoullis", fitted)
-            if tried.nats >= last:
+            gain = last - tried.nats
+            if gain <= 0.0 or tried.nats - gain > (1.0 + NEAR) * min(each.nats for each in self.tried):
                 break
             last = tried.nats
 
