@@ -14,14 +14,20 @@ Array = NDArray[Any]
 
 
 def _philox(a: Any, b: Any, c: Any, d: Any, key: int) -> Array:
-    low, high = key & 0xFFFFFFFF, key >> 32
+    low = key & 0xFFFFFFFF
+    high = key >> 32
     mask = np.uint64(0xFFFFFFFF)
     a, b, c, d = (np.asarray(part).astype(np.uint64) for part in np.broadcast_arrays(a, b, c, d))
     for _ in range(10):
-        p, q = np.uint64(0xD2511F53) * a, np.uint64(0xCD9E8D57) * c
+        p = np.uint64(0xD2511F53) * a
+        q = np.uint64(0xCD9E8D57) * c
         half = np.uint64(32)
-        a, b, c, d = (q >> half) ^ b ^ np.uint64(low), q & mask, (p >> half) ^ d ^ np.uint64(high), p & mask
-        low, high = (low + 0x9E3779B9) & 0xFFFFFFFF, (high + 0xBB67AE85) & 0xFFFFFFFF
+        a = (q >> half) ^ b ^ np.uint64(low)
+        b = q & mask
+        c = (p >> half) ^ d ^ np.uint64(high)
+        d = p & mask
+        low = (low + 0x9E3779B9) & 0xFFFFFFFF
+        high = (high + 0xBB67AE85) & 0xFFFFFFFF
     return np.stack([a, b, c, d], axis=-1).astype(np.int64)
 
 
@@ -32,7 +38,9 @@ def _words(key: int, count: int, purpose: int, number: int) -> Array:
 
 def draws(reader: Any, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
     """The kernels and biases of these shapes, from what follows in a file."""
-    first, seed, count = reader.take(1)[0], reader.integer(), reader.integer()
+    first = reader.take(1)[0]
+    seed = reader.integer()
+    count = reader.integer()
     scales = list(reader.take(len(shapes)))
     sharing = [reader.integer() for _ in shapes] if first & 128 else [1] * len(shapes)
     indices = reader.packed(count, first & 127)
@@ -48,7 +56,8 @@ def draws(reader: Any, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
     normals[np.argsort(_words(seed, sum(sizes), 1, 0), kind="stable")] = table[
         (word >> 16 * (inside & 1) & 0xFFFF) >> 3
     ]
-    found, start = [], 0
+    found = []
+    start = 0
     for number, (shape, share, size, scale) in enumerate(zip(shapes, sharing, sizes, scales, strict=True)):
         part = normals[start : start + size]
         start += size

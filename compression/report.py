@@ -140,7 +140,8 @@ def layers(packed: Packed) -> list[list[str]]:
 
 def notes(packed: Packed, reference: Published | None = None) -> list[str]:
     """What a table leaves out, one line each: the architecture, bits, the three rates, and what the paper reports."""
-    left, before = size_of(packed.model).multiplications, packed.original.multiplications
+    left = size_of(packed.model).multiplications
+    before = packed.original.multiplications
     fewer = f", {before / left:.1f} times fewer multiplications" if left and before else ""
     lines = [f"architecture {_joined(packed.architecture)}, {sum(packed.kept_weights)} weights{fewer}"]
     for name, rates in packed.rates.items():
@@ -156,7 +157,8 @@ def notes(packed: Packed, reference: Published | None = None) -> list[str]:
 def markdown_row(packed: Packed, first: Sequence[str] = ()) -> str:
     """A row of a Markdown table: the cells `first`, then architecture, bits, rates as in the paper with test errors,
     and files, of fixed-point numbers and of codebooks."""
-    rates, networks = packed.rates[packed.chosen], packed.networks
+    rates = packed.rates[packed.chosen]
+    networks = packed.networks
     books = {name: network for name, network in networks.items() if name.startswith(("book", "rate"))}
     errors = [f" ({network.test_percent:.2f})" for name, network in books.items() if name.startswith("book")]
     cells = [*first, _joined(packed.architecture), _joined(packed.bits[packed.chosen])]

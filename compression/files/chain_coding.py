@@ -13,7 +13,8 @@ from .layer_coding import layer_bytes, read_layer
 
 __all__ = ["MAX_AXES", "MAX_LAYERS", "chain_bytes", "fits_chain", "read_chain"]
 
-MAX_AXES, MAX_LAYERS = 8, 4096
+MAX_AXES = 8
+MAX_LAYERS = 4096
 _SHAPED = (keras.layers.Dense, keras.layers.Conv2D)
 
 
@@ -45,7 +46,9 @@ def read_chain(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
     axes = reader.at_most(MAX_AXES, "axes")
     shape: tuple[int | None, ...] = tuple(reader.integer() or None for _ in range(axes))
     take_input(budget, shape)
-    tensors, nodes, shapes = [Tensor((None, *shape), "float32")], list[Node](), list[list[tuple[int, ...]]]()
+    tensors = [Tensor((None, *shape), "float32")]
+    nodes = list[Node]()
+    shapes = list[list[tuple[int, ...]]]()
     count = reader.at_most(MAX_LAYERS, "layers")
     take_time(budget, "", count)
     for number in range(count):

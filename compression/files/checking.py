@@ -37,7 +37,8 @@ def check_content(content: bytes, model: keras.Model, values: Sequence[NDArray[n
     weights = [part for each in found.weights for part in (each.kernel, each.bias) if part is not None]
     if len(weights) != len(values) or any(a.tobytes() != b.tobytes() for a, b in zip(weights, values, strict=True)):
         raise ValueError("weights differ")
-    network, graph = network_of(found), without_masks(for_files(graph_of(model)))
+    network = network_of(found)
+    graph = without_masks(for_files(graph_of(model)))
     if outline(without_masks(graph_of(network))) != outline(graph):
         raise ValueError("layers or calls differ")
     _check_outputs(model, network, graph)
@@ -59,7 +60,8 @@ def _check_outputs(model: keras.Model, network: keras.Model, graph: Graph) -> No
     network.set_weights(kept)
     halves = any(getattr(node.layer, "compute_dtype", "float32") != "float32" for node in graph.nodes)
     for a, b in zip(keras.tree.flatten(expected), keras.tree.flatten(outputs), strict=True):
-        x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
+        x = np.asarray(a, np.float64)
+        y = np.asarray(b, np.float64)
         scale = float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))
         tolerance = (_TOLERANCE_OF_HALVES if halves else _TOLERANCE) * (scale or 1.0)
         if x.shape != y.shape or not np.allclose(x, y, rtol=0.0, atol=tolerance, equal_nan=True):
@@ -68,7 +70,8 @@ def _check_outputs(model: keras.Model, network: keras.Model, graph: Graph) -> No
 
 def _probe(graph: Graph) -> Any:
     """Random inputs, nested as the model takes them; None if they were too large."""
-    rng, tensors = np.random.default_rng(0), graph.tensors
+    rng = np.random.default_rng(0)
+    tensors = graph.tensors
     if any(math.prod(_shape_of(tensors[number])) > _MAX_NUMBERS for number in graph.input_numbers):
         return None
     values = {number: random_input(tensors[number], rng) for number in graph.input_numbers}
@@ -80,7 +83,8 @@ def random_input(tensor: Any, rng: np.random.Generator) -> tf.Tensor:
 
     :param tensor: with a shape, of which sizes may be open, and a type.
     """
-    shape, dtype = _shape_of(tensor), tensor.dtype
+    shape = _shape_of(tensor)
+    dtype = tensor.dtype
     if dtype == "string":
         return tf.convert_to_tensor(rng.choice(["a", "b"], shape))
     drawn = rng.normal(size=shape) if "float" in dtype else rng.integers(0, 2, shape)

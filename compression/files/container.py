@@ -253,7 +253,9 @@ def encode(
     for (layer, _), values in zip(there, _values(there, codes), strict=True):
         if not np.all(np.isfinite(values)):
             raise ValueError(f"weights of layer {layer.name!r} must be finite; check that training did not diverge.")
-    out, strides, queue = bytearray(_layers_bytes(graph, _bias_number(biases))), strides_of(graph), iter(codes)
+    out = bytearray(_layers_bytes(graph, _bias_number(biases)))
+    strides = strides_of(graph)
+    queue = iter(codes)
     stored: list[NDArray[np.float32]] = []
     for node in layers_of(graph):
         weights = stored_weights(node.layer)

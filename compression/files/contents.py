@@ -188,7 +188,8 @@ def _parsed(content: bytes, budget: Budget) -> Contents:
     biases = _bias_type(flags & ~IS_CHAIN, version)
     read_layers = read_chain if flags & IS_CHAIN else read_graph
     graph, shapes = read_layers(reader, budget)
-    layers, weights = [node.layer for node in layers_of(graph)], list[StoredLayer]()
+    layers = [node.layer for node in layers_of(graph)]
+    weights = list[StoredLayer]()
     if biases == RANDOM_NAME:
         for layer_shapes in shapes:
             take_draws(budget, layer_shapes)
@@ -221,7 +222,8 @@ def _read_weights(
     found: list[StoredLayer] = []
     is_biased = has_bias(shapes)
     for shape in shapes:
-        start, kind = reader.place, type(layer).__name__
+        start = reader.place
+        kind = type(layer).__name__
         if len(shape) > 1:
             coding = SCHEMES.get(reader.peek(), "unknown")
             kernel = read_kernel(reader, shape)
@@ -260,7 +262,8 @@ def _read_random(
             if other is not None:
                 found.append(StoredLayer(kind, shape, "float32", other.nbytes, other, None))
                 continue
-            part, size = next(values), round(rate * math.prod(shape))
+            part = next(values)
+            size = round(rate * math.prod(shape))
             if len(shape) > 1:
                 found.append(StoredLayer(kind, shape, RANDOM_NAME, size, part, None))
             else:

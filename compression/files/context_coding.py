@@ -45,7 +45,8 @@ def encode_matrix(values: ArrayLike, *, strides: tuple[int, int] = (0, 0), by_ro
     parts: list[bytes] = []
     registers = np.array([0, 2**32 - 1, 0, 0, 0], np.int64)
     room = np.zeros(_CHUNK * loops.MOST_BYTES, np.uint8)
-    model, state = _model(matrix.shape), _matrix(matrix)
+    model = _model(matrix.shape)
+    state = _matrix(matrix)
     for first in range(0, matrix.size, _CHUNK):
         last = min(first + _CHUNK, matrix.size)
         loops.code(loops.Coder(registers, room), model, state, first, last, *strides, by_rows)
@@ -103,8 +104,10 @@ def _model(shape: tuple[int, ...]) -> loops.Model:
     size = 2048 + sum(shape) + 128 * 300
     weights = np.full((loops.SETS, loops.INPUTS + 1), _FIRST_WEIGHT, np.int64)
     weights[:, loops.INPUTS] = _FIRST_STEP
-    slots, logits = np.zeros(loops.INPUTS, np.int64), np.zeros(loops.INPUTS, np.int64)
-    p, seen = np.full(size, 1 << (loops.FINE - 1), np.int64), np.zeros(size, np.int64)
+    slots = np.zeros(loops.INPUTS, np.int64)
+    logits = np.zeros(loops.INPUTS, np.int64)
+    p = np.full(size, 1 << (loops.FINE - 1), np.int64)
+    seen = np.zeros(size, np.int64)
     return loops.Model(p, seen, weights, slots, logits, squash, stretch, rates)
 
 

@@ -113,7 +113,8 @@ def _decide(coder: Coder, model: Model, num_inputs: int, weight_set: int, bit: i
 @_inner
 def _arithmetic(coder: Coder, p: int, bit: int) -> int:
     """Narrow the interval to the part of `bit`, p / 2^16 of it for a 1; bytes go out or come in."""
-    r, stream = coder.registers, coder.stream
+    r = coder.registers
+    stream = coder.stream
     middle = r[0] + (r[1] - r[0]) * p // 65536
     if r[4]:
         bit = 1 if r[2] <= middle else 0
@@ -157,15 +158,18 @@ def _is_zero(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, by: tup
         near = a + a + b + b + c + d + e + f
     one = 1 if _at(v, i, j - 1) else 0
     two = 1 if _at(v, i, j - 2) else 0
-    row, column = _density(rows[0, i], rows_seen), _density(columns[0, j], columns_seen)
-    around, count = rows[0, i], 1
+    row = _density(rows[0, i], rows_seen)
+    column = _density(columns[0, j], columns_seen)
+    around = rows[0, i]
+    count = 1
     if left:
         for k in (i - left, i + left, i - above, i + above):
             if 0 <= k < K:
                 around += rows[0, k]
                 count += 1
     others = _density(around, rows_seen * count)
-    slots, start = model.slots, 0
+    slots = model.slots
+    start = 0
     slots[0] = row * 24 + column
     start += 576
     slots[1] = start + flags * 2 + one
@@ -214,7 +218,8 @@ def _is_negative(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, lef
     c = _sign(_at(v, i - above - left, j)) if left else 0
     d = _sign(_at(v, i - above + left, j)) if left else 0
     one = _sign(_at(v, i, j - 1))
-    row, column = _sign_level(rows[2, i], rows[0, i]), _sign_level(columns[2, j], columns[0, j])
+    row = _sign_level(rows[2, i], rows[0, i])
+    column = _sign_level(columns[2, j], columns[0, j])
     start = 1904 + sum(v.shape)
     slots = model.slots
     slots[0] = start + a * 3 + b
@@ -230,7 +235,8 @@ def _is_negative(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, lef
 def _size(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, left: int, above: int, q: int) -> int:
     """The size of a number that is not 0: its bits in unary, then the lower ones from the highest on."""
     v, rows, columns = matrix
-    row, column = _size_level(rows[1, i], rows[0, i]), _size_level(columns[1, j], columns[0, j])
+    row = _size_level(rows[1, i], rows[0, i])
+    column = _size_level(columns[1, j], columns[0, j])
     near = 0
     if left:
         near = max(abs(_at(v, i - left, j)), abs(_at(v, i - above, j)))

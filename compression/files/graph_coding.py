@@ -41,13 +41,16 @@ from .kernel_coding import Reader
 __all__ = ["check_call", "check_layer", "for_files", "graph_bytes", "outline", "read_graph", "without_masks"]
 
 _MAX_TEXT = 2**22
-_FREE_TEXT, _PER_PACKED = 2**16, 100
+_FREE_TEXT = 2**16
+_PER_PACKED = 100
 """Of a text, how long it may be, and how many times longer than its compressed form."""
 _PER_CHARACTER = 40  # bytes of the objects that are made of it
 _MAX_NAME = 200
 _MAX_OUTPUTS = 16
 _MAX_WRAPPERS = 3
-_SEVERAL, _MOST_PARTS = ("cells", "layers"), 64  # settings that are lists of layers
+# settings that are lists of layers
+_SEVERAL = ("cells", "layers")
+_MOST_PARTS = 64
 _MAX_CONSTANT = 2**20  # numbers of an array among the arguments of a call
 _NUMBERS = (
     *("float32", "float16", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -216,7 +219,8 @@ def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
 
     :raises ValueError: if that takes more than the budget, or if the content is impossible.
     """
-    packed, unpacker = reader.take(reader.integer()), zlib.decompressobj()
+    packed = reader.take(reader.integer())
+    unpacker = zlib.decompressobj()
     try:
         text = unpacker.decompress(packed, _longest(len(packed)))
     except zlib.error as error:
@@ -246,7 +250,8 @@ def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
         tensors += [Tensor((), "") for _ in range(count)]
         args = _referring(args, first, budget)
         kwargs = {str(key): _referring(value, first, budget) for key, value in dict(kwargs).items()}
-        layer, outputs = layers[index], tuple(range(first, first + count))
+        layer = layers[index]
+        outputs = tuple(range(first, first + count))
         if set(kwargs) - _arguments_of(type(layer)):
             raise ValueError("a call has an argument that is not known")
         if not _numbers((args, kwargs)):
@@ -324,7 +329,8 @@ def _inner(layer: keras.Layer) -> _Json:
 
 def _settings(layer: Any) -> _Json:
     """Settings that are not the defaults; those of training are left out."""
-    config, defaults = layer.get_config(), inspect.signature(type(layer)).parameters
+    config = layer.get_config()
+    defaults = inspect.signature(type(layer)).parameters
     if type(layer) in WRAPPERS:
         config |= dict.fromkeys(WRAPPERS[type(layer)]) | _inner(layer)
     if activation_name(layer):

@@ -132,7 +132,8 @@ def read_integers(reader: "Reader", count: int) -> NDArray[np.int64]:
     return decode_matrix(reader.take(reader.integer()), (count, 1)).reshape(-1)
 
 
-_BY_ROWS, _HAS_STRIDES = 1, 2
+_BY_ROWS = 1
+_HAS_STRIDES = 2
 _MANY = 1 << 22  # numbers of which one order is enough
 
 
@@ -197,7 +198,8 @@ class Reader(frame.Reader):
 
     def digits(self, *counts: int) -> list[int]:
         """The flags of `_pair_and_flags`."""
-        number, digits = self.integer(), []
+        number = self.integer()
+        digits = []
         for count in counts:
             number, digit = divmod(number, count)
             digits.append(digit)
@@ -211,7 +213,8 @@ class Reader(frame.Reader):
 
     def packed(self, count: int, width: int) -> NDArray[np.int64]:
         """Unsigned integers of `width` bits."""
-        content, values = np.frombuffer(self.take(-(-count * width // 8)), np.uint8), np.zeros(count, np.int64)
+        content = np.frombuffer(self.take(-(-count * width // 8)), np.uint8)
+        values = np.zeros(count, np.int64)
         powers = 1 << np.arange(width - 1, -1, -1)
         for start in range(0, count if width else 0, _BLOCK):  # of whole bytes
             stop = min(start + _BLOCK, count)

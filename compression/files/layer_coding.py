@@ -22,9 +22,11 @@ _PADDINGS = ("valid", "same")
 
 def _pair_and_flags(sizes: Sequence[int], *flags: tuple[int, int]) -> bytes:
     """Sizes, then one number of mixed radix: (value, how many there are) each, the first lowest."""
-    number, base = 0, 1
+    number = 0
+    base = 1
     for value, count in flags:
-        number, base = number + base * int(value), base * count
+        number = number + base * int(value)
+        base = base * count
     return b"".join(leb128(size) for size in sizes) + leb128(number)
 
 
@@ -38,7 +40,8 @@ def layer_bytes(layer: keras.Layer) -> bytes:
     if isinstance(layer, keras.layers.Dense):
         return kind + _pair_and_flags([layer.units], (code, _RADIX), (layer.use_bias, 2))
     if isinstance(layer, keras.layers.Conv2D):
-        sizes, padding = [layer.filters, *layer.kernel_size, *layer.strides], _PADDINGS.index(layer.padding)
+        sizes = [layer.filters, *layer.kernel_size, *layer.strides]
+        padding = _PADDINGS.index(layer.padding)
         return kind + _pair_and_flags(sizes, (code, _RADIX), (layer.use_bias, 2), (padding, 2))
     if isinstance(layer, keras.layers.MaxPooling2D | keras.layers.AveragePooling2D):
         return kind + _pair_and_flags([*layer.pool_size, *layer.strides], (_PADDINGS.index(layer.padding), 2))

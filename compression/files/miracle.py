@@ -55,7 +55,9 @@ _SPEED = 8.0
 _FIRST_STD = 0.3  # of a weight, in units of the scale of its prior
 _LEAST_SCALE = 0.01
 _FIRST_BETA = 0.01
-_BETA_TRAVEL, _BETA_RATE = 20.0, 0.05  # of the logarithm of beta, at most: in the epochs of the posterior, in a step
+# of the logarithm of beta, at most: in the epochs of the posterior, in a step
+_BETA_TRAVEL = 20.0
+_BETA_RATE = 0.05
 _LAST_RATE = 0.1  # of the learning rate
 
 
@@ -127,14 +129,16 @@ def random_code(
     model = copy_of(model)
     code = _empty_code(model, num_bytes, block_bits, _sharing(model, sharing or {}), seed)
     data, num_train, steps = endless(x, y, batch_size, seed)
-    first, then = math.ceil(epochs * steps), math.ceil(code_epochs * steps)
+    first = math.ceil(epochs * steps)
+    then = math.ceil(code_epochs * steps)
     posterior = _Posterior(model, code, loss, num_train, min(_BETA_RATE, _BETA_TRAVEL / max(1, first)))
     rate = keras.optimizers.schedules.CosineDecay(learning_rate, max(1, first + then), _LAST_RATE)
     optimizer = keras.optimizers.Adam(rate)
     optimizer.build(posterior.trained)
     if verbose:
         print(f"{first} steps of the posterior, then {then} while {len(code.indices)} blocks are coded", flush=True)
-    run, batches = posterior.steps_function(optimizer), iter(data)
+    run = posterior.steps_function(optimizer)
+    batches = iter(data)
     run(batches, tf.constant(first))
     code, kl = _coded(posterior, code, lambda count: run(batches, tf.constant(count)), then, verbose)
     for variable, value in zip(posterior.variables, code.values(), strict=True):
@@ -166,7 +170,8 @@ def _empty_code(model: keras.Model, num_bytes: int, block_bits: int, sharing: tu
         raise ValueError(
             f"the model {model.name} must have at most {MAX_WEIGHTS} weights, got {total}; shrink it first."
         )
-    num_weights, scales = sum(sizes_of(shapes, sharing)), (0,) * len(shapes)
+    num_weights = sum(sizes_of(shapes, sharing))
+    scales = (0,) * len(shapes)
     most = max(1, 8 * num_bytes // block_bits)
     code = RandomCode(seed, block_bits, scales, sharing, np.zeros(most, np.int64), shapes)
     over = len(bcz_bytes(model, code)) - num_bytes
@@ -185,8 +190,10 @@ def _coded(
 ) -> tuple[RandomCode, NDArray[np.float64]]:
     """The code of one block after the other, with `steps` steps of training in between, and their KLs in nats."""
     code = code._replace(scales=posterior.round_scales())
-    rng, count = np.random.default_rng(code.seed), len(code.indices)
-    indices, kl = code.indices.copy(), np.zeros(count)
+    rng = np.random.default_rng(code.seed)
+    count = len(code.indices)
+    indices = code.indices.copy()
+    kl = np.zeros(count)
     for block, members in enumerate(np.split(posterior.order, posterior.ends[:-1])):
         mean, std, scale = posterior.of(members)
         kl[block] = np.sum(np.log(scale / std) + (std**2 + mean**2) / (2 * scale**2) - 0.5)
@@ -209,12 +216,18 @@ class _Posterior:
     """The Gaussians of all different weights, [N], in one vector each, and the weights that are fixed."""
 
     def __init__(self, model: keras.Model, code: RandomCode, loss: Any, num_train: int, beta_rate: float) -> None:
-        self._model, self._loss, self._num_train, self._beta_rate = model, loss, num_train, beta_rate
+        self._model = model
+        self._loss = loss
+        self._num_train = num_train
+        self._beta_rate = beta_rate
         self.variables = coded_variables(model)
-        self._shapes, self._sizes = code.shapes, sizes_of(code.shapes, code.sharing)
+        self._shapes = code.shapes
+        self._sizes = sizes_of(code.shapes, code.sharing)
         self._maps = weight_places(code.seed, code.shapes, code.sharing)
-        N, count = sum(self._sizes), len(code.indices)
-        self.order, self.ends = permutation(code.seed, N), block_ends(N, count)
+        N = sum(self._sizes)
+        count = len(code.indices)
+        self.order = permutation(code.seed, N)
+        self.ends = block_ends(N, count)
         block_of = np.zeros(N, np.int32)
         block_of[self.order] = np.repeat(np.arange(count), np.diff(self.ends, prepend=0))
         self._block_of = tf.constant(block_of)
@@ -227,15 +240,18 @@ class _Posterior:
         self._log_scale = tf.Variable(log_scales / _SPEED)
         self._rounded = tf.Variable(tf.zeros_like(self._log_scale))
         self._is_rounded = tf.Variable(False)
-        self._fixed, self._is_fixed = tf.Variable(tf.zeros([N])), tf.Variable(tf.zeros([N], tf.bool))
+        self._fixed = tf.Variable(tf.zeros([N]))
+        self._is_fixed = tf.Variable(tf.zeros([N], tf.bool))
         self._log_beta = tf.Variable(tf.fill([count], math.log(_FIRST_BETA)))
         self._budget = code.block_bits * math.log(2)
-        self._step, self._seed = tf.Variable(0), tf.constant([code.seed, 0x4D43])
+        self._step = tf.Variable(0)
+        self._seed = tf.constant([code.seed, 0x4D43])
         self.trained = [self._mean, self._log_std, self._log_scale]
 
     def _distinct(self, number: int, value: NDArray[np.float32]) -> NDArray[np.float32]:
         """The mean of the weights that share one."""
-        at, size = self._maps[number], self._sizes[number]
+        at = self._maps[number]
+        size = self._sizes[number]
         if isinstance(at, slice):
             return value.ravel()
         return (np.bincount(at, value.ravel(), size) / np.maximum(1, np.bincount(at, minlength=size))).astype("f4")
@@ -276,7 +292,8 @@ class _Posterior:
     def _kl(self) -> tf.Tensor:
         """Of each block what is not fixed, in nats, [B]."""
         log_scale = tf.where(self._is_rounded, self._rounded, _SPEED * self._log_scale)
-        log_scale, log_std = tf.repeat(log_scale, self._sizes), _SPEED * self._log_std
+        log_scale = tf.repeat(log_scale, self._sizes)
+        log_std = _SPEED * self._log_std
         square = tf.exp(2 * (log_std - log_scale)) + tf.square(self._mean) * tf.exp(-2 * log_scale)
         kl = tf.where(self._is_fixed, 0.0, log_scale - log_std + 0.5 * (square - 1))
         return tf.math.unsorted_segment_sum(kl, self._block_of, len(self.ends))
@@ -296,6 +313,7 @@ class _Posterior:
             for part in (model.trainable_variables, model.non_trainable_variables)
         ]
         outputs, _ = model.stateless_call(*lists, x, training=False)
-        targets, given = keras.tree.flatten(y), keras.tree.flatten(outputs)
+        targets = keras.tree.flatten(y)
+        given = keras.tree.flatten(outputs)
         losses = losses_of(self._loss, model, outputs)
         return tf.add_n([tf.reduce_mean(of(t, o)) for of, t, o in zip(losses, targets, given, strict=True)])

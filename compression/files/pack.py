@@ -164,7 +164,9 @@ def pack_files(
     :param seed: of k-means and of the minibatches for fine-tuning.
     :raises ValueError: if a layer is pruned to nothing, or the network has a layer that no file can hold.
     """
-    examples, place, chosen = parts_of(parts), Path(folder), thresholds_of(model, thresholds)
+    examples = parts_of(parts)
+    place = Path(folder)
+    chosen = thresholds_of(model, thresholds)
     size = size_of(model) if original is None else original
     place.mkdir(parents=True, exist_ok=True)
     networks = {} if plain is None else {"plain": plain}
@@ -263,9 +265,11 @@ def _tuned(
     """Codebooks with centres that were trained; `name` tells minibatches apart."""
     if steps == 0:
         return books
-    minibatches, probabilities = named_seed(seed, name), has_probabilities(model)
+    minibatches = named_seed(seed, name)
+    probabilities = has_probabilities(model)
     index = {id(variable): i for i, (_, variable) in enumerate(kernel_variables(model))}
-    trainable, others = model.trainable_variables, model.non_trainable_variables
+    trainable = model.trainable_variables
+    others = model.non_trainable_variables
 
     def loss_of(kernels: list[tf.Tensor], step: tf.Tensor) -> tf.Tensor:
         draw = tf.random.fold_in(minibatches, step)
@@ -281,7 +285,8 @@ def _fixed_points(
     model: keras.Model, variances: Sequence[np.ndarray], valid: Examples, config: PackConfig, most: float
 ) -> dict[str, list[FixedPoint]]:
     """Kernels of a plain network by the rule and, if wanted, with fewer bits up to the error `most` in percent."""
-    kernels, rule = kernels_of(model), layer_bits(variances)
+    kernels = kernels_of(model)
+    rule = layer_bits(variances)
     codes = {"rule": [fixed_point(kernel, t) for kernel, t in zip(kernels, rule, strict=True)]}
     if config.bits == "search":
         error_of = rounding_error(model, valid)

@@ -72,7 +72,8 @@ class RandomCode(NamedTuple):
     def values(self) -> list[NDArray[np.float32]]:
         """The kernels and biases, the same bits on every machine."""
         sizes = sizes_of(self.shapes, self.sharing)
-        ends, order = block_ends(sum(sizes), len(self.indices)), permutation(self.seed, sum(sizes))
+        ends = block_ends(sum(sizes), len(self.indices))
+        order = permutation(self.seed, sum(sizes))
         normals = np.empty(sum(sizes), np.int64)
         normals[order] = chosen_normals(normal_table(), self.seed, 0, self.indices, ends)
         parts = np.split(normals, np.cumsum(sizes)[:-1])
@@ -151,13 +152,16 @@ def read_code(reader: Reader, shapes: Sequence[tuple[int, ...]]) -> RandomCode:
 
     :raises ValueError: if a number is impossible, or the blocks are more or fewer than so many weights can have.
     """
-    first, seed, count = reader.take(1)[0], reader.integer(), reader.integer()
+    first = reader.take(1)[0]
+    seed = reader.integer()
+    count = reader.integer()
     bits = first & ~_SHARED
     scales = tuple(reader.take(len(shapes)))
     sharing = tuple(reader.integer() for _ in shapes) if first & _SHARED else (1,) * len(shapes)
     if not 1 <= bits <= MAX_BITS or seed >= 2**31 or min(sharing, default=1) < 1:
         raise ValueError(f"a random code has {bits} bits a block, the seed {seed} and shared weights {sharing}")
-    num_weights, num_places = sum(sizes_of(shapes, sharing)), sum(math.prod(shape) for shape in shapes)
+    num_weights = sum(sizes_of(shapes, sharing))
+    num_places = sum(math.prod(shape) for shape in shapes)
     if not 1 <= num_places <= MAX_WEIGHTS:
         raise ValueError(f"a random code has {num_places} weights, and 1 to {MAX_WEIGHTS} are possible")
     if not -(-num_weights // MAX_BLOCK) <= count <= num_weights:

@@ -25,7 +25,9 @@ UNIT = 1 << 12
 _BITS = 13
 _CHECKSUM = 1332627252
 _MASK = 0xFFFFFFFF
-_NORMALS, _ORDER, _PLACES = 0, 1, 2
+_NORMALS = 0
+_ORDER = 1
+_PLACES = 2
 """What numbers are for, the fourth part of a counter."""
 
 _options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -36,11 +38,17 @@ _outer: Any = functools.partial(njit, nogil=True, cache=True)
 @_inner
 def _rounds(a: int, b: int, c: int, d: int, key: int) -> tuple[int, int, int, int]:
     """Four words of 32 bits from a counter of four and a key of 64 bits; products wrap around at 2^64."""
-    low, high = key & _MASK, key >> 32 & _MASK
+    low = key & _MASK
+    high = key >> 32 & _MASK
     for _ in range(10):
-        p, q = 0xD2511F53 * a, 0xCD9E8D57 * c
-        a, b, c, d = (q >> 32 & _MASK) ^ b ^ low, q & _MASK, (p >> 32 & _MASK) ^ d ^ high, p & _MASK
-        low, high = (low + 0x9E3779B9) & _MASK, (high + 0xBB67AE85) & _MASK
+        p = 0xD2511F53 * a
+        q = 0xCD9E8D57 * c
+        a = (q >> 32 & _MASK) ^ b ^ low
+        b = q & _MASK
+        c = (p >> 32 & _MASK) ^ d ^ high
+        d = p & _MASK
+        low = (low + 0x9E3779B9) & _MASK
+        high = (high + 0xBB67AE85) & _MASK
     return a, b, c, d
 
 

@@ -36,7 +36,9 @@ _SHARED = 32  # values of a layer
 _BITS = 4.0  # of a weight, if nothing else says where to stop
 _TRIES = 9
 _OCTAVES = 9  # of the rate, to both sides of the first try
-_FINE, _FINE_TRIES = 1 / 16, 24  # in octaves
+# in octaves
+_FINE = 1 / 16
+_FINE_TRIES = 24
 _CLOSE = 0.99  # of the bytes that are allowed
 _OCTAVES_OF_RATE = 2.2  # to halve the bytes, in most networks
 
@@ -245,7 +247,8 @@ def _within_error(
 
 def _within_bytes(model: keras.Model, rounding: InTurn, limit: float) -> tuple[Sequence[Kernel], Encoded]:
     """By what a rate usually does to the bytes, and by halves of the range where that leads out of it."""
-    low, high = rounding.middle - _OCTAVES, rounding.middle + _OCTAVES
+    low = rounding.middle - _OCTAVES
+    high = rounding.middle + _OCTAVES
     rate = rounding.middle
     best: tuple[list[Grid], Encoded] | None = None
     for _ in range(_TRIES):
@@ -253,7 +256,8 @@ def _within_bytes(model: keras.Model, rounding: InTurn, limit: float) -> tuple[S
         encoded = encode(model, codes, biases="float16")
         part = len(encoded.content) / limit
         if part <= 1:
-            best, high = (codes, encoded), rate
+            best = (codes, encoded)
+            high = rate
         else:
             low = rate
         if _CLOSE <= part <= 1:

@@ -51,10 +51,13 @@ TYPES = (
 )
 """Of variables, by their number in a file; new ones go to the end."""
 
-_PLAIN, _PLANES = 16, 17
+_PLAIN = 16
+_PLANES = 17
 _LARGE = 32  # numbers of a kernel that is worth rounding
 _MAX_AXES = 16
-_MAX_TEXT, _FREE_TEXT, _PER_PACKED = 2**22, 2**16, 100
+_MAX_TEXT = 2**22
+_FREE_TEXT = 2**16
+_PER_PACKED = 100
 _PER_CHARACTER = 40  # bytes of the objects that are made of it
 
 
@@ -223,7 +226,8 @@ def _same_leaf(name: str, wanted: str) -> tuple[str, ...]:
 
 
 def _read_names(reader: Reader, budget: Budget) -> list[str]:
-    packed, unpacker = reader.take(reader.integer()), zlib.decompressobj()
+    packed = reader.take(reader.integer())
+    unpacker = zlib.decompressobj()
     text = unpacker.decompress(packed, min(_MAX_TEXT, _FREE_TEXT + _PER_PACKED * len(packed)))
     if not unpacker.eof or unpacker.unused_data:
         raise ValueError("its text of names is too long or does not end")

@@ -25,7 +25,8 @@ def carry_optimizer(
     :param smaller: from `shrink_bayesian` or `slice_bayesian` on `model`, with these `kept`.
     :raises ValueError: if the optimizer is not built for `model`.
     """
-    wanted, there = _places(smaller), _places(model)
+    wanted = _places(smaller)
+    there = _places(model)
     numbers = {place: number for number, (place, _) in enumerate(there)}
     new = type(optimizer).from_config(optimizer.get_config())
     new.build(smaller.trainable_variables)

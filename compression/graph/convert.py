@@ -133,7 +133,9 @@ def _warn_of_what_is_lost(graph: Graph, chosen: list[Node]) -> None:
 
 def _separated(graph: Graph) -> Graph:
     """The graph with two layers in place of each separable convolution that is called once."""
-    nodes, tensors, calls = list[Node](), list(graph.tensors), graph.calls()
+    nodes = list[Node]()
+    tensors = list(graph.tensors)
+    calls = graph.calls()
     for node in graph.nodes:
         if type(node.layer) not in _SEPARABLE or calls[node.name] > 1 or node.layer.data_format != "channels_last":
             nodes.append(node)

@@ -58,7 +58,8 @@ class _Demand:
     """What a call needs of each of its sources, and what is recorded of it."""
 
     def __init__(self, sources: Sequence[np.ndarray], kept: Kept | None = None) -> None:
-        self.sources, self.kept = sources, kept
+        self.sources = sources
+        self.kept = kept
 
 
 def _kept(inputs: np.ndarray, outputs: np.ndarray) -> Kept:
@@ -73,7 +74,8 @@ def _some(wanted: np.ndarray, varies: np.ndarray) -> np.ndarray:
 
 
 def _weighted(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:
-    source, kernel = node.sources[0], flow.kernels[node.name]
+    source = node.sources[0]
+    kernel = flow.kernels[node.name]
     varies = flow.varies[source]
     if not outputs.any():
         nothing = np.zeros(varies.size, bool)

@@ -84,7 +84,8 @@ def _outputs(graph: Graph, flow: Flow, node: Node, kind: str, sources: Sequence[
 
 
 def _weighted(flow: Flow, node: Node, varies: np.ndarray, constant: np.ndarray, size: int) -> _Channels:
-    layer, kernel = node.layer, flow.kernels[node.name]
+    layer = node.layer
+    kernel = flow.kernels[node.name]
     folded = np.where(varies, 0.0, constant)
     if is_padded(layer):
         loose = ~varies & (constant != 0.0) & used(kernel, np.ones(kernel.shape[-1], bool))
@@ -95,7 +96,8 @@ def _weighted(flow: Flow, node: Node, varies: np.ndarray, constant: np.ndarray, 
             flow.merged[node.name] = one
             varies = varies | (np.arange(varies.size) == one)
     bias = flow.biases[node.name] + folded @ kernel.sum(axis=tuple(range(kernel.ndim - 2)))
-    flow.kernels[node.name], flow.biases[node.name] = kernel, bias
+    flow.kernels[node.name] = kernel
+    flow.biases[node.name] = bias
     if is_mixing(layer):
         return np.ones(size, bool), np.zeros(size)
     outputs = np.any(kernel[..., varies, :] != 0.0, axis=tuple(range(kernel.ndim - 1)))

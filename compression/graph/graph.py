@@ -286,7 +286,8 @@ class _Reader:
                 view = SelectInputs(indices, name=operation.name)
         last = self.nodes[-1] if self.nodes else None
         if kind == "Where" and last is not None and isinstance(last.layer, SelectInputs) and len(args) == 3:
-            is_kept, fill = _constant(args[0]), _constant(args[2])
+            is_kept = _constant(args[0])
+            fill = _constant(args[2])
             shape = last.layer.indices.shape
             if args[1] == Ref(last.outputs[0]) and is_kept.dtype == bool and is_kept.shape == fill.shape == shape:
                 view = PlaceInputs(np.where(is_kept, last.layer.indices, -1), name=operation.name)
@@ -308,7 +309,8 @@ class _Reader:
 
     def _name(self, layer: Any, prefix: str) -> str:
         if id(layer) not in self._names:
-            name, taken = layer.name, set(self._names.values())
+            name = layer.name
+            taken = set(self._names.values())
             if name in taken:
                 name = prefix + name
             while name in taken:

@@ -44,7 +44,8 @@ _SCALED = layer_types("BatchNormalization", "DepthwiseConv1D", "DepthwiseConv2D"
 
 def kind_of(graph: Graph, node: Node) -> str:
     """One of the kinds above."""
-    kind, layer = type(node.layer), node.layer
+    kind = type(node.layer)
+    layer = node.layer
     shapes = [graph.tensors[number].shape for number in node.sources]
     is_weighted = kind in _WEIGHTED or isinstance(layer, BayesianDense | BayesianConv)
     if kind is keras.layers.Embedding and not layer.mask_zero and _is_plain(graph, node):

@@ -37,14 +37,16 @@ def normalized(model: keras.Model, X: Any) -> keras.Model:
     graph = graph_of(model)
     chosen = [node.name for node in graph.nodes if _is_chosen(graph, node)]
     made = {node.name: copied(node.layer, node.name) for node in layers_of(graph) if node.name not in chosen}
-    nodes, tensors = list[Node](), list(graph.tensors)
+    nodes = list[Node]()
+    tensors = list(graph.tensors)
     for node in graph.nodes:
         if node.name not in chosen:
             nodes.append(node._replace(layer=made.get(node.name, node.layer)))
             continue
         made[node.name] = clone(node.layer, name=node.name, activation="linear")
         shape = graph.tensors[node.outputs[0]].shape
-        first, second = len(tensors), len(tensors) + 1
+        first = len(tensors)
+        second = len(tensors) + 1
         tensors += [Tensor(shape, "float32"), Tensor(shape, "float32")]
         normalisation = keras.layers.BatchNormalization(name=node.name + _SUFFIX)
         made[normalisation.name] = normalisation
@@ -58,14 +60,16 @@ def normalized(model: keras.Model, X: Any) -> keras.Model:
         copy_weights(node.layer, made[node.name], None)
     normalisations = [made[name + _SUFFIX] for name in chosen]
     for layer in normalisations:
-        one, zero = np.ones(layer.gamma.shape), np.zeros(layer.gamma.shape)
+        one = np.ones(layer.gamma.shape)
+        zero = np.zeros(layer.gamma.shape)
         layer.set_weights([np.sqrt(one + layer.epsilon), zero, zero, one])  # does nothing
     if chosen:
         whole = getattr(new, "_functional", new)
         outputs = keras.Model(whole.input, [layer.input for layer in normalisations])(X, training=False)
         for layer, output in zip(normalisations, keras.tree.flatten(outputs), strict=True):  # one comes without a list
             axes = tuple(range(output.ndim - 1))
-            mean, variance = np.mean(output, axis=axes), np.var(output, axis=axes)
+            mean = np.mean(output, axis=axes)
+            variance = np.var(output, axis=axes)
             layer.set_weights([np.sqrt(variance + layer.epsilon), mean, mean, variance])
     return new
 

@@ -43,7 +43,9 @@ def ordered(model: keras.Model) -> keras.Model:
 def _pair(graph: Graph, node: Node) -> _Pair | None:
     if is_mixing(node.layer):
         return None
-    uses, number, repeats = graph.consumers(), node.outputs[0], 1
+    uses = graph.consumers()
+    number = node.outputs[0]
+    repeats = 1
     while uses[number] == 1 and number not in graph.output_numbers:
         follower = next(each for each in graph.nodes if number in each.sources)
         kind = kind_of(graph, follower)

@@ -112,8 +112,13 @@ class _Builder:
         constants: Sequence[np.ndarray] | None,
         without: tuple[type, ...],
     ) -> None:
-        self._graph, self._make, self._constants, self._without = graph, make, constants, without
-        self._kept, self._nodes, self._layers = dict(kept), list[Node](), dict[str, Any]()
+        self._graph = graph
+        self._make = make
+        self._constants = constants
+        self._without = without
+        self._kept = dict(kept)
+        self._nodes = list[Node]()
+        self._layers = dict[str, Any]()
         self._parts: dict[int, _Part] = {}
         self._sizes: dict[int, int] = {}
         self._fills: list[tuple[PlaceInputs, np.ndarray]] = []
@@ -145,7 +150,8 @@ class _Builder:
     # The kinds of calls
 
     def _weighted(self, node: Node) -> None:
-        kept, size = self._kept[node.name], num_channels(self._graph, node.outputs[0])
+        kept = self._kept[node.name]
+        size = num_channels(self._graph, node.outputs[0])
         if kept.outputs.size:
             source = self._adapted(node.sources[0], kept.inputs)
             self._call(node, self._make(node, len(kept.outputs)), [source])
@@ -255,7 +261,8 @@ class _Builder:
             layer = PlaceInputs(index)
             constants = np.zeros(part.places.size) if self._constants is None else self._constants[number]
             self._fills.append((layer, np.where(index < 0, constants[wanted], 0.0)))
-        new, self._next = self._next, self._next + 1
+        new = self._next
+        self._next = self._next + 1
         self._nodes.append(Node(layer, layer.name, (Ref(source),), {}, (new,)))
         self._sizes[new] = len(wanted)
         return new

@@ -91,11 +91,14 @@ def shrink_details(model: keras.Model, thresholds: Thresholds = None, *, keep_in
     graph = graph_of(model)
     plan = _plan(graph, masks(model, thresholds), keep_inputs=keep_inputs)
     built = rebuild(graph, plan.kept, _plain, plan.flow.constant, without=IDLE)
-    nodes, variance_of, count_of = weighted_layers(graph), dict[str, np.ndarray](), dict[str, int]()
+    nodes = weighted_layers(graph)
+    variance_of = dict[str, np.ndarray]()
+    count_of = dict[str, int]()
     for node in nodes:
         if node.name not in built.layers:
             continue
-        layer, kept = node.layer, plan.kept[node.name]
+        layer = node.layer
+        kept = plan.kept[node.name]
         kernel = oriented(layer, cut(plan.flow.kernels[node.name], "kernel", kept))
         bias = plan.flow.biases[node.name][kept.outputs]
         built.layers[node.name].set_weights([kernel, bias])
@@ -205,7 +208,9 @@ def _sliced(graph: Graph, kept: IndexMaps, flow: Flow | None) -> tuple[keras.Mod
 
 
 def _plan(graph: Graph, found: Mapping[str, np.ndarray], *, keep_inputs: bool = False) -> _Plan:
-    kernels, biases, nodes = {}, {}, weighted_layers(graph)
+    kernels = {}
+    biases = {}
+    nodes = weighted_layers(graph)
     for node in nodes:
         layer = node.layer
         mean = layer.posterior_mean_kernel(found[layer.name]) if isinstance(layer, BayesianLayer) else layer.kernel

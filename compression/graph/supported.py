@@ -180,7 +180,8 @@ def _operations() -> dict[str, type]:
 OPERATIONS = _operations()
 """By name, the operations of `keras.ops` that a file can hold: they compute numbers of tensors, and nothing else."""
 
-_OPERATION, _CUSTOM = "ops.", "custom."
+_OPERATION = "ops."
+_CUSTOM = "custom."
 _NOTHING: Mapping[str, type] = MappingProxyType({})
 _custom: ContextVar[Mapping[str, type]] = ContextVar("custom layers", default=_NOTHING)
 

@@ -262,7 +262,8 @@ class BayesianLayer(keras.layers.Layer):
         if context is None or context.num_replicas_in_sync == 1:
             return tf.random.stateless_normal(shape, seed, dtype=self.compute_dtype)
         shape = tf.convert_to_tensor(shape)
-        rows, others = shape[0], shape[1:]
+        rows = shape[0]
+        others = shape[1:]
         whole = tf.concat([[rows * context.num_replicas_in_sync], others], axis=0)
         start = rows * tf.cast(context.replica_id_in_sync_group, tf.int32)
         return tf.random.stateless_normal(whole, seed, dtype=self.compute_dtype)[start : start + rows]

@@ -22,7 +22,10 @@ __all__ = [
     "log_uniform_kl_exact",
 ]
 
-K1, K2, K3 = 0.63576, 1.87320, 1.48695  # the fit of Molchanov et al. (2017), under Eq. (9)
+# the fit of Molchanov et al. (2017), under Eq. (9)
+K1 = 0.63576
+K2 = 1.87320
+K3 = 1.48695
 
 _SWITCH = 6.0  # Dawson's integral: Chebyshev polynomial below, asymptotic series above
 _DAWSON = np.polynomial.Chebyshev.interpolate(dawsn, 60, domain=[0.0, _SWITCH])
@@ -141,7 +144,8 @@ def _chebyshev(polynomial: np.polynomial.Chebyshev, x: tf.Tensor) -> tf.Tensor:
     coefficients = polynomial.coef
     coefficients = coefficients[: np.flatnonzero(np.abs(coefficients) > 0.1 * np.finfo(x.dtype.name).eps)[-1] + 1]
     t = tf.clip_by_value(x, 0.0, _SWITCH) * (2.0 / _SWITCH) - 1.0
-    first, second = tf.zeros_like(t), tf.zeros_like(t)
+    first = tf.zeros_like(t)
+    second = tf.zeros_like(t)
     for c in coefficients[:0:-1]:
         first, second = 2.0 * t * first - second + c, first
     return t * first - second + coefficients[0]

@@ -133,7 +133,8 @@ class BayesianConv(BayesianLayer):
         padding = self.padding
         if padding == "causal":
             before = (self.kernel_size[0] - 1) * self.dilation_rate[0]
-            inputs, padding = tf.pad(inputs, [[0, 0], [before, 0], [0, 0]]), "valid"
+            inputs = tf.pad(inputs, [[0, 0], [before, 0], [0, 0]])
+            padding = "valid"
         return keras.ops.conv(inputs, kernel, self.strides, padding, "channels_last", self.dilation_rate)
 
     def _sample(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -141,7 +142,8 @@ class BayesianConv(BayesianLayer):
         z = _per_example(self._sample_scales(tf.shape(inputs)[0]), len(inputs.shape))
         linear: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = self._linear
         if self._has_fast_patches(inputs):
-            inputs, linear = self._patches(inputs), self._linear_of_patches
+            inputs = self._patches(inputs)
+            linear = self._linear_of_patches
         mean = linear(inputs, tf.convert_to_tensor(self.kernel_mean))
         variance = linear(tf.square(inputs), tf.exp(self.kernel_log_var))
         return z * self._add_noise(mean, variance, self._normal(tf.shape(mean)))

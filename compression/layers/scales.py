@@ -115,22 +115,26 @@ class Horseshoe(BayesianLayer):
 
     def _log_normal(self, name: str) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and log variance of log `name`; that of s_a is relative to 2 log tau0."""
-        mean, log_var = getattr(self, f"{name}_mean_scaled"), getattr(self, f"{name}_log_var_scaled")
+        mean = getattr(self, f"{name}_mean_scaled")
+        log_var = getattr(self, f"{name}_log_var_scaled")
         return self.scale_speed * tf.convert_to_tensor(mean), self.scale_speed * tf.convert_to_tensor(log_var)
 
     def _global(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and variance of log s, Eq. (18)."""
-        (mean_a, log_var_a), (mean_b, log_var_b) = self._log_normal("s_a"), self._log_normal("s_b")
+        (mean_a, log_var_a) = self._log_normal("s_a")
+        (mean_b, log_var_b) = self._log_normal("s_b")
         return math.log(self.tau0) + 0.5 * (mean_a + mean_b), 0.25 * (tf.exp(log_var_a) + tf.exp(log_var_b))
 
     def _local(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and variance of log z~, Eq. (18), each of shape [groups]."""
-        (mean_a, log_var_a), (mean_b, log_var_b) = self._log_normal("alpha"), self._log_normal("beta")
+        (mean_a, log_var_a) = self._log_normal("alpha")
+        (mean_b, log_var_b) = self._log_normal("beta")
         return 0.5 * (mean_a + mean_b), 0.25 * (tf.exp(log_var_a) + tf.exp(log_var_b))
 
     def log_z(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean mu_z and variance sigma_z^2 of log z = log s + log z~, each of shape [groups]."""
-        (mean_s, var_s), (mean, var) = self._global(), self._local()
+        (mean_s, var_s) = self._global()
+        (mean, var) = self._local()
         return mean + mean_s, var + var_s
 
     def log_mode_score(self) -> tf.Tensor:
@@ -156,7 +160,8 @@ class Horseshoe(BayesianLayer):
         return {"scales": tf.reduce_sum(self.mask * local), "global_scale": shared}
 
     def _sample_scales(self, batch: tf.Tensor) -> tf.Tensor:
-        (mean_s, var_s), (mean, var) = self._global(), self._local()
+        (mean_s, var_s) = self._global()
+        (mean, var) = self._local()
         noise = self._normal([batch, 1 + mean.shape[0]])
         log_s = mean_s + tf.sqrt(var_s) * noise[:, :1]
         return self.mask * tf.exp(log_s + mean + tf.sqrt(var) * noise[:, 1:])

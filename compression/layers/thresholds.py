@@ -183,7 +183,8 @@ def _last_convolutions(model: keras.Model) -> list[BayesianLayer]:
     if not any(isinstance(layer, BayesianConv) for layer in bayesian_layers(model)):
         return []
     graph: Graph = graph_of(model)
-    wanted, found = set(graph.output_numbers), []
+    wanted = set(graph.output_numbers)
+    found = []
     for node in reversed(graph.nodes):
         if not wanted & set(node.outputs) or (kind := kind_of(graph, node)) == "whole":
             continue
@@ -208,8 +209,10 @@ def _scores(layer: BayesianLayer) -> np.ndarray:
 def _two_means(values: np.ndarray) -> tuple[float, float, float]:
     """Means of the two clusters of sorted `values`, at least three, and the pooled standard deviation within."""
     count = np.arange(1, values.size)
-    total, total_squares = np.cumsum(values), np.cumsum(values**2)
-    left, right = total[:-1] / count, (total[-1] - total[:-1]) / (values.size - count)
+    total = np.cumsum(values)
+    total_squares = np.cumsum(values**2)
+    left = total[:-1] / count
+    right = (total[-1] - total[:-1]) / (values.size - count)
     within = total_squares[-1] - count * left**2 - (values.size - count) * right**2
     split = int(np.argmin(within))
     return float(left[split]), float(right[split]), math.sqrt(max(float(within[split]), 0.0) / (values.size - 2))

@@ -71,7 +71,8 @@ def _means(weights: NDArray[np.float32], k: int, seed: int) -> NDArray[np.float1
 
 def nearest(weights: ArrayLike, centres: ArrayLike) -> Codebook:
     """The codebook with these centres (any order) and the nearest one for each weight."""
-    w, c = np.asarray(weights, np.float64), np.unique(np.asarray(centres, np.float16))
+    w = np.asarray(weights, np.float64)
+    c = np.unique(np.asarray(centres, np.float16))
     borders = (c[1:].astype(np.float64) + c[:-1]) / 2
     return Codebook(c, np.searchsorted(borders, w).astype(np.uint8))
 

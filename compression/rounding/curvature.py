@@ -61,7 +61,8 @@ class _Seen:
         self.count = 0
         self.given: list[tf.Tensor] = []
         self.felt: NDArray[np.float64] = np.zeros(int(layer.kernel.shape[-1]))
-        self.before, self.activation = layer.call, layer.activation
+        self.before = layer.call
+        self.activation = layer.activation
 
     def watch(self) -> None:
         """Look at what goes in, and at what goes to the activation."""
@@ -74,7 +75,8 @@ class _Seen:
             self.given.append(values)
             return values if self.activation is None else self.activation(values)
 
-        self.layer.call, self.layer.activation = call, activation
+        self.layer.call = call
+        self.layer.activation = activation
 
     def _add(self, inputs: tf.Tensor) -> None:
         rows = np.asarray(tf.cast(_patches(self.layer, inputs), tf.float32))
@@ -100,7 +102,8 @@ def curvature_of(model: keras.Model, X: Any, *, seed: int = 0) -> list[Curvature
     squares = [np.zeros(tuple(variable.shape)) for variable in others]
     for each in seen.values():
         each.watch()
-    rng, num_rows = np.random.default_rng(seed), 0
+    rng = np.random.default_rng(seed)
+    num_rows = 0
     for batch, rows in _batches(X):
         for each in seen.values():
             each.given.clear()
@@ -155,7 +158,8 @@ def moments_of(
         seen, other = (np.asarray(tf.cast(each, tf.float32)) for each in rows)
         if len(seen) > _PLACES:
             chosen = np.random.default_rng(start).choice(len(seen), _PLACES, replace=False)
-            seen, other = seen[chosen], other[chosen]
+            seen = seen[chosen]
+            other = other[chosen]
         moments = moments + (seen.T @ seen).astype(np.float64)
         products = products + (seen.T @ other).astype(np.float64)
         count += len(seen)

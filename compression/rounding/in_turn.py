@@ -67,7 +67,8 @@ class InTurn:
         """
         turns = [turn for turn in self._turns if turn is not None]
         for turn in turns:
-            turn.rate, turn.code = rate, None
+            turn.rate = rate
+            turn.code = None
         if turns:
             self._model(self._twice, training=False)
         return [
@@ -82,14 +83,18 @@ class _Turn:
     def __init__(self, layer: keras.Layer, kernel: NDArray[np.float64], curvature: Curvature) -> None:
         self.rate = 0.0
         self.code: Grid | None = None
-        self._layer, self._kernel, self._curvature, self._before = layer, kernel, curvature, layer.call
+        self._layer = layer
+        self._kernel = kernel
+        self._curvature = curvature
+        self._before = layer.call
         layer.call = self.call
 
     def call(self, inputs: tf.Tensor, *args: Any, **kwargs: Any) -> Any:
         half = len(inputs) // 2
         if not half:  # of no example, such as places in a sequence
             return self._before(inputs, *args, **kwargs)
-        first, second = inputs[:half], inputs[half:]
+        first = inputs[:half]
+        second = inputs[half:]
         if self.code is None:
             self.code = self._rounded(first, second)
         outputs = self._before(first, *args, **kwargs)
@@ -99,7 +104,8 @@ class _Turn:
         return tf.concat([outputs, others], axis=0)
 
     def _rounded(self, first: tf.Tensor, second: tf.Tensor) -> Grid:
-        matrix, curvature = _matrix(self._kernel), self._curvature
+        matrix = _matrix(self._kernel)
+        curvature = self._curvature
         if not bool(tf.reduce_all(first == second)):
             moments, products = moments_of(self._layer, second, first)
             matrix = adapted(matrix, moments, products)

@@ -42,7 +42,8 @@ def rate_book(weights: ArrayLike, variances: ArrayLike, k: int, *, rate: float, 
     :param seed: of k-means.
     :raises ValueError: if a number is out of range, shapes differ, or weights are not finite.
     """
-    w, V = np.asarray(weights, np.float32), np.asarray(variances, np.float64)
+    w = np.asarray(weights, np.float32)
+    V = np.asarray(variances, np.float64)
     if not 2 <= k <= 256 or not 0 <= rate < float("inf"):
         raise ValueError(f"k must be 2 to 256, and rate finite and at least 0, got {k=}, {rate=}.")
     if w.shape != V.shape or not np.all(V >= 0):
@@ -52,13 +53,15 @@ def rate_book(weights: ArrayLike, variances: ArrayLike, k: int, *, rate: float, 
     flat = w.ravel().astype(np.float64)
     precisions = 1 / np.maximum(np.where(flat == 0, 0, V.ravel()), _LEAST_VARIANCE)
     start = nearest(flat, np.union1d(codebook(w, k - 1, seed=seed).centres, np.float16(0)))
-    centres, indices = start.centres.astype(np.float64), start.indices.astype(np.int64)
+    centres = start.centres.astype(np.float64)
+    indices = start.indices.astype(np.int64)
     zero = int(np.searchsorted(centres, 0))
     indices[0.5 * precisions * np.square(flat) < rate * np.log2(k)] = zero
     for _ in range(_ROUNDS):
         centres = _means(flat, precisions, indices, centres)
         centres[zero] = 0
-        before, indices = indices, _cheapest(flat, precisions, centres, rate * _bits(indices, len(centres)))
+        before = indices
+        indices = _cheapest(flat, precisions, centres, rate * _bits(indices, len(centres)))
         if np.array_equal(before, indices):
             break
     used, places = np.unique(indices, return_inverse=True)
@@ -89,7 +92,8 @@ def rate_search(
     for rate in RATES:
         books = tuned([rate_book(w, V, k, rate=rate, seed=seed) for w, V in zip(kernels, variances, strict=True)])
         if not found or error_of(books) <= max_error:
-            found, misses = books, 0
+            found = books
+            misses = 0
         elif misses:
             break
         else:
@@ -107,7 +111,8 @@ def _cheapest(
     w: NDArray[np.float64], precisions: NDArray[np.float64], centres: NDArray[np.float64], costs: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """Of each weight the value that costs least, [n]; one value after the other, as layers may be large."""
-    best, indices = np.full(w.shape, np.inf), np.zeros(w.shape, np.int64)
+    best = np.full(w.shape, np.inf)
+    indices = np.zeros(w.shape, np.int64)
     for number, (centre, cost) in enumerate(zip(centres, costs, strict=True)):
         now = 0.5 * precisions * np.square(w - centre) + cost
         indices[now < best] = number

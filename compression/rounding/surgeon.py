@@ -112,7 +112,8 @@ def _taken(
     """One pass, with the bits that `before` says."""
     table, low = _bits_of_sizes(before)
     is_zero, is_not = _bits_of_places(before)
-    left, found = W.copy(), np.zeros(W.shape, np.int64)
+    left = W.copy()
+    found = np.zeros(W.shape, np.int64)
     own = np.diagonal(upper) if upper.ndim == 2 else upper
     high = low + len(table) - 1
     for start in range(0, len(W), _BLOCK):
@@ -136,7 +137,8 @@ def _taken(
 
 def _bits_of_sizes(values: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:
     """Bits of each value that is not 0 among such, and the value of the first; a little beyond what there is."""
-    low, high = min(int(values.min()), 0) - 2, max(int(values.max()), 0) + 2
+    low = min(int(values.min()), 0) - 2
+    high = max(int(values.max()), 0) + 2
     counts = np.bincount((values - low).ravel(), minlength=high - low + 1).astype(np.float64)
     counts[-low] = 0.0
     counts += 0.25

@@ -82,7 +82,8 @@ def thresholds_within(
     def price(name: str) -> tuple[float, float, float]:
         """What the next step of a layer adds to the loss for each that it saves; the part that is gone, as it decides
         between equal prices; and the loss then."""
-        lower, gone = chosen(name, next_of(name)), rungs[name] / len(ladders[name])
+        lower = chosen(name, next_of(name))
+        gone = rungs[name] / len(ladders[name])
         saved = size - left(lower)
         if saved <= 0:
             return math.inf, gone, loss
@@ -94,14 +95,18 @@ def thresholds_within(
 
     if (size := left(chosen())) <= most:
         return chosen()
-    loss, taken = loss_with(chosen()), 0
+    loss = loss_with(chosen())
+    taken = 0
     queue = [(*price(name), name, taken) for name in ladders]
     heapq.heapify(queue)
     while math.isfinite(queue[0][0]):
         *_, lost, name, when = heapq.heappop(queue)
         if when == taken:
-            before, rungs[name] = rungs[name], next_of(name)
-            size, loss, taken = left(chosen()), lost, taken + 1
+            before = rungs[name]
+            rungs[name] = next_of(name)
+            size = left(chosen())
+            loss = lost
+            taken = taken + 1
             if size <= most:  # already by the first rung that is within
                 return chosen(name, bisect_left(range(rungs[name]), True, before + 1, key=is_within(name)))
         heapq.heappush(queue, (*price(name), name, taken))  # others have lost groups since, or this one
@@ -125,7 +130,8 @@ def _size_function(model: keras.Model, kind: SizeKind) -> Callable[[dict[str, fl
     sizes = [weights_of(node.layer) if kind == "weights" else multiplications_of(graph, node) for node in graph.nodes]
 
     def left(thresholds: dict[str, float]) -> int:
-        found, total = masks(model, thresholds), 0.0
+        found = masks(model, thresholds)
+        total = 0.0
         try:
             kept = kept_by(graph, found)
         except NothingLeftError:

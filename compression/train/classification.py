@@ -69,7 +69,8 @@ def check_network(model: keras.Model, parts: Mapping[str, Examples], name: str =
         )
     shape = tuple(parts["train"].X.shape[1:])
     num_classes = 1 + max(int(tf.reduce_max(part.labels)) for part in parts.values())
-    inputs, outputs = tuple(model.inputs[0].shape[1:]), tuple(model.outputs[0].shape[1:])
+    inputs = tuple(model.inputs[0].shape[1:])
+    outputs = tuple(model.outputs[0].shape[1:])
     fits = len(inputs) == len(shape) and all(a in (b, None) for a, b in zip(inputs, shape, strict=True))
     if not fits or len(outputs) != 1 or outputs[0] < num_classes:
         raise ValueError(
@@ -129,7 +130,8 @@ def error_percent(model: keras.Model, part: Examples) -> float:
 
 
 def _examples(name: str, X: ArrayLike | tf.Tensor, labels: ArrayLike | tf.Tensor) -> Examples:
-    inputs, values = tf.convert_to_tensor(X, tf.float32), np.asarray(labels)
+    inputs = tf.convert_to_tensor(X, tf.float32)
+    values = np.asarray(labels)
     check_finite(f"inputs of {name}", np.asarray(inputs))
     count = len(inputs)
     is_integer = values.dtype.kind in "iu" and values.shape in ((count,), (count, 1))

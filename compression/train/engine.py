@@ -174,7 +174,8 @@ def epoch_function(
         def batch(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             i = tf.cast(number, tf.int32)
             rows = tf.reshape(order[i * batch_size : (i + 1) * batch_size], [batch_size])
-            X, labels = tf.gather(examples.X, rows), tf.gather(examples.labels, rows)
+            X = tf.gather(examples.X, rows)
+            labels = tf.gather(examples.labels, rows)
             if shift:
                 X = shifted(X, shift, tf.random.fold_in(seed, i))
             if flip:

@@ -144,7 +144,8 @@ def fit(
     if not choices:
         raise ValueError(f"{name} must be a number or several, got none.")
     plan = _planned(data.steps, len(choices), name, epochs, last_epochs, polish_epochs, max_steps)
-    epochs, last_epochs = plan.epochs, plan.last_epochs
+    epochs = plan.epochs
+    last_epochs = plan.last_epochs
 
     def tell(seconds: float | None) -> None:
         text = plan.text(seconds)
@@ -281,7 +282,8 @@ def _planned(
 def _checked(values_of: Callable[[keras.Model], np.ndarray], network: keras.Model) -> Thresholds:
     """Automatic thresholds that the validation loss hardly feels."""
     now = values_of(network)
-    tolerance, error = _TOLERANCE * standard_error(now), float(np.mean(now))
+    tolerance = _TOLERANCE * standard_error(now)
+    error = float(np.mean(now))
     return checked_thresholds(network, lambda n: float(np.mean(values_of(n))), tolerance=tolerance, error=error)
 
 

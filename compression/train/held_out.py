@@ -53,7 +53,8 @@ def examples_of(x: Any, y: Any, validation_data: Any, validation_split: float, b
             raise ValueError("x must be a Dataset that ends, such as one pass over the examples; leave out repeat().")
         counts = _counts(x)
         return TrainingData({"x": x, "shuffle": False}, sum(counts), _arrays(validation_data), max(1, len(counts)))
-    X, Y = _checked_arrays("x", x), _checked_arrays("y", y)
+    X = _checked_arrays("x", x)
+    Y = _checked_arrays("y", y)
     if y is None or not _same_count(X, Y) or _count(X) < 2:
         raise ValueError(f"x and y must have equally many examples, at least 2, got {_shapes(X)} and {_shapes(Y)}.")
     if validation_data is not None:
@@ -71,10 +72,12 @@ def _arrays(data: Any) -> tuple[Any, Any]:
         batches = [_nested(np.asarray, (batch[0], batch[1])) for batch in data]
         X, Y = _nested(lambda *parts: np.concatenate(parts), *batches)
     elif isinstance(data, tuple | list) and len(data) >= 2:
-        X, Y = data[0], data[1]
+        X = data[0]
+        Y = data[1]
     else:
         raise ValueError(f"validation_data must be inputs and targets, or a Dataset, got a {type(data).__name__}.")
-    X, Y = _checked_arrays("inputs of validation_data", X), _checked_arrays("targets of validation_data", Y)
+    X = _checked_arrays("inputs of validation_data", X)
+    Y = _checked_arrays("targets of validation_data", Y)
     if not _same_count(X, Y) or not _count(X):
         raise ValueError(
             f"validation_data must have equally many inputs and targets, got {_shapes(X)} and {_shapes(Y)}."
@@ -162,7 +165,8 @@ def endless(x: Any, y: Any, batch_size: int, seed: int) -> tuple[tf.data.Dataset
             raise ValueError("x must be a Dataset that ends, such as one pass over the examples; leave out repeat().")
         counts = _counts(x)
         return x.map(lambda *batch: batch[:2]).repeat(), sum(counts), len(counts)
-    X, Y = _checked_arrays("x", x), _checked_arrays("y", y)
+    X = _checked_arrays("x", x)
+    Y = _checked_arrays("y", y)
     if y is None or not _same_count(X, Y) or not _count(X):
         raise ValueError(f"x and y must have equally many examples, at least 1, got {_shapes(X)} and {_shapes(Y)}.")
     count = _count(X)

@@ -79,7 +79,8 @@ class KerasTraining(NamedTuple):
 
         :param decay: as `decay_from`, how the learning rate of the optimizer falls; from 1.0 on, not at all.
         """
-        optimizer, together = self._new_optimizer(), [*self.callbacks, *callbacks]
+        optimizer = self._new_optimizer()
+        together = [*self.callbacks, *callbacks]
         rate = falling_rate(optimizer, epochs * self.data.steps, decay=decay, decay_from=decay_from)
         follow(model, optimizer, self.loss, metrics=self.metrics, learning_rate=rate, callbacks=together)
         model.fit(**self.data.train, epochs=epochs, verbose=self.verbose, callbacks=together)
@@ -103,7 +104,9 @@ class KerasTraining(NamedTuple):
             was pruned to nothing, or if the training ended before.
         """
         config = replace(config, kl_weight=kl_weights[0], pretrain_epochs=0)
-        data, steps, epochs = self.data, self.data.steps, config.epochs + config.polish_epochs
+        data = self.data
+        steps = self.data.steps
+        epochs = config.epochs + config.polish_epochs
         raised = raised_after(config, kl_weights)
         likelihood = likelihood_of(self.loss, model.output_shape)
         noise = LearntNoise(likelihood)
@@ -112,7 +115,9 @@ class KerasTraining(NamedTuple):
         thresholds = looks(config, checked, self.loss_of, size_of(model))
         options = {"num_train": data.num_train, "seed": self.seed, "new_optimizer": self._built_optimizer, **settings}
         phases = Phases(config, model, thresholds, **options)
-        weight, left, number = kl_weights[0], dict[float, keras.Model](), 0
+        weight = kl_weights[0]
+        left = dict[float, keras.Model]()
+        number = 0
 
         def keep() -> None:
             left[weight] = shrink(phases.model, thresholds(config.epochs)[-1](phases.model))
@@ -183,7 +188,8 @@ class KerasTraining(NamedTuple):
 
     def _seconds_of_step(self, phases: Phases) -> float:
         """What a step takes, by some whose effect is taken back."""
-        model, data = phases.model, self.data.train
+        model = phases.model
+        data = self.data.train
         variables = [*model.variables, *phases.optimizer.variables]
         values = [np.array(variable) for variable in variables]
         if isinstance(data["x"], tf.data.Dataset):

@@ -57,12 +57,14 @@ def last_phase(
         return
     kernels = [variable for _, variable in kernel_variables(model)]
     constraints = [kernel.constraint for kernel in kernels]
-    lowest, weights = math.inf, model.get_weights()
+    lowest = math.inf
+    weights = model.get_weights()
 
     def look() -> float:
         nonlocal lowest, weights
         if (loss := loss_of(model)) < lowest:
-            lowest, weights = loss, model.get_weights()
+            lowest = loss
+            weights = model.get_weights()
         return loss
 
     look()
@@ -96,7 +98,9 @@ def train_last(
     :param log: is called after each epoch with the number of finished ones and its scalars.
     :param teacher: with `config.last_teacher`, what the network learns to say of each image as it is moved.
     """
-    train, valid, steps = parts["train"], parts["valid"], len(parts["train"].X) // batch_size
+    train = parts["train"]
+    valid = parts["valid"]
+    steps = len(parts["train"].X) // batch_size
     examples = train.X if config.last_normalization else None
     with last_phase(model, lambda network: loss_of(network, valid), examples) as (trained, look):
         optimizer = keras.optimizers.Adam(config.learning_rate)
@@ -124,7 +128,8 @@ def taught_by(teacher: keras.Model, temperature: float) -> Callable[[tf.Tensor, 
     def loss(X: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         told = teacher(X, training=False)
         if is_softmax:
-            told, outputs = tf.math.log(told + _TINY), tf.math.log(outputs + _TINY)
+            told = tf.math.log(told + _TINY)
+            outputs = tf.math.log(outputs + _TINY)
         return tf.reduce_mean(taught_loss(told, outputs, temperature))
 
     return loss
@@ -140,7 +145,8 @@ class _ZerosStay(keras.constraints.Constraint):
     """Weights where a mask is 1, after a constraint of their own."""
 
     def __init__(self, mask: tf.Tensor, constraint: Callable[[tf.Tensor], tf.Tensor] | None) -> None:
-        self._mask, self._constraint = mask, constraint
+        self._mask = mask
+        self._constraint = constraint
 
     def __call__(self, w: tf.Tensor) -> tf.Tensor:
         """For Keras."""

@@ -58,9 +58,13 @@ class MagnitudePruning(keras.callbacks.Callback):
             raise ValueError(f"the model {model.name} has no dense layers or convolutions to prune.")
         strides = strides_of(graph)
         self._strides = [strides.get(node.name, (0, 0)) for node in weighted_layers(graph)]
-        self.keep, self.epochs, self.every, self.per_bit = keep, epochs, every, per_bit
+        self.keep = keep
+        self.epochs = epochs
+        self.every = every
+        self.per_bit = per_bit
         self._masks = [tf.Variable(tf.cast(layer.kernel != 0, tf.float32)) for layer in self._layers]
-        self._epoch, self._is_done = 0, False
+        self._epoch = 0
+        self._is_done = False
         for layer, mask in zip(self._layers, self._masks, strict=True):
             layer.kernel.constraint = Masked(mask)
         model.train_function = None
@@ -114,7 +118,8 @@ def place_bits(is_kept: NDArray[np.bool_], strides: tuple[int, int] = (0, 0)) ->
         padded = np.pad(kept, ((sum(strides), sum(strides)), (0, 0)))
         left, above = strides
         steps = (left, above, above - left, above + left)
-        start, count = sum(strides), len(kept)
+        start = sum(strides)
+        count = len(kept)
         around = sum(padded[start + sign * by : start + sign * by + count] for by in steps for sign in (-1, 1))
         context = context * 4 + np.minimum(around, 3).astype(np.int64)
     size = _LEVELS**2 * 4

@@ -59,8 +59,13 @@ class Phases:
         new_optimizer: Callable[[keras.Model], keras.optimizers.Optimizer],
         **settings: Any,
     ) -> None:
-        self.config, self.model, self.optimizer = config, model, new_optimizer(model)
-        self._looks, self._num_train, self._seed, self._settings = looks, num_train, seed, settings
+        self.config = config
+        self.model = model
+        self.optimizer = new_optimizer(model)
+        self._looks = looks
+        self._num_train = num_train
+        self._seed = seed
+        self._settings = settings
         self._new_optimizer = new_optimizer
         self._next: Cut | None = None
 
@@ -94,7 +99,8 @@ class Phases:
 
     def replace(self, model: keras.Model, optimizer: keras.optimizers.Optimizer | None = None) -> None:
         """Go on with another network, and with its optimizer if there is one already."""
-        self.model, self._next = model, None
+        self.model = model
+        self._next = None
         self.optimizer = self._new_optimizer(model) if optimizer is None else optimizer
 
 
@@ -116,7 +122,8 @@ def bayesian_form(
 
 def check_thresholds(config: RecipeConfig, model: keras.Model) -> None:
     """Refuse thresholds that are neither one nor as many as the network has layers with weights: ValueError."""
-    given, num_layers = config.threshold, len(weighted_layers(graph_of(model)))
+    given = config.threshold
+    num_layers = len(weighted_layers(graph_of(model)))
     if given is not None and len(given) not in (1, num_layers):
         raise ValueError(f"threshold must be one number, or one for each of {num_layers} layers, got {len(given)}.")
 
@@ -135,7 +142,8 @@ def looks(
     """
     given = config.threshold
     if config.keep is not None:
-        whole, kind = getattr(original, config.keep_of), config.keep_of
+        whole = getattr(original, config.keep_of)
+        kind = config.keep_of
         if whole is None:
             raise ValueError("keep_of=multiplications needs a network whose inputs have a given shape; count weights.")
 

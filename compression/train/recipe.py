@@ -71,10 +71,14 @@ class Recipe:
         seed: int = 0,
         strategy: tf.distribute.Strategy | None = None,
     ) -> None:
-        self.config, self.parts, self.batch_size = config, parts_of(parts), batch_size
-        self.original, self.seconds = size_of(model), tf.Variable(0.0, dtype=tf.float64)
+        self.config = config
+        self.parts = parts_of(parts)
+        self.batch_size = batch_size
+        self.original = size_of(model)
+        self.seconds = tf.Variable(0.0, dtype=tf.float64)
         self.plain_percent = tf.Variable([math.nan, math.nan], dtype=tf.float64)
-        self._seed, self._strategy = seed, strategy
+        self._seed = seed
+        self._strategy = strategy
         self._check(model)
         self._teacher = keras.models.clone_model(model) if config.last_teacher is not None else None
         self.steps_per_epoch = len(self.parts["train"].X) // batch_size
@@ -83,7 +87,8 @@ class Recipe:
         self._looks = looks(config, self._checked, self._loss, self.original)
         self._kept: tuple[tuple[int, float], Thresholds] | None = None  # thresholds of a part to keep, and of when
         self._done = config.epochs  # epochs of the Bayesian network; unless one was made here, all of them
-        noise_seed, num_train = int(named_seed(seed, "noise")[0]) % 2**24, len(self.parts["train"].X)
+        noise_seed = int(named_seed(seed, "noise")[0]) % 2**24
+        num_train = len(self.parts["train"].X)
         with self._scope():
             self._phases = Phases(
                 config,
@@ -112,7 +117,8 @@ class Recipe:
         :raises FloatingPointError: if the loss is no longer finite.
         :raises ValueError: if a layer is pruned to nothing.
         """
-        start, own = time.monotonic(), number - self.config.pretrain_epochs
+        start = time.monotonic()
+        own = number - self.config.pretrain_epochs
         if own >= 0 and not self.is_bayesian:
             self.plain_percent.assign([error_percent(self.model, self.parts[name]) for name in ("valid", "test")])
             if self._teacher is not None:
@@ -120,7 +126,9 @@ class Recipe:
         self._done = max(own + 1, 0)
         with self._scope():
             if self._phases.prepare(number):
-                self._run_epoch, self._kept, self._reshaped_before = None, None, number
+                self._run_epoch = None
+                self._kept = None
+                self._reshaped_before = number
         if self._run_epoch is None:
             self._run_epoch = self._new_epoch_function()
         nll, error = self._run_epoch(tf.random.fold_in(named_seed(self._seed, "train"), number))
@@ -138,7 +146,9 @@ class Recipe:
         """
         if not self.is_bayesian:
             return {"valid/error_percent": error_percent(self.model, self.parts["valid"])}
-        thresholds, scalars, kl_total = self.thresholds(), {}, 0.0
+        thresholds = self.thresholds()
+        scalars = {}
+        kl_total = 0.0
         with switched_off(self.model, thresholds):
             for layer in bayesian_layers(self.model):
                 for name, value in layer.kl_parts().items():
@@ -235,7 +245,8 @@ class Recipe:
             for no checkpoint, is the result.
         :raises ValueError: of `read` for the newest shapes, if no other ones fit.
         """
-        given, problem = self.model, None
+        given = self.model
+        problem = None
         for path in [*reversed(entries(folder, "network-*.json")), None]:
             with self._scope():
                 self._replace(given if path is None else keras.models.model_from_json(path.read_text(encoding="utf-8")))
@@ -278,10 +289,13 @@ class Recipe:
 
     def _replace(self, model: keras.Model) -> None:
         self._phases.replace(model)
-        self._run_epoch, self._kept = None, None
+        self._run_epoch = None
+        self._kept = None
 
     def _new_epoch_function(self) -> EpochFunction:
-        config, steps, is_bayesian = self.config, self.steps_per_epoch, self.is_bayesian
+        config = self.config
+        steps = self.steps_per_epoch
+        is_bayesian = self.is_bayesian
         return epoch_function(
             self.model,
             self.optimizer,
@@ -309,7 +323,8 @@ class Recipe:
         return [look]
 
     def _checked(self, model: keras.Model) -> Thresholds:
-        valid, tolerance = self.parts["valid"], self.config.prune_tolerance
+        valid = self.parts["valid"]
+        tolerance = self.config.prune_tolerance
         return checked_thresholds(model, lambda network: error_percent(network, valid), tolerance=tolerance)
 
     def _loss(self, model: keras.Model) -> float:

@@ -84,7 +84,8 @@ def compress_regression(
     variance = float(np.var(data["train"][1], axis=0).mean())
     if not variance > 0:
         raise ValueError("the training targets are all the same; there is nothing to learn.")
-    train, valid = data["train"], data["valid"]
+    train = data["train"]
+    valid = data["valid"]
     batches = TrainingData.of_arrays(*train, valid, batch_size)
     adam = keras.optimizers.Adam
     training = KerasTraining(batches, loss_of("mse", valid), adam(config.learning_rate), "mse", seed=seed)
@@ -145,7 +146,8 @@ def unexplained_percent(model: keras.Model, X: NDArray[np.float32], Y: NDArray[n
 def _arrays(
     model: keras.Model, name: str, X: ArrayLike, Y: ArrayLike
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    inputs, targets = np.asarray(X, np.float32), np.asarray(Y, np.float32)
+    inputs = np.asarray(X, np.float32)
+    targets = np.asarray(Y, np.float32)
     targets = targets.reshape(len(targets), -1)
     check_finite(f"inputs of {name}", inputs)
     check_finite(f"targets of {name}", targets)

@@ -28,7 +28,8 @@ SHRINK_BELOW = 0.9
 LAST_FROM = 0.0
 """Part of the last phase after which its learning rate falls, half a cosine."""
 
-_RAISED_FROM, _RAISED_TO = 0.4, 0.7
+_RAISED_FROM = 0.4
+_RAISED_TO = 0.7
 """Parts of the epochs between which the weight of the KL is raised."""
 
 _AT_LEAST = {
