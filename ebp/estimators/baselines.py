@@ -143,10 +143,12 @@ def tuned_errors(
             f"tuning needs training and validation rows, got a fraction of {valid_fraction} of {X.shape[0]} rows."
         )
     order = epoch_order(as_seed(seed), 2**31 - 1, X.shape[0])
-    valid, rest = np.sort(order[:num_valid]), np.sort(order[num_valid:])
+    valid = np.sort(order[:num_valid])
+    rest = np.sort(order[num_valid:])
 
     def errors(value: float, part: tuple[Matrix, np.ndarray], other: tuple[Matrix, np.ndarray]) -> tuple[float, ...]:
-        learner, found = make(value, part[0]), list[float]()
+        learner = make(value, part[0])
+        found = list[float]()
         for epoch in range(epochs):
             learner.fit_epoch(*part, seed=seed, epoch=epoch)
             found.append(error_percent(learner.scores(other[0]), other[1]))
@@ -204,20 +206,28 @@ class AROW:
     def __init__(self, num_inputs: int, num_outputs: int, r: float) -> None:
         if not r > 0:
             raise ValueError(f"AROW's r must be positive, got {r}.")
-        self.r, shape = r, (num_inputs + 1, num_outputs)
-        self.mu, self.sigma = np.zeros(shape), np.ones(shape)
+        self.r = r
+        shape = (num_inputs + 1, num_outputs)
+        self.mu = np.zeros(shape)
+        self.sigma = np.ones(shape)
 
     def fit_epoch(self, X: Matrix, Y: np.ndarray, *, seed: Seed, epoch: int) -> None:
         """One pass, example by example."""
         X = check_inputs(X, len(self.mu) - 1, tf.float64)
-        is_sparse, every = scipy.sparse.issparse(X), np.arange(len(self.mu))
+        is_sparse = scipy.sparse.issparse(X)
+        every = np.arange(len(self.mu))
         for row in epoch_order(seed, epoch, X.shape[0]):
             if is_sparse:
                 entries = slice(X.indptr[row], X.indptr[row + 1])
-                columns, x = np.append(X.indices[entries], every[-1]), np.append(X.data[entries], 1.0)
+                columns = np.append(X.indices[entries], every[-1])
+                x = np.append(X.data[entries], 1.0)
             else:
-                columns, x = every, np.append(X[row], 1.0)
-            y, mu, sigma = Y[row], self.mu[columns], self.sigma[columns]  # [C], [n, C], [n, C]
+                columns = every
+                x = np.append(X[row], 1.0)
+            # [C], [n, C], [n, C]
+            y = Y[row]
+            mu = self.mu[columns]
+            sigma = self.sigma[columns]
             loss = np.maximum(0.0, 1.0 - y * (x @ mu))  # [C]
             if np.any(loss > 0):
                 beta = (loss > 0) / (np.square(x) @ sigma + self.r)

@@ -29,9 +29,11 @@ __all__ = ["Calibration", "Scored", "calibration_error", "fit_calibration", "log
 PRIOR_SCALE = 0.5 * 1.702
 
 #: Standard deviations of the normal priors of log a, around log `PRIOR_SCALE`, and of c, around 0.
-LOG_SCALE_DEVIATION, OFFSET_DEVIATION = 1.0, 0.5
+LOG_SCALE_DEVIATION = 1.0
+OFFSET_DEVIATION = 0.5
 
-_MAX_LOG_SCALE, _MAX_OFFSET = 5.0, 10.0
+_MAX_LOG_SCALE = 5.0
+_MAX_OFFSET = 10.0
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,9 @@ def _loss(parameters: NDArray[np.float64], examples: Scored) -> tuple[float, NDA
 
     :param parameters: log of the scale over `PRIOR_SCALE`, and for two classes the offset.
     """
-    scores, classes, weight = examples.scores, examples.classes, examples.weight
+    scores = examples.scores
+    classes = examples.classes
+    weight = examples.weight
     rows = np.arange(len(classes))
     has_offset = len(parameters) == 2
     log_factor = parameters[0]
@@ -146,7 +150,8 @@ def calibration_error(log_p: ArrayLike, classes: ArrayLike, num_bins: int = 15) 
     :param classes: number of the class of each row, [N].
     """
     p = np.exp(np.asarray(log_p))
-    confidence, is_right = p.max(axis=1), p.argmax(axis=1) == np.asarray(classes)
+    confidence = p.max(axis=1)
+    is_right = p.argmax(axis=1) == np.asarray(classes)
     place = np.minimum((confidence * num_bins).astype(int), num_bins - 1)
     gap = np.bincount(place, confidence - is_right, minlength=num_bins)
     return 100.0 * float(np.sum(np.abs(gap))) / len(p)

@@ -163,10 +163,12 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             whole groups, where the rows of one resemble each other; None: single rows.
         """
         X, y = self._check(X, y, reset=True)
-        groups, row_weight = group_numbers(groups, X.shape[0]), weight_of_rows(X, sample_weight)
+        groups = group_numbers(groups, X.shape[0])
+        row_weight = weight_of_rows(X, sample_weight)
         classes, numbers = np.unique(y, return_inverse=True)
         order = row_order(X, numbers, row_weight, groups)
-        X, y = X[order], y[order]
+        X = X[order]
+        y = y[order]
         row_weight = None if row_weight is None else row_weight[order]
         groups = None if groups is None else groups[order]
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -278,7 +280,8 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def coding_(self) -> InputCoding:
         """That of all columns of X."""
-        mean, factor = self._columns.spread(self._coding.mean), self._columns.spread(self._coding.factor)
+        mean = self._columns.spread(self._coding.mean)
+        factor = self._columns.spread(self._coding.factor)
         return InputCoding(self._coding.kind, mean, factor)
 
     @property
@@ -365,13 +368,15 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _make_room(self, X: Matrix) -> None:
         """Inputs for columns that occur for the first time."""
-        room, self._columns = self._columns.room, self._columns.after(X)
+        room = self._columns.room
+        self._columns = self._columns.after(X)
         if self._columns.room == room:
             return
         self._moments = self._moments.with_columns(self._columns.room)
         self._coding = InputCoding.of(self._coding.kind, self._moments)
         larger = self._new_network(self._columns.room)
-        known, start = self._network.posterior, larger.posterior
+        known = self._network.posterior
+        start = larger.posterior
         larger.assign(Posterior((tf.concat([known.h[0], start.h[0][room:]], axis=0), *known.h[1:]), known.b))
         larger.step.assign(self._network.step)
         self._network = larger
@@ -410,7 +415,8 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _log_loss(self, X: Matrix, y: np.ndarray) -> float:
         """Mean of -log P of rows that were not learned, at the best calibration, in nats."""
-        scores, numbers = self._raw_scores(X), np.searchsorted(self.classes_, y)
+        scores = self._raw_scores(X)
+        numbers = np.searchsorted(self.classes_, y)
         return log_loss(log_probabilities(fit_calibration(scores, numbers)(scores), are_logits=True), numbers)
 
     def _raw_scores(self, X: Matrix) -> np.ndarray:
@@ -432,7 +438,8 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self._network.deterministic_scores(X)
         if self.output == "vote":
             return self._network.vote(X, self.num_votes, self._seed)
-        scores, calibration = self._raw_scores(X), self.calibration_
+        scores = self._raw_scores(X)
+        calibration = self.calibration_
         return scores if calibration is None else calibration(scores)
 
 

@@ -63,7 +63,8 @@ class Stream(NamedTuple):
         absent classes are added to the new ones.
         """
         recency, is_absent = self.recency.after(numbers)
-        memory, is_kept = self.memory, np.zeros(len(numbers), np.bool_)
+        memory = self.memory
+        is_kept = np.zeros(len(numbers), np.bool_)
         if size:
             memory, is_kept = memory.after(X, numbers, weight, size=size, seed=seed)
         chunk = Chunk(X, numbers, weight, None)

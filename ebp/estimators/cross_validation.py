@@ -242,14 +242,19 @@ class CrossValidation:
             raise ValueError(f"X must be [N, D] with a row for each of {len(Y)} targets, got {list(X.shape)}.")
         if config.softmax and Y.shape[1] == 1:
             raise ValueError("softmax needs more than two classes, got two; leave it out.")
-        self.config, self.first_seed, self.folds = config, seed, checked_folds(folds, len(Y))
+        self.config = config
+        self.first_seed = seed
+        self.folds = checked_folds(folds, len(Y))
         self.layer_sizes = (X.shape[1], *config.hidden, Y.shape[1])
         self.input_coding = recommended(dataset, X) if config.input_coding == "auto" else config.input_coding
         self.units = units_of(config, range(seed, seed + config.num_seeds), len(self.folds))
         self.network = self._new_network(self.units[0])
         self.exported: Exported | None = None
         self._records = tf.Variable("")  # `found` as JSON lines, so that a checkpoint holds it
-        self._X, self._Y, self._prepare_fold, self._export = X, Y, prepare, export
+        self._X = X
+        self._Y = Y
+        self._prepare_fold = prepare
+        self._export = export
         self._classes = classes
         self._fold: tuple[int, Fold] | None = None
         self._prepared: tuple[int, Prepared] | None = None
@@ -319,7 +324,8 @@ class CrossValidation:
         :return: method, as "binary D" or "arow", to errors in percent, their means and standard errors, and seconds.
         :raises ValueError: if units are left.
         """
-        results, found = self.found, dict[str, dict[str, Any]]()
+        results = self.found
+        found = dict[str, dict[str, Any]]()
         if len(results) < len(self.units):
             raise ValueError(f"results need all {len(self.units)} units, and {len(results)} are done; call run.")
         for method in dict.fromkeys(unit.method for unit in self.units):
@@ -351,7 +357,9 @@ class CrossValidation:
         return network
 
     def _epoch(self, unit: Unit) -> tuple[dict[str, float], EpochResult]:
-        config, fold, seed = self.config, self.fold(unit.fold), _order_seed(unit)
+        config = self.config
+        fold = self.fold(unit.fold)
+        seed = _order_seed(unit)
         self.network = self._network_for(unit)
         start = time.monotonic()
         if self._prepared is None or self._prepared[0] != unit.fold:
@@ -380,7 +388,8 @@ class CrossValidation:
         return prepared
 
     def _rival(self, unit: Unit) -> tuple[dict[str, float], RivalResult]:
-        fold, start = self.fold(unit.fold), time.monotonic()
+        fold = self.fold(unit.fold)
+        start = time.monotonic()
         tuned = tuned_rival(
             unit.method,
             self.layer_sizes,
@@ -454,7 +463,8 @@ def posterior_scalars(network: EBPNetwork) -> dict[str, float]:
         variance.
     """
     scalars = {}
-    shapes, priors = posterior_shapes(network), network.architecture.priors
+    shapes = posterior_shapes(network)
+    priors = network.architecture.priors
     for number, (h, prior, entropy) in enumerate(zip(shapes.values(), priors, network.entropy(), strict=True), start=1):
         scalars[f"layer_{number}/entropy_nats"] = entropy
         if prior.is_discrete:

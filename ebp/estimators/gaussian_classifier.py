@@ -187,7 +187,8 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
                 mu, sigma2 = posterior.moments(X)
             else:
                 last = forward(posterior, X, self.units)[-1]
-                mu, sigma2 = last.mu, last.sigma2
+                mu = last.mu
+                sigma2 = last.sigma2
             z = mu / np.sqrt(1.0 + sigma2)
             found.append(log_probabilities(z[:, : _num_outputs(len(self.classes_))], are_logits=False))
         if len(found) == 1:

@@ -42,7 +42,8 @@ class Memory(NamedTuple):
         :param seed: of the keys, not negative.
         """
         keys = np.random.Generator(np.random.PCG64(seed).advance(self.num_seen)).random(len(numbers))
-        keys, numbers = np.concatenate([self.keys, keys]), np.concatenate([self.numbers, numbers])
+        keys = np.concatenate([self.keys, keys])
+        numbers = np.concatenate([self.numbers, numbers])
         weight = np.concatenate([self.weight, np.ones(X.shape[0]) if weight is None else weight])
         order = np.lexsort((keys, numbers))
         rank = np.arange(len(order)) - np.searchsorted(numbers[order], numbers[order])  # within the class

@@ -29,7 +29,8 @@ __all__ = ["Predicted", "Predictor"]
 _HEADS = {"SignHead": ("binary", "multiclass"), "SoftmaxHead": ("softmax", "softmax")}
 _PRIORS = {"GaussianWeights": "real", "BinaryWeights": "binary", "TernaryWeights": "ternary"}
 #: What a file is, and the version of its content.
-_KIND, _VERSION = "a trained network of EBP", 1
+_KIND = "a trained network of EBP"
+_VERSION = 1
 
 
 class Predicted(NamedTuple):
@@ -127,7 +128,8 @@ class Predictor:
 
     @classmethod
     def _of(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Predictor:
-        sizes, calibration = header["layer_sizes"], header["calibration"]
+        sizes = header["layer_sizes"]
+        calibration = header["calibration"]
         _check_sizes(sizes, arrays)
         if header["weights"] not in _PRIORS.values():
             raise ValueError(f"weights must be real, binary or ternary, got {header['weights']!r:.40}")

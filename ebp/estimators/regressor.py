@@ -46,7 +46,8 @@ UNITS = "relu"
 
 #: Rows, and the squares of their errors in standard deviations, beside those held back, by which the variances are
 #: judged: 1.2 is what squares were on 32 random tables of 50 to 300 rows.
-PRIOR_ROWS, PRIOR_SQUARE = 20, 1.2
+PRIOR_ROWS = 20
+PRIOR_SQUARE = 1.2
 
 #: Intervals of this probability are as wide as those of a Student's t whose variance rests on so many rows.
 INTERVAL = 0.9
@@ -268,7 +269,8 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         ratio = old.scale / targets.scale
         shift = (old.mean - targets.mean) / targets.scale
         for number, posterior in enumerate(self.posteriors_):
-            mean, gain = posterior.mean[-1] * ratio, posterior.gain[-1]
+            mean = posterior.mean[-1] * ratio
+            gain = posterior.gain[-1]
             mean[-1] += math.sqrt(len(mean)) * shift
             self.posteriors_[number] = Gaussian(
                 (*posterior.mean[:-1], mean), (*posterior.gain[:-1], in_units(gain, ratio))
@@ -284,7 +286,8 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         """
         known = np.flatnonzero(rows.weights > 0)
         errors = np.full(rows.y.shape, np.nan)
-        rows, groups = rows.part(known), None if groups is None else groups[known]
+        rows = rows.part(known)
+        groups = None if groups is None else groups[known]
         folds = held_folds(len(known), self._seed, groups=groups)
         chosen, trials = self._race(rows, folds, early_stopping=bool(self.early_stopping))
         if not trials:
@@ -384,7 +387,8 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
     def _moments_of(self, X: Array) -> tuple[Array, Array]:
         """The same of rows that are checked and dense."""
         X = self._inputs.standardised(X)
-        means, variances = [], []
+        means = []
+        variances = []
         for posterior, noise in zip(self.posteriors_, self.noises_, strict=True):
             last = [
                 forward(posterior, X[start : start + CHUNK_ROWS], UNITS)[-1] for start in range(0, len(X), CHUNK_ROWS)

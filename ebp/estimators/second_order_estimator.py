@@ -131,7 +131,8 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
 
     def _make_room(self, X: Any) -> int:
         """Inputs for columns that occur for the first time; how many these are."""
-        columns, known = self._columns.after(X), self._columns.num_seen
+        columns = self._columns.after(X)
+        known = self._columns.num_seen
         if columns.num_seen > known:
             self._inputs = self._inputs.with_columns(columns.num_seen)
             self.posteriors_ = [
@@ -156,7 +157,9 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
         """An estimator before its first pass over rows but for those held back."""
         learned = rows.part(np.delete(np.arange(len(rows.X)), held))
         model = clone(self)
-        model._seed, model.n_features_in_, model.count_ = self._seed, rows.X.shape[1], count
+        model._seed = self._seed
+        model.n_features_in_ = rows.X.shape[1]
+        model.count_ = count
         model._columns = SeenColumns(rows.X.shape[1], None)
         model._start_like(self, learned)
         return Trial(model, learned, rows.part(held), held)
@@ -203,7 +206,8 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
         :return: of each network the mean over the pass.
         """
         X, Y = self._standardised(rows)
-        posteriors, means = [], []
+        posteriors = []
+        means = []
         for number, posterior in enumerate(self.posteriors_):
             mean = PassMean()
             order = self._rng(number, 1, self.n_epochs_).permutation(len(X))

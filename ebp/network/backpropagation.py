@@ -60,7 +60,9 @@ class Backpropagation:
             raise ValueError(f"loss must be one of {', '.join(map(repr, _LOSSES))}, got {loss!r}.")
         if not learning_rate > 0:
             raise ValueError(f"the learning rate must be positive, got {learning_rate}.")
-        self.loss, self.batch_size, self.clipped = loss, batch_size, clipped
+        self.loss = loss
+        self.batch_size = batch_size
+        self.clipped = clipped
         self.learning_rate = np.float32(learning_rate)
         square = X.multiply(X) if scipy.sparse.issparse(X) else np.square(X, dtype=np.float64)
         lengths = [float(square.sum()) / X.shape[0] + 1.0, *(size + 1.0 for size in layer_sizes[1:-1])]
@@ -108,7 +110,8 @@ class Backpropagation:
             delta = delta / self._scales[layer]
             self.biases[layer] -= self.learning_rate * delta.sum(axis=0)
             if layer:
-                v, W = np.tanh(u[layer - 1]), self.weights[layer]
+                v = np.tanh(u[layer - 1])
+                W = self.weights[layer]
                 below = (1 - v * v) * (delta @ W.T)
                 W -= self.learning_rate * (v.T @ delta)
                 delta = below

@@ -237,7 +237,9 @@ class InputCoding:
         :raises ValueError: if entries are missing or do not fit each other.
         """
         try:
-            kind, mean, factor = stored["kind"], np.array(stored["mean"], float), np.array(stored["factor"], float)
+            kind = stored["kind"]
+            mean = np.array(stored["mean"], float)
+            factor = np.array(stored["factor"], float)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the stored input coding is damaged ({error!r}); take an undamaged copy.") from error
         if kind not in get_args(Kind) or mean.ndim != 1 or mean.shape != factor.shape:

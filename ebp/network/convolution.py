@@ -119,7 +119,8 @@ def flat_sizes(layers: Sequence[Any]) -> tuple[tuple[int, ...], tuple[Convolved 
     image = tuple(map(int, layers[0])) if isinstance(layers[0], (tuple, list)) else None
     if image is not None and (len(image) != 3 or min(image) < 1):
         raise ValueError(f"an image must have a height, a width and channels such as (28, 28, 1), got {layers[0]!r}.")
-    sizes, convolutions = [int(np.prod(image)) if image else int(layers[0])], list[Convolved | None]()
+    sizes = [int(np.prod(image)) if image else int(layers[0])]
+    convolutions = list[Convolved | None]()
     for layer in layers[1:]:
         if not isinstance(layer, Convolution):
             sizes.append(int(layer))

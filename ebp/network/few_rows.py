@@ -47,7 +47,8 @@ class FewRows(NamedTuple):
     @classmethod
     def of(cls, network: EBPNetwork) -> FewRows:
         """Of its current posterior."""
-        architecture, layers = network.architecture, list[_Layer]()
+        architecture = network.architecture
+        layers = list[_Layer]()
         for prior, h, fan_in in zip(architecture.priors, network.h, architecture.fan_ins, strict=True):
             natural = tf.cast(h, tf.float64)
             mean = prior.mean(natural)

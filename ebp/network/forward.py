@@ -128,7 +128,8 @@ def sign_covariance(mu: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
     rho = sigma * tf.math.rsqrt(variance)[..., :, None] * tf.math.rsqrt(variance)[..., None, :]
     off_diagonal = 1.0 - tf.eye(n, dtype=mu.dtype)
     angle = tf.math.asin(tf.clip_by_value(rho, -1.0, 1.0) * off_diagonal)
-    a, b = z[..., :, None], z[..., None, :]
+    a = z[..., :, None]
+    b = z[..., None, :]
     nodes, weights = np.polynomial.legendre.leggauss(24)
     total = tf.zeros_like(rho)
     for node, weight in zip(nodes, weights, strict=True):
@@ -162,7 +163,9 @@ def forward(
     :param for_xla: see `layer_inputs`.
     """
     layers: list[Layer] = []
-    v, v_var, v_cov = X, None, None
+    v = X
+    v_var = None
+    v_cov = None
     shared = convolutions or (None,) * len(means)
     for mean, var, b, fan_in, convolved in zip(means, variances, biases, fan_ins, shared, strict=True):
         if convolved is not None:
@@ -177,7 +180,8 @@ def forward(
             if len(layers) + 1 < len(means):
                 v_cov = sign_covariance(mu, sigma)
         layers.append(Layer(v, mean, mu, sigma2, fan_in, convolved))
-        v, v_var = sign_mean(mu, sigma2), None
+        v = sign_mean(mu, sigma2)
+        v_var = None
         if convolved is not None:
             v_var = mean_pooled(1.0 - tf.square(v), convolved) / convolved.pool**2
             v = mean_pooled(v, convolved)
@@ -202,7 +206,8 @@ def _sum_rows(A: tf.Tensor) -> tf.Tensor:
 
 def _with_bias(mu: tf.Tensor, sigma2: tf.Tensor, b: tf.Tensor | None, fan_in: int) -> tuple[tf.Tensor, tf.Tensor]:
     if b is not None:
-        mu, sigma2 = mu + b, sigma2 + BIAS_VARIANCE
+        mu = mu + b
+        sigma2 = sigma2 + BIAS_VARIANCE
     else:  # an example without any non-zero input has mu = sigma = 0: sign 0, not 0 / 0
         sigma2 = tf.maximum(sigma2, fan_in * np.finfo(mu.dtype.as_numpy_dtype).tiny)
     return mu / math.sqrt(fan_in), sigma2 / fan_in

@@ -106,7 +106,9 @@ class JointNetwork(NamedTuple):
         :param derivatives: y, mu and sigma2, [B, 1] each, to log P(y) and its derivatives.
         :param weight: how often each row counts, [N]; None: once.
         """
-        mean, cov, evidence = self.mean.copy(), self.cov.copy(), self.evidence.copy()
+        mean = self.mean.copy()
+        cov = self.cov.copy()
+        evidence = self.evidence.copy()
         targets = np.tile(Y, len(evidence))  # [N, A C]
         for number, feature in enumerate(self.features(X)):
             importance = 1.0 if weight is None else float(weight[number])

@@ -65,7 +65,9 @@ def _scores(architecture: Architecture, num_steps: tf.Tensor, batch_size: int) -
 
 def _signature(architecture: Architecture, batch_size: int) -> list[Any]:
     """Types of the arguments of `dense_epoch`, for data of any number of rows."""
-    sizes, pairs, dtype = architecture.layer_sizes, architecture.weight_shapes, architecture.dtype
+    sizes = architecture.layer_sizes
+    pairs = architecture.weight_shapes
+    dtype = architecture.dtype
     posterior = Posterior(
         tuple(tf.TensorSpec(pair, dtype) for pair in pairs),
         tuple(tf.TensorSpec(pair[1:], dtype) for pair in pairs) if architecture.has_biases else (),
@@ -90,12 +92,14 @@ def sparse_epoch(
     ) -> tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]:
         def body(t: tf.Tensor, rest: Posterior, log_prob: tf.Tensor, damped: tf.Tensor, scores: Any) -> Any:
             x, columns = _sparse_batch(X, rows[t], batch_size, has_empty_rows)
-            y, weight = tf.gather(Y, rows[t]), weights[t] if has_weights or batch_size > 1 else None
+            y = tf.gather(Y, rows[t])
+            weight = weights[t] if has_weights or batch_size > 1 else None
             rest, change = _sparse_update(architecture, h_1, rest, x, columns, y, weight)
             log_prob += tf.reduce_sum(change.log_prob)
             return t + 1, rest, log_prob, damped + tf.cast(change.is_damped, tf.int32), scores.write(t, change.scores)
 
-        zero, num_steps = tf.zeros([], architecture.dtype), tf.shape(rows)[0]
+        zero = tf.zeros([], architecture.dtype)
+        num_steps = tf.shape(rows)[0]
         _, rest, log_prob, damped, scores = tf.while_loop(
             lambda t, *_: t < num_steps,
             body,
@@ -174,9 +178,11 @@ def _sparse_batch(
     X: SparseRows, rows: tf.Tensor, batch_size: int, has_empty_rows: bool
 ) -> tuple[tf.Tensor | tf.SparseTensor, tf.Tensor]:
     """Some rows without the columns that do not occur in them, and the numbers of those that do."""
-    starts, ends = tf.gather(X.indptr, rows), tf.gather(X.indptr, rows + 1)
+    starts = tf.gather(X.indptr, rows)
+    ends = tf.gather(X.indptr, rows + 1)
     if batch_size == 1:
-        columns, values = X.indices[starts[0] : ends[0]], X.data[starts[0] : ends[0]]
+        columns = X.indices[starts[0] : ends[0]]
+        values = X.data[starts[0] : ends[0]]
         if has_empty_rows:  # these get a 0 in column 0: TensorFlow's oneDNN aborts a product without columns
             is_empty = tf.cast(starts == ends, tf.int32)
             columns = tf.concat([columns, tf.zeros(is_empty, columns.dtype)], axis=0)

@@ -24,7 +24,8 @@ __all__ = ["Noise"]
 Array = NDArray[np.float64]
 
 #: Shape and mean variance before any data; targets are standardised.
-PRIOR_SHAPE, PRIOR_VARIANCE = 3.0, 1.0
+PRIOR_SHAPE = 3.0
+PRIOR_VARIANCE = 1.0
 
 
 class Noise(NamedTuple):
@@ -68,6 +69,7 @@ class Noise(NamedTuple):
         part = self.variance / (sigma2 + self.variance)
         squares = (part * (y - mu)) ** 2 + part * sigma2
         count = np.ones(len(y)) if weight is None else weight
-        shape, rate = self.shape + 0.5 * float(np.sum(count)), self.rate + 0.5 * count @ squares
+        shape = self.shape + 0.5 * float(np.sum(count))
+        rate = self.rate + 0.5 * count @ squares
         factor = min(1.0, (PRIOR_SHAPE + 0.5 * max_count) / shape)
         return Noise(factor * shape, factor * rate)

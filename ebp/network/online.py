@@ -28,7 +28,8 @@ __all__ = ["MAX_CHANGE", "MAX_DRIFT", "MIN_LAZY_WEIGHTS", "REFRESH_EVERY", "onli
 REFRESH_EVERY = 64
 
 #: The largest change of an h in one update that `shifted_mean` may follow, and the largest sum of changes.
-MAX_CHANGE, MAX_DRIFT = 1.0 / 8, 2.0
+MAX_CHANGE = 1.0 / 8
+MAX_DRIFT = 2.0
 
 #: From this number of binary weights on, a layer is worth it.
 MIN_LAZY_WEIGHTS = 4096
@@ -107,7 +108,9 @@ def _carried_means(architecture: Architecture, h: Sequence[tf.Tensor]) -> list[t
 
 def _first_segment(architecture: Architecture, posterior: Posterior) -> _Segment:
     """The start of a segment, with all means fresh."""
-    sizes, dtype, lazy = architecture.layer_sizes, architecture.dtype, _lazy_layers(architecture)
+    sizes = architecture.layer_sizes
+    dtype = architecture.dtype
+    lazy = _lazy_layers(architecture)
 
     def record(size: int) -> tf.TensorArray:
         return tf.TensorArray(dtype, REFRESH_EVERY, element_shape=[size])
@@ -129,14 +132,18 @@ def _after_update(architecture: Architecture, now: _Segment, x: tf.Tensor, y: tf
     :param y: [1, n_L].
     :param slot: number of the update within its segment.
     """
-    (h, b), lazy = now.posterior, _lazy_layers(architecture)
+    (h, b) = now.posterior
+    lazy = _lazy_layers(architecture)
     means = [mean if mean.shape.rank else value for mean, value in zip(now.means, h, strict=True)]
     change = update.bayes_increments(architecture, h, means, b, x, y, for_xla=True)
-    posterior, last = update.updated(now.posterior, change), change.layers[-1]
-    new_h, drift = list(posterior.h), now.drift
+    posterior = update.updated(now.posterior, change)
+    last = change.layers[-1]
+    new_h = list(posterior.h)
+    drift = now.drift
     for layer in lazy:
         new_h[layer] = h[layer]
-        v, delta = change.layers[layer].v, change.scaled_deltas[layer]
+        v = change.layers[layer].v
+        delta = change.scaled_deltas[layer]
         largest = tf.reduce_max(tf.abs(v)) * tf.reduce_max(tf.abs(delta))
         drift += tf.where(largest <= MAX_CHANGE, largest, np.inf)
     new_means = _carried_means(architecture, new_h)

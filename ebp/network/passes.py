@@ -34,10 +34,13 @@ __all__ = [
 Array = NDArray[np.float64]
 
 #: Rows that epochs="auto" learns in all, and the fewest and most passes.
-AUTO_UPDATES, MIN_AUTO_EPOCHS, MAX_AUTO_EPOCHS = 16_000, 3, 20
+AUTO_UPDATES = 16_000
+MIN_AUTO_EPOCHS = 3
+MAX_AUTO_EPOCHS = 20
 
 #: One row of this many, but not more than so many, are held back.
-ROWS_PER_HELD, MAX_HELD = 8, 2000
+ROWS_PER_HELD = 8
+MAX_HELD = 2000
 
 #: Passes without an improvement after which early_stopping of `EBPClassifier` ends the training.
 PATIENCE = 2
@@ -46,21 +49,25 @@ PATIENCE = 2
 COUNTS = (1, 3, 8)
 
 #: Rows that a race holds back in all, if there are so many, in parts of at most a third of the rows.
-SCORED_ROWS, MAX_PART = 400, 1.0 / 3.0
+SCORED_ROWS = 400
+MAX_PART = 1.0 / 3.0
 
 #: Of so many rows or fewer, the errors of predictions are judged by rows that networks of all others have not seen, an
 #: eighth at a time: a network of two thirds of 100 rows may be wrong by half as much again as one of all of them.
 MAX_JUDGED_BY_EIGHTHS = 200
 
 #: What is tried drops out of a race if it is worse than the best by so many standard errors, of so many rows at least.
-CLEAR_ERRORS, MIN_RACED = 2.0, 30
+CLEAR_ERRORS = 2.0
+MIN_RACED = 30
 
 #: With more rows, one pass of which tells more, nothing is tried: a row counts so often.
-MAX_TRIED_ROWS, COUNT_OF_MANY = 5000, 3
+MAX_TRIED_ROWS = 5000
+COUNT_OF_MANY = 3
 
 #: early_stopping of networks of second order tries this number of passes, then twice as many, and so on, and ends after
 #: so many trials without an improvement.
-FIRST_TRIED, TRIAL_PATIENCE = 10, 2
+FIRST_TRIED = 10
+TRIAL_PATIENCE = 2
 
 
 class Passes(NamedTuple):
@@ -171,7 +178,8 @@ def _not_clearly_worse(scored: dict[Passes, list[tuple[Array, Array]]]) -> list[
             continue
         # The standard error of the mean of differences in the same rows.
         difference = joined[best][0] - scores
-        total, gap = float(np.sum(weight)), means[best] - means[choice]
+        total = float(np.sum(weight))
+        gap = means[best] - means[choice]
         with np.errstate(invalid="ignore"):
             error = np.sqrt(np.sum((weight * (difference - gap)) ** 2)) / total if total else np.inf
         if len(scores) < MIN_RACED or not gap > CLEAR_ERRORS * error:

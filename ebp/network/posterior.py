@@ -161,13 +161,15 @@ class TernaryWeights:
     def _unnormalised(self, h: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """P(0) and P(-sign h) over P(sign h), and the sum of all three."""
         e = tf.exp(-tf.abs(h))
-        zero, minus = math.exp(self.nu) * e, tf.square(e)
+        zero = math.exp(self.nu) * e
+        minus = tf.square(e)
         return zero, minus, 1.0 + zero + minus
 
     def _probabilities(self, h: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """P(0), P(-1), P(+1)."""
         zero, less, total = self._unnormalised(h)
-        less, more = less / total, 1.0 / total
+        less = less / total
+        more = 1.0 / total
         return zero / total, tf.where(h > 0, less, more), tf.where(h > 0, more, less)
 
 

@@ -160,7 +160,9 @@ def relu_moments(mu: Array, sigma2: Array) -> Moments:
 
     With z = mu / sigma: <v> = mu Phi(z) + sigma phi(z) and <v^2> = (mu^2 + sigma^2) Phi(z) + mu sigma phi(z).
     """
-    positive, density = scipy.special.ndtr(mu / np.sqrt(sigma2)), _density(mu, sigma2)  # Phi(z), phi(z) / sigma
+    # Phi(z), phi(z) / sigma
+    positive = scipy.special.ndtr(mu / np.sqrt(sigma2))
+    density = _density(mu, sigma2)
     mean = np.maximum(mu * positive + sigma2 * density, 0.0)
     var = np.maximum((mu**2 + sigma2) * positive + mu * sigma2 * density - mean**2, 0.0)
     return Moments(
@@ -203,8 +205,10 @@ def with_inputs(posterior: Gaussian, num_inputs: int, rng: np.random.Generator) 
 
     :param num_inputs: in all.
     """
-    mean, gain = posterior.mean[0], posterior.gain[0]
-    num_new, num_outputs = num_inputs + 1 - len(mean), mean.shape[1]
+    mean = posterior.mean[0]
+    gain = posterior.gain[0]
+    num_new = num_inputs + 1 - len(mean)
+    num_outputs = mean.shape[1]
     ratio = math.sqrt((num_inputs + 1) / len(mean))  # as sums of inputs are divided by sqrt(K)
     new = rng.normal(size=(num_new, num_outputs)) if len(posterior.mean) > 1 else np.zeros((num_new, num_outputs))
     mean = np.concatenate([mean[:-1] * ratio, new, mean[-1:] * ratio])
@@ -222,17 +226,21 @@ def forward(posterior: Gaussian, X: Array, units: str) -> list[Layer]:
     Var(u_j) = sum over i of (<v_i>^2 + Var v_i) s_ij + Var(v_i) m_ij^2, over K.
     """
     layers: list[Layer] = []
-    ones, zeros = np.ones([len(X), 1]), np.zeros([len(X), 1])
-    v, v_var = np.hstack([X, ones]), np.zeros([len(X), X.shape[1] + 1])
+    ones = np.ones([len(X), 1])
+    zeros = np.zeros([len(X), 1])
+    v = np.hstack([X, ones])
+    v_var = np.zeros([len(X), X.shape[1] + 1])
     for mean, var in zip(posterior.mean, posterior.var, strict=True):
-        fan_in, is_last = len(mean), len(layers) == len(posterior.mean) - 1
+        fan_in = len(mean)
+        is_last = len(layers) == len(posterior.mean) - 1
         mu = v @ mean / math.sqrt(fan_in)
         sigma2 = ((v**2 + v_var) @ var + v_var @ mean**2) / fan_in
         sigma2 = np.maximum(sigma2, np.finfo(np.float64).tiny)
         output = None if is_last else UNITS[units](mu, sigma2)
         layers.append(Layer(v, v_var, mu, sigma2, output))
         if output is not None:
-            v, v_var = np.hstack([output.mean, ones]), np.hstack([output.var, zeros])
+            v = np.hstack([output.mean, ones])
+            v_var = np.hstack([output.var, zeros])
     return layers
 
 
@@ -256,10 +264,14 @@ def batch_update(
     layers = forward(posterior, X, units)
     last = derivatives(layers[-1].mu, layers[-1].sigma2)
     column: Any = 1.0 if weight is None else weight[:, None]
-    by_mu, by_sigma2 = last.by_mu, last.by_sigma2
-    means, gains = list(posterior.mean), list(posterior.gain)
+    by_mu = last.by_mu
+    by_sigma2 = last.by_sigma2
+    means = list(posterior.mean)
+    gains = list(posterior.gain)
     for number in reversed(range(len(layers))):
-        layer, mean, var = layers[number], posterior.mean[number], 1.0 / (1.0 + posterior.gain[number])
+        layer = layers[number]
+        mean = posterior.mean[number]
+        var = 1.0 / (1.0 + posterior.gain[number])
         gradient, curvature = _changes(layer, mean, column, by_mu, by_sigma2)
         old = kept * posterior.gain[number]
         gain = np.maximum(old + curvature, (1.0 - MAX_FALL) * old)
@@ -281,9 +293,11 @@ def _changes(layer: Layer, mean: Array, weight: Any, by_mu: Array, by_sigma2: Ar
     d log Z / dm = by_mu v / sqrt(K) + by_sigma2 2 m Var(v) / K, and d log Z / ds = by_sigma2 <v^2> / K.
     """
     fan_in = len(mean)
-    v, v_var = layer.v, layer.v_var
+    v = layer.v
+    v_var = layer.v_var
     root = math.sqrt(fan_in)
-    first, second = weight * by_mu / root, weight * by_sigma2 / fan_in
+    first = weight * by_mu / root
+    second = weight * by_sigma2 / fan_in
     gradient = v.T @ first
     curvature = (v**2).T @ (first * by_mu / root) - 2.0 * (v**2 + v_var).T @ second
     if np.any(v_var):
@@ -300,7 +314,9 @@ def _backward(
     fan_in = len(mean)
     by_v = by_mu @ mean.T / math.sqrt(fan_in) + 2.0 * layer.v * (by_sigma2 @ var.T) / fan_in
     by_v_var = by_sigma2 @ (var + mean**2).T / fan_in
-    by_v, by_v_var = by_v[:, :-1], by_v_var[:, :-1]  # without the bias
+    # without the bias
+    by_v = by_v[:, :-1]
+    by_v_var = by_v_var[:, :-1]
     return (
         by_v * below.mean_mu + by_v_var * below.var_mu,
         by_v * below.mean_sigma2 + by_v_var * below.var_sigma2,

@@ -17,7 +17,8 @@ def unfolded_rows(v: tf.Tensor, convolved: Convolved) -> tf.Tensor:
 def folded(rows: tf.Tensor, convolved: Convolved) -> tf.Tensor:
     """The adjoint of `unfolded_rows`: each pixel's sum over the positions that it is an input of, [B, n_in]."""
     height, width = convolved.positions
-    size, channels = convolved.size, convolved.channels
+    size = convolved.size
+    channels = convolved.channels
     parts = tf.split(tf.reshape(rows, [-1, height, width, convolved.fan_in]), size**2, axis=3)
     by_row = []
     for i in range(size):  # first along the width, so that fewer large images are made
@@ -34,7 +35,8 @@ def mean_pooled(values: tf.Tensor, convolved: Convolved) -> tf.Tensor:
 
 def mean_unpooled(images: tf.Tensor, convolved: Convolved) -> tf.Tensor:
     """The adjoint of `mean_pooled`, [B P, filters]."""
-    (height, width, filters), pool = convolved.image, convolved.pool
+    (height, width, filters) = convolved.image
+    pool = convolved.pool
     blocks = tf.reshape(images / pool**2, [-1, height, 1, width, 1, filters])
     rows = tf.broadcast_to(blocks, [tf.shape(blocks)[0], height, pool, width, pool, filters])
     return tf.reshape(rows, [-1, filters])

@@ -117,7 +117,8 @@ def fit_epoch(
     steps = slice(first_step, -(-num_data // batch_size) if last_step is None else last_step)
     numbers, is_data = _batches(learned[epoch_order(seed, epoch, num_data)], batch_size, steps)
     counts = is_data if weight is None else is_data * _checked_weight(weight, len(data.Y))[numbers]
-    num_steps, has_weights = len(numbers), weight is not None
+    num_steps = len(numbers)
+    has_weights = weight is not None
     if isinstance(data.X, SparseRows):
         has_empty_rows = bool(tf.reduce_any(data.X.indptr[1:] == data.X.indptr[:-1]))
         run = sparse_epoch(architecture, batch_size, has_empty_rows, has_weights)
@@ -157,7 +158,8 @@ def fit_chunk(
     options: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "epoch": epoch}
     if isinstance(data.X, SparseRows) or batch_size > MAX_PADDING or int(network.step) < MIN_STEPS_FOR_XLA:
         return fit_epoch(network, data, weight=weight, **options)
-    num_rows, room = int(data.Y.shape[0]), padded(data)
+    num_rows = int(data.Y.shape[0])
+    room = padded(data)
     if weight is not None:
         weight = np.pad(weight, (0, int(room.Y.shape[0]) - num_rows))
     stats = fit_epoch(network, room, rows=np.arange(num_rows), weight=weight, jit_compile=True, **options)
@@ -218,7 +220,8 @@ def _checked_weight(weight: ArrayLike, num_data: int) -> np.ndarray:
 
 def _batches(order: np.ndarray, batch_size: int, steps: slice) -> tuple[np.ndarray, np.ndarray]:
     """Row numbers of the batches of these steps of a pass, int32 [S, B], and whether they are data, not padding."""
-    num_data, steps_per_epoch = len(order), -(-len(order) // batch_size)
+    num_data = len(order)
+    steps_per_epoch = -(-len(order) // batch_size)
     if not 0 <= steps.start < steps.stop <= steps_per_epoch:
         raise ValueError(
             f"steps must satisfy 0 <= first_step < last_step <= {steps_per_epoch}, got {steps.start} and {steps.stop}."

@@ -125,7 +125,8 @@ def bayes_increments(
     log_prob = architecture.head.log_prob(Y, last.mu, last.sigma2)
     output_delta = architecture.head.delta(Y, last.mu, last.sigma2)
     if weight is not None:
-        log_prob, output_delta = log_prob * weight, output_delta * weight[:, None]
+        log_prob = log_prob * weight
+        output_delta = output_delta * weight[:, None]
     deltas = backward(output_delta, layers)
     scaled_deltas = [delta / math.sqrt(layer.fan_in) for delta, layer in zip(deltas, layers, strict=True)]
     d_h = [weight_increment(layer.v, delta) for layer, delta in zip(layers, scaled_deltas, strict=True)]

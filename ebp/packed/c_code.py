@@ -189,7 +189,8 @@ def _export_real(
         write_text(path, source)
         header = header_of(net, name, has_probabilities=probabilities)
         write_text(Path(path).with_name(f"{name}.h"), header)
-    labels, wanted = net.predict(X), model.predict(X)
+    labels = net.predict(X)
+    wanted = model.predict(X)
     floats = 4 * sum(mean.size for mean in model.posteriors_[0].mean)
     exported = Exported(net.num_bytes, floats, len(X), 0, float(np.mean(labels == wanted)), f"weights of {bits} bits")
     if y is not None:
@@ -204,8 +205,10 @@ def _export_real(
 
 
 def _source(net: PackedNetwork, inputs: str, name: str) -> str:
-    sizes, num_outputs = net.layer_sizes, net.layer_sizes[-1]
-    num_classes, last = max(2, num_outputs), len(sizes) - 2
+    sizes = net.layer_sizes
+    num_outputs = net.layer_sizes[-1]
+    num_classes = max(2, num_outputs)
+    last = len(sizes) - 2
     words: dict[str, Any] = {"last": last, "num_classes": num_classes}
     index = "uint16_t" if max(sizes) < 2**16 - 8 else "uint32_t"
     coded, coding = input_coding(net, inputs)

@@ -65,15 +65,18 @@ def _integer_coding(
     limits = np.iinfo(inputs)
     values = np.arange(limits.min, limits.max + 1, dtype=np.int64)
     pairs, where = np.unique(np.stack([mean, scaled], axis=1), axis=0, return_inverse=True)
-    where, largest = where.reshape(-1), np.zeros(len(pairs), np.int64)
-    a, b = np.zeros(len(pairs), np.int64), np.zeros(len(pairs), np.int64)
+    where = where.reshape(-1)
+    largest = np.zeros(len(pairs), np.int64)
+    a = np.zeros(len(pairs), np.int64)
+    b = np.zeros(len(pairs), np.int64)
     for number, (m, f) in enumerate(pairs):
         unit = 2.0 ** (net.fraction_bits or 0) if kind != "raw" else 1.0
         expected = np.rint((values - m) * (f / unit) * unit)
         largest[number] = int(np.abs(expected).max())
         is_right = largest[number] < _MAX_CODED
         if is_right:  # then products with a are below 2^63
-            a[number], b[number] = _exact(f), _exact(-m * f) + 2 ** (_SHIFT - 1)
+            a[number] = _exact(f)
+            b[number] = _exact(-m * f) + 2 ** (_SHIFT - 1)
             is_right = np.array_equal((a[number] * values + b[number]) >> _SHIFT, expected)
         if not is_right:
             column = int(np.flatnonzero(where == number)[0])
@@ -86,11 +89,13 @@ def _integer_coding(
         return [], "    return x[i];"
     if len(pairs) == 1:
         return [], f"    return (int32_t)((x[i] * INT64_C({a[0]}) + INT64_C({b[0]})) >> {_SHIFT});"
-    constants, kinds = [], "which[i]" if len(pairs) <= 16 else "i"
+    constants = []
+    kinds = "which[i]" if len(pairs) <= 16 else "i"
     if len(pairs) <= 16:
         constants.append(array("uint8_t", "which", where))
     else:
-        a, b = a[where], b[where]
+        a = a[where]
+        b = b[where]
     constants.append(array("int64_t", "factor", a))
     offset = f"INT64_C({b[0]})"
     if len(set(b.tolist())) > 1:

@@ -24,7 +24,8 @@ def floats(name: str, values: NDArray[np.float64]) -> str:
 
 
 def _lines(kind: str, name: str, texts: Sequence[str], size: int) -> str:
-    lines, line = [], "   "
+    lines = []
+    line = "   "
     for text in texts:
         if len(line) + len(text) > 110:
             lines.append(line)

@@ -141,7 +141,8 @@ class Exported(NamedTuple):
         """What is lost, if it is more than half a percent of the rows and more than its standard error; or None."""
         if self.accuracy is None or self.accuracy_of_predict is None:
             # Labels that differ may be wrong or right; at most so many are lost.
-            loss, text = 1.0 - self.agreement, f"other labels than predict in {100.0 * (1.0 - self.agreement):.1f} %"
+            loss = 1.0 - self.agreement
+            text = f"other labels than predict in {100.0 * (1.0 - self.agreement):.1f} %"
             text = f"{text} of {self.num_rows} rows (give y to see how many are wrong)"
         else:
             loss = self.accuracy_of_predict - self.accuracy
@@ -195,11 +196,13 @@ def export_checked(
     rows = X if chosen_by is None else chosen_by
     if not X.shape[0] or not rows.shape[0]:
         raise ValueError("X and chosen_by must have at least one row to look at, got none.")
-    coded, coded_rows = X, rows
+    coded = X
+    coded_rows = rows
     if hasattr(network, "coding_"):
         network, coding, classes = _parts(network, coding, classes)
         assert coding is not None
-        coded, coded_rows = coding.transform(X), coding.transform(rows)
+        coded = coding.transform(X)
+        coded_rows = coding.transform(rows)
         if coding.kind == "raw" and fraction_bits is None:
             fraction_bits = common_fraction_bits(coded, coded_rows)
     _check_labels(y, network, X, classes)
@@ -304,7 +307,8 @@ def _labels(model: Any, X: Any, classes: Any) -> NDArray[Any]:
 
 def _check_outputs(file: PackedNetwork, network: Any, X: Any, num_votes: int, seed: int) -> None:
     if num_votes:
-        ours, theirs = file.vote(X, is_coded=True), network.vote(X, num_votes, seed)
+        ours = file.vote(X, is_coded=True)
+        theirs = network.vote(X, num_votes, seed)
     else:
         ours = file.scores(X, is_coded=True) / math.sqrt(network.architecture.fan_ins[-1])
         theirs = network.deterministic_scores(X)

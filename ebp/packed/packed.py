@@ -77,7 +77,9 @@ class PackedNetwork:
         self.has_convolutions = any(layer.convolved is not None for layer in first)
         self.layer_sizes = (first[0].size_below, *(layer.size for layer in first))
         self.num_networks = len(content.networks)
-        self.fraction_bits, self.coding, self.classes = content.fraction_bits, content.coding, content.classes
+        self.fraction_bits = content.fraction_bits
+        self.coding = content.coding
+        self.classes = content.classes
         self.num_bytes = content.num_bytes
         self.engine = _engine(engine)
         as_floats = first[:1] if self.engine == "numba" else first

@@ -89,7 +89,9 @@ def _parsed(content: bytes, num_bytes: int) -> Content:
         raise ValueError(f"its header must have the fields {', '.join(sorted(_FIELDS))}")
     shapes, convolutions = _shapes(header["shapes"], header["convolutions"])
     num_inputs = convolutions[0].num_inputs if convolutions[0] else shapes[0][0]
-    count, bits, dtype = header["networks"], header["fraction_bits"], header["bias_dtype"]
+    count = header["networks"]
+    bits = header["fraction_bits"]
+    dtype = header["bias_dtype"]
     kind = header["coding"]
     if not _is_whole(count, 1, len(content)):
         raise ValueError(f"networks must be a number from 1 on, got {count!r:.40}")
@@ -140,7 +142,8 @@ def _shapes(shapes: Any, convolutions: Any) -> tuple[list[tuple[int, int]], list
         if not (isinstance(shape, list) and len(shape) == 2 and all(_is_whole(n, 1, INT32_MAX) for n in shape)):
             raise ValueError(f"shapes must list pairs of positive numbers, got {shape!r:.40}")
     found = _convolutions(convolutions, len(shapes))
-    image, outputs = None, None
+    image = None
+    outputs = None
     for i, ((n_in, n_out), shared) in enumerate(zip(shapes, found, strict=True)):
         if shared is not None:
             if (shared.fan_in, shared.filters) != (n_in, n_out) or (i and image != shared[:3]):

@@ -39,7 +39,8 @@ def content_of(
 
     :raises ValueError: if a weight is not -1 or +1, a bias is not finite, or shapes, coding or classes do not fit.
     """
-    shapes, payload = None, []
+    shapes = None
+    payload = []
     dtype = _bias_dtype(networks)
     for number, weights in enumerate(networks):
         signs, biases = _checked(weights, f"network {number}")

@@ -28,7 +28,8 @@ _ctpop: Any = intrinsic(_count_ones)  # number of ones in an integer
 @njit(nogil=True)
 def words(x: NDArray[np.uint64], w: NDArray[np.uint64], num_bits: int, out: NDArray[np.int32]) -> None:
     """Put K - 2 popcount(x xor w), K = `num_bits`, of all rows of `x` [N, M] and `w` [O, M] into `out` [N, O]."""
-    (N, M), K = x.shape, np.int64(num_bits)
+    (N, M) = x.shape
+    K = np.int64(num_bits)
     whole = N - N % 4
     for n in range(0, whole, 4):  # four rows share one loading of the weights
         for o in range(len(w)):
@@ -38,8 +39,10 @@ def words(x: NDArray[np.uint64], w: NDArray[np.uint64], num_bits: int, out: NDAr
                 b += _ctpop(x[n + 1, k] ^ w[o, k])
                 c += _ctpop(x[n + 2, k] ^ w[o, k])
                 d += _ctpop(x[n + 3, k] ^ w[o, k])
-            out[n, o], out[n + 1, o] = K - 2 * np.int64(a), K - 2 * np.int64(b)
-            out[n + 2, o], out[n + 3, o] = K - 2 * np.int64(c), K - 2 * np.int64(d)
+            out[n, o] = K - 2 * np.int64(a)
+            out[n + 1, o] = K - 2 * np.int64(b)
+            out[n + 2, o] = K - 2 * np.int64(c)
+            out[n + 3, o] = K - 2 * np.int64(d)
     for n in range(whole, N):
         for o in range(len(w)):
             a = np.uint64(0)
@@ -56,16 +59,20 @@ def masked(X: NDArray[Any], scale: float, masks: NDArray[np.int8], out: NDArray[
     :return: False if an input is no whole number, or if those of a row add up to 2^31 or more.
     """
     N, K = X.shape
-    q, where = np.zeros(K + 8, np.int32), np.zeros(K + 8, np.int64)
+    q = np.zeros(K + 8, np.int32)
+    where = np.zeros(K + 8, np.int64)
     for n in range(N):
-        size, count, total = np.float64(0), 0, np.int64(0)
+        size = np.float64(0)
+        count = 0
+        total = np.int64(0)
         for k in range(K):
             value = np.float64(X[n, k]) * scale
             if value != 0.0:
                 size += abs(value)
                 if value != np.rint(value) or not size < 2147483648.0:
                     return False
-                q[count], where[count] = np.int32(value), k
+                q[count] = np.int32(value)
+                where[count] = k
                 total += np.int64(value)
                 count += 1
         q[count : count + 8] = 0
@@ -73,8 +80,14 @@ def masked(X: NDArray[Any], scale: float, masks: NDArray[np.int8], out: NDArray[
         sums[:] = 0
         for j in range(0, count, 8):  # eight inputs share one loading of the sums
             a, b, c, d, e, f, g, h = q[j : j + 8]
-            A, B, C, D = masks[where[j]], masks[where[j + 1]], masks[where[j + 2]], masks[where[j + 3]]
-            E, F, G, H = masks[where[j + 4]], masks[where[j + 5]], masks[where[j + 6]], masks[where[j + 7]]
+            A = masks[where[j]]
+            B = masks[where[j + 1]]
+            C = masks[where[j + 2]]
+            D = masks[where[j + 3]]
+            E = masks[where[j + 4]]
+            F = masks[where[j + 5]]
+            G = masks[where[j + 6]]
+            H = masks[where[j + 7]]
             for o in range(out.shape[1]):
                 first = (A[o] & a) + (B[o] & b) + (C[o] & c) + (D[o] & d)
                 sums[o] += np.int32(first + (E[o] & e) + (F[o] & f) + (G[o] & g) + (H[o] & h))

@@ -156,7 +156,8 @@ def round_network(model: Any, X: Any, *, bits: int = 4, inputs: str = "uint8") -
     rows = np.asarray(X, np.float64)
     if len(rows) > MAX_ROWS:
         rows = rows[np.linspace(0, len(rows) - 1, MAX_ROWS).astype(int)]
-    posterior, moments = model.posteriors_[0], model._units
+    posterior = model.posteriors_[0]
+    moments = model._units
     scale = np.where(moments.varies, 1.0 / moments.scale, 0.0)
     used = np.flatnonzero(moments.varies)
     floats = forward(posterior, moments.standardised(rows), "relu")
@@ -168,7 +169,8 @@ def round_network(model: Any, X: Any, *, bits: int = 4, inputs: str = "uint8") -
         is_last = number == len(posterior.mean) - 1
         if not number:
             kept = np.append(used, len(mean) - 1)
-            mean, gain = mean[kept], gain[kept]
+            mean = mean[kept]
+            gain = gain[kept]
         root = np.sqrt(len(posterior.mean[number]))
         weights = mean[:-1] * factor[:, None] / root
         biases = (mean[-1] + offset @ mean[:-1]) / root
@@ -185,7 +187,8 @@ def round_network(model: Any, X: Any, *, bits: int = 4, inputs: str = "uint8") -
         if not is_last:
             assert layer.shift is not None
             values = layer.units(values)
-            factor, offset = steps * 2.0**layer.shift, np.zeros(len(steps))
+            factor = steps * 2.0**layer.shift
+            offset = np.zeros(len(steps))
     draft = RoundedNetwork(inputs, used, rows.shape[1], tuple(layers), model.classes_, 1, 0)
     multiplier, cut = _fitted_power(draft.scores(rows), model.predict_proba(rows))
     return RoundedNetwork(inputs, used, rows.shape[1], tuple(layers), model.classes_, multiplier, cut)
@@ -221,7 +224,8 @@ def _rounded(
     if is_last:  # scores of classes are compared, so they have one step
         largest = np.full_like(largest, largest.max())
     tried: Array = STEPS[:, None] * largest[None] / float(most)  # [T, n_out]
-    found, errors = [], []
+    found = []
+    errors = []
     for output in range(len(biases)):
         active = np.ones(len(rows)) if is_last else (wanted[:, output] > 0).astype(np.float64)
         second = rows.T @ (rows * active[:, None])

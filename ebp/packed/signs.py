@@ -205,7 +205,8 @@ def exact_product(X: Units, layer: Layer, *, with_floats: bool = True) -> NDArra
 
     :param with_floats: may keep `layer.floats`; else they are made for each call, in blocks.
     """
-    q, is_single = X.values, X.largest < 2**24
+    q = X.values
+    is_single = X.largest < 2**24
     if is_single and with_floats:
         q = q.astype(np.float32, copy=False)
         return np.asarray(q @ layer.floats) if is_sparse(q) else np.dot(q, layer.floats)  # takes less time than @
@@ -289,7 +290,9 @@ def _signs(packed: NDArray[np.uint8], num_bits: int, dtype: Any) -> NDArray[Any]
 def _ones(words: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Number of ones in each row [O, M] of 64-bit words; `words` is overwritten. NumPy 1 has no function for it."""
     pairs, quads, bytes_ = (np.uint64(mask) for mask in (0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F))
-    one, two, four = np.uint64(1), np.uint64(2), np.uint64(4)
+    one = np.uint64(1)
+    two = np.uint64(2)
+    four = np.uint64(4)
     words -= (words >> one) & pairs
     upper = (words >> two) & quads
     words &= quads
