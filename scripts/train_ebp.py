@@ -299,7 +299,8 @@ def reliability_table(results: Results) -> list[list[str]]:
     rows = [["", "log loss, nats", "calibration error, %"]]
     for name, found in results.items():
         if "log_loss_nats" in found:
-            loss, error = found["log_loss_nats"], found["calibration_error_percent"]
+            loss = found["log_loss_nats"]
+            error = found["calibration_error_percent"]
             rows.append([title_of(name), f"{loss:.4f}", f"{error:.2f}"])
     return rows
 

@@ -169,7 +169,8 @@ def answer(argv: Sequence[str]) -> None:
         if command not in commands:
             wanted = " or ".join(commands)
             _refuse(program, f"say {wanted}, then flags, --name=value, got {command!r}; see --help.")
-        name, program = f"{name} {command}", f"{program} {command}"
+        name = f"{name} {command}"
+        program = f"{program} {command}"
     _check(name, known[name], arguments, program)
 
 
