@@ -75,7 +75,7 @@ MAX_WORK = 5e8
 RISE = 0.02
 """Of the bound, nats per row, that twice as many inducing inputs have to bring."""
 
-_STARTS = (0.1, 0.01)
+_STARTS = (0.1, 1e-3)
 _JITTER_FACTOR = float(np.finfo(np.float64).eps)
 _FAILED = 1e25
 
@@ -302,12 +302,8 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
 
 
 def first_theta(kernel: str, num_inputs: int, noise: float) -> Array:
-    """Kernel variance 1, lengthscales sqrt(D), so that two rows are about a lengthscale apart; 10 and twice as long
-    with less noise than that of the first start, as of smooth functions: from shorter ones the first steps, whose
-    gradients are those of a misfit, often end where all is noise."""
-    is_smooth = noise < max(_STARTS)
-    variance, lengthscale = (10.0, 2.0) if is_smooth else (1.0, 1.0)
-    theta = [np.log(variance), *[np.log(lengthscale) + 0.5 * np.log(num_inputs)] * num_inputs, np.log(noise)]
+    """Kernel variance 1, lengthscales sqrt(D), so that two rows are about a lengthscale apart."""
+    theta = [0.0, *[0.5 * np.log(num_inputs)] * num_inputs, np.log(noise)]
     return np.array(theta + ([np.log(0.1 / num_inputs)] if kernel.endswith(LINEAR) else []))
 
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
-from scipy.stats import norm, qmc
+from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 
 from gpflow_deep import Choice, DeepGPRegressor, ModelConfig, Predictor, Trainer, TrainingConfig, modern
@@ -101,17 +101,6 @@ def test_a_smooth_function_without_noise_is_as_certain_as_the_search_says(rng: n
     mean, variance = model.posterior().predict_y(tf.constant(X_new))
     assert np.sqrt(variance).max() < 0.01  # GPflow's jitter, 1e-6, is in it
     assert np.all(np.abs(mean - single.predict(X, Y, X_new)[0]) < 4 * np.sqrt(variance))
-
-
-def test_a_smooth_function_of_few_rows_is_no_noise() -> None:
-    """From short lengthscales and hardly any noise L-BFGS ended at -1.42, where all is noise."""
-    X = qmc.LatinHypercube(3, seed=500).random(30)
-    x, y, z = X.T
-    Y = 4 * (x - 2 + 8 * y - 8 * y**2) ** 2 + (3 - 4 * y) ** 2 + 16 * np.sqrt(z + 1) * (2 * z - 1) ** 2
-    units = [(values - values.mean(axis=0)) / values.std(axis=0) for values in (X, Y[:, None])]
-    found = single_layer.search_exact(*units, ["squared_exponential"])
-    assert found.value > -0.1
-    assert found.noise < 1e-4
 
 
 def test_a_rough_function_gets_a_rough_kernel(rng: np.random.Generator) -> None:
