@@ -236,7 +236,8 @@ def time_in_turn(
 
     def timed(function: Callable[[int], Any]) -> Callable[[int], tuple[float, float, Any]]:
         def call(i: int) -> tuple[float, float, Any]:
-            wall, cpu = time.perf_counter(), time.process_time()
+            wall = time.perf_counter()
+            cpu = time.process_time()
             result = function(i)
             return time.perf_counter() - wall, time.process_time() - cpu, result
 

@@ -31,7 +31,8 @@ import compression as bc
 from gpflow_deep_runs.run.measurements import write_rows
 
 DATASETS = ("boston", "energy", "kin8nm", "power", "adult", "digits")
-_ADULT_TARGET, _ADULT_LEFT_OUT = 71, (71, 72)
+_ADULT_TARGET = 71
+_ADULT_LEFT_OUT = (71, 72)
 
 
 class Part(NamedTuple):
@@ -63,7 +64,8 @@ def parts_of(dataset: str, data_dir: str | None, seed: int) -> list[Part]:
         split = 0 if dataset == "digits" else seed  # it has one
         rows = bench.load(dataset, data_dir, "supervised", split=split, valid_fraction=0.15)
         found = [Part(p.X, p.Y) for p in (rows.train, rows.valid, rows.test)]
-    mean, scale = found[0].X.mean(axis=0), found[0].X.std(axis=0)
+    mean = found[0].X.mean(axis=0)
+    scale = found[0].X.std(axis=0)
     scale = np.where(scale > 0, scale, 1)
     if dataset in ("adult", "digits"):
         targets = [np.ravel(part.Y).astype(np.int32) for part in found]
@@ -126,7 +128,8 @@ def compressed(model: keras.Model, parts: Sequence[Part], loss: Any, seed: int, 
             max_rise=0.1 * standard_error(errors(model, valid)),
             original=model,
         )
-        before, after = errors(model, test), errors(bc.load(packed.path), test)
+        before = errors(model, test)
+        after = errors(bc.load(packed.path), test)
     starts.append(time.process_time())
     rise = float(after.mean() - before.mean())
     return {

@@ -76,7 +76,8 @@ def taught(teacher: keras.Model, examples: Examples, *, batch_size: int, seed: i
     moves = [(i, j) for i in range(2 * most + 1) for j in range(2 * most + 1)]
     images = np.stack([edged[:, i : i + height, j : j + width] for i, j in moves], axis=1)
     says = np.stack([teacher.predict(images[:, m], batch_size=500, verbose=0) for m in range(len(moves))], axis=1)
-    rows, table = tf.constant(images), tf.constant(says)
+    rows = tf.constant(images)
+    table = tf.constant(says)
     which = tf.data.Dataset.range(len(rows)).shuffle(len(rows), seed=seed)
     move = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).map(lambda drawn: drawn % len(moves))
     pairs = tf.data.Dataset.zip((which, move)).map(lambda *pair: tf.stack(pair)).batch(batch_size, drop_remainder=True)
@@ -129,11 +130,14 @@ def pruned(seed: int, data: tf.data.Dataset, shape: Sequence[int]) -> Iterator[t
     """Numbers of weights, networks with so many, and the CPU seconds up to them."""
     flag = flags.FLAGS
     dense, pruning, after = map(int, flag.epochs)
-    model, seconds, rate = None, 0.0, flag.learning_rate
+    model = None
+    seconds = 0.0
+    rate = flag.learning_rate
     for number, count in enumerate(map(int, flag.weights)):
         path = Path(flag.models or "", f"{seed}_{number}_{count}.keras")
         if flag.models and path.exists():
-            model, seconds = keras.models.load_model(path), float(path.with_suffix(".txt").read_text(encoding="utf-8"))
+            model = keras.models.load_model(path)
+            seconds = float(path.with_suffix(".txt").read_text(encoding="utf-8"))
             yield count, model, seconds
             continue
         start = time.process_time()

@@ -74,7 +74,8 @@ def integers_of(weights: NDArray[np.float32]) -> NDArray[np.int64]:
 def matrices(model: keras.Model) -> dict[str, tuple[NDArray[np.int64], tuple[int, int]]]:
     """Of each layer the integers [inputs, units], and the strides of neighbours in an image."""
     graph = graph_of(model)
-    strides, found = strides_of(graph), {}
+    strides = strides_of(graph)
+    found = {}
     for node in weighted_layers(graph):
         kernel = oriented(node.layer, np.asarray(node.layer.kernel))
         found[node.name] = integers_of(kernel.reshape(-1, kernel.shape[-1])), strides.get(node.name, (0, 0))

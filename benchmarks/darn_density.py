@@ -31,8 +31,12 @@ from sklearn.model_selection import train_test_split
 
 from darn import DARN, DARNDensity
 
-ODD, NEIGHBOURS, SHARE = 8, 10, 0.25
-TRAIN_ROWS, UNSEEN_ROWS = 3000, 1000  # of adult
+ODD = 8
+NEIGHBOURS = 10
+SHARE = 0.25
+# of adult
+TRAIN_ROWS = 3000
+UNSEEN_ROWS = 1000
 NAMES = ("DARN", "MADE", "independent columns", "ten neighbours")
 
 
@@ -87,7 +91,8 @@ def scores(of: Split, seed: int, choose: bool, num_rows: int) -> dict[str, list[
     mean = (of.train.sum(axis=0) + 0.5) / (len(of.train) + 1)
     known = of.test[~of.is_odd][:num_rows]
     is_missing = np.random.default_rng(seed).uniform(size=known.shape) < SHARE
-    odd, filled_in = list[NDArray](), list[NDArray]()
+    odd = list[NDArray]()
+    filled_in = list[NDArray]()
     for density in densities:
         start = time.process_time()
         model = density.fit(of.train).model_

@@ -27,7 +27,8 @@ from darn import DARNDensity
 from darn.more.mixture import log_prob
 from darn.train.chain_fitting import fit_chain, fit_chow_liu, fit_mixture_of_bernoullis
 
-BLOCK, SCORING_SECONDS = 500, 60.0
+BLOCK = 500
+SCORING_SECONDS = 60.0
 
 
 def define_flags(fv: flags.FlagValues) -> None:

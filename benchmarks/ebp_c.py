@@ -145,7 +145,8 @@ def measure_real(images: Images, hidden: int, bits: list[int], epochs: int) -> l
     model = ebp.EBPGaussianClassifier(hidden, common_scale=True, epochs=epochs, max_count=20, batch_size=30)
     start = time.process_time()
     model.fit(images.X, images.y)
-    seconds, rows = time.process_time() - start, []
+    seconds = time.process_time() - start
+    rows = []
     predicted = 100 * float(np.mean(model.predict(images.X_test) != images.y_test))
     for number in bits:
         expected = round_network(model, images.X, bits=number).predict(images.X_test)
@@ -205,7 +206,8 @@ def write_rounded(layers: list[tuple[np.ndarray, np.ndarray]], bits: int, path: 
         for kind, name, values in (("signed char", "w", whole), ("float", "s", scale), ("float", "b", biases)):
             numbers = ", ".join(f"{value}" if kind == "signed char" else f"{value:.9e}f" for value in values)
             source += f"static const {kind} {name}{number}[] = {{{numbers}}};\n"
-        (n_in, n_out), is_last = weights.shape, number == len(layers) - 1
+        (n_in, n_out) = weights.shape
+        is_last = number == len(layers) - 1
         name, inputs = ("next", f"y{number - 1}") if number else ("first", "x")
         body += f"float y{number}[{n_out}]; {name}({inputs}, {n_in}, {n_out}, "
         body += f"w{number}, s{number}, b{number}, y{number}, {int(is_last)});\n"
@@ -220,7 +222,8 @@ LARGEST = "int k = 0; for (int j = 1; j < {m}; ++j) if ({y}[j] > {y}[k]) k = j; 
 def write_m2cgen(model: Any, path: Path) -> None:
     import m2cgen
 
-    num_inputs, num_classes = model.coef_.shape[1], len(model.classes_)
+    num_inputs = model.coef_.shape[1]
+    num_classes = len(model.classes_)
     path.write_text(
         m2cgen.export_to_c(model) + f"int ebp_predict(const unsigned char *x) {{ double v[{num_inputs}], "
         f"y[{num_classes}]; for (int i = 0; i < {num_inputs}; ++i) v[i] = x[i] / 255.0; score(v, y); "
@@ -233,7 +236,8 @@ def write_emlearn(model: Any, path: Path) -> None:
 
     num_inputs = model.coefs_[0].shape[0]
     os.environ["C_INCLUDE_PATH"] = emlearn.includedir
-    header, folder = path.with_suffix(".h"), os.getcwd()
+    header = path.with_suffix(".h")
+    folder = os.getcwd()
     os.chdir(path.parent)  # it leaves files behind
     emlearn.convert(model, method="inline", dtype="float").save(file=str(header), name="net")
     os.chdir(folder)
@@ -245,7 +249,8 @@ def write_emlearn(model: Any, path: Path) -> None:
 
 
 def main(FLAGS: flags.FlagValues) -> None:
-    images, results = load(FLAGS.data_dir), []
+    images = load(FLAGS.data_dir)
+    results = []
     for text in FLAGS.networks:
         side, hidden, votes = map(int, text.split("x"))
         results.append(measure_network(shrunk(images, side), hidden, votes, FLAGS.epochs))

@@ -32,7 +32,9 @@ from ebp import EBPClassifier
 from ebp.estimators.continual import Stream
 from ebp.estimators.recency import Recency
 
-CHUNK, PASSES, KEPT = 500, 3, 20
+CHUNK = 500
+PASSES = 3
+KEPT = 20
 MODELS: dict[str, Callable[[], Any]] = {
     "EBP no hidden layer": lambda: EBPClassifier((), batch_size=10),
     "EBP 100": lambda: EBPClassifier(100, batch_size=10),
@@ -53,7 +55,8 @@ class Remembering:
     """A classifier that learns kept rows of absent classes with each chunk, the rows that `EBPClassifier` keeps."""
 
     def __init__(self, model: Any) -> None:
-        self.model, self.stream = model, Stream(Recency.start(10))
+        self.model = model
+        self.stream = Stream(Recency.start(10))
 
     def partial_fit(self, X: Any, y: Any, classes: Any) -> None:
         """Learn a chunk."""
@@ -79,7 +82,8 @@ def halves(task: str, X: Any, y: Any, X_test: Any, y_test: Any) -> list[Half]:
     if task == "permuted":
         order = np.random.default_rng(0).permutation(X.shape[1])
         return [(X, y, X_test, y_test), (X[:, order], y, X_test[:, order], y_test)]
-    low, low_test = y < 5, y_test < 5
+    low = y < 5
+    low_test = y_test < 5
     return [(X[part], y[part], X_test[test], y_test[test]) for part, test in ((low, low_test), (~low, ~low_test))]
 
 
@@ -99,7 +103,8 @@ def learn(model: Any, parts: list[Half]) -> tuple[list[float], float]:
 def stream(num_rows: int) -> Iterator[tuple[Any, Any]]:
     """Chunks of inputs and labels."""
     rng = np.random.default_rng(0)
-    W, V = rng.normal(size=(20, 30)) / np.sqrt(20), rng.normal(size=(30, 5))
+    W = rng.normal(size=(20, 30)) / np.sqrt(20)
+    V = rng.normal(size=(30, 5))
     for _ in range(num_rows // CHUNK):
         X = rng.normal(size=(CHUNK, 20))
         yield X, np.argmax(np.tanh(2.0 * X @ W) @ V, axis=1)
@@ -107,7 +112,8 @@ def stream(num_rows: int) -> Iterator[tuple[Any, Any]]:
 
 def learn_stream(model: Any, num_rows: int) -> tuple[list[float], float]:
     """Accuracy in percent before learning on the first tenth and on the last, and CPU milliseconds of a call."""
-    found, seconds = [], []
+    found = []
+    seconds = []
     for number, (X, y) in enumerate(stream(num_rows)):
         if number:
             found.append(100.0 * float(np.mean(model.predict(X) == y)))
@@ -137,7 +143,8 @@ def main(options: flags.FlagValues) -> None:
                 lines.append(report(name, "once", model, *learn_stream(MODELS[model](), options.stream_rows)))
             continue
         data = bench.load(name, options.data_dir, "supervised", split=None)
-        X, y = data.parts["all"].X.astype(np.float64), data.parts["all"].Y[:, 0].astype(int)
+        X = data.parts["all"].X.astype(np.float64)
+        y = data.parts["all"].Y[:, 0].astype(int)
         rows, test = data.folds(4)[0]
         rows = rows[: options.max_rows]
         for task in ("split", "permuted"):

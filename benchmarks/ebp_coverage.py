@@ -43,7 +43,8 @@ def table(number: int) -> Table:
     rng = np.random.default_rng([number, 2014])
     num_rows = int(np.exp(rng.uniform(np.log(50), np.log(5000))))
     num_inputs = int(rng.integers(1, 21))
-    kind, noise = str(rng.choice(KINDS)), str(rng.choice(NOISES))
+    kind = str(rng.choice(KINDS))
+    noise = str(rng.choice(NOISES))
     signal = float(rng.choice(SIGNALS))
     shape = num_rows + NUM_TEST, num_inputs
     X = rng.normal(size=shape) if rng.random() < 0.5 else rng.uniform(-1.7, 1.7, size=shape)

@@ -67,14 +67,18 @@ def tested(network: ebp.EBPNetwork, X: NDArray[np.float32], Y: NDArray[np.float6
 
 
 def main(options: flags.FlagValues) -> None:
-    folder, lines = Path(options.run_dir), list[dict[str, float]]()
+    folder = Path(options.run_dir)
+    lines = list[dict[str, float]]()
     data = bench.load("mnist", options.data_dir, "supervised", split=None)
-    X, labels = np.rint(255.0 * data.parts["all"].X).astype(np.uint8), data.parts["all"].Y[:, 0].astype(int)
+    X = np.rint(255.0 * data.parts["all"].X).astype(np.uint8)
+    labels = data.parts["all"].Y[:, 0].astype(int)
     train, test = data.folds(2)[0]
     train = train[: options.max_rows]
     coding = ebp.InputCoding.fit("common", X[train])
     codes = 2.0 * (labels[:, None] == np.arange(10)) - 1.0
-    Y, Y_test, X_test = codes[train], codes[test], coding.transform(X[test])
+    Y = codes[train]
+    Y_test = codes[test]
+    X_test = coding.transform(X[test])
     filters = [ebp.Convolution(int(number)) for number in options.filters]
     layers = [(28, 28, 1) if filters else 784, *filters, *map(int, options.hidden), 10]
     network = ebp.EBPNetwork(layers, options.weights, head="multiclass", seed=options.seed)

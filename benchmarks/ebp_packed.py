@@ -68,7 +68,8 @@ def scoring(network: PackedNetwork, X: np.ndarray) -> Callable[[int], np.ndarray
 
 def float_rate(repetitions: int = 10) -> float:
     """Best rate of float32 products on one thread, by either library, in operations a microsecond."""
-    left, right = np.ones((512, 4096), np.float32), np.ones((4096, 4096), np.float32)
+    left = np.ones((512, 4096), np.float32)
+    right = np.ones((4096, 4096), np.float32)
     tensors = tf.constant(left), tf.constant(right)
     products = {"numpy": lambda _: left @ right, "tf": lambda _: tf.matmul(*tensors).numpy()}
     times = bench.time_in_turn(products, repetitions, warm_up=3)
@@ -106,10 +107,14 @@ def rows_of_results(
 def measure_layer(K: int, num_outputs: int, B: int, repetitions: int, rate: float) -> list[dict[str, Any]]:
     """A layer of K inputs for B rows."""
     rng = np.random.default_rng(0)
-    W, X = random_signs(rng, K, num_outputs), random_signs(rng, B, K)
-    W_float, X_float = W.astype(np.float32), X.astype(np.float32)
-    W_tensor, X_tensor = tf.constant(W_float), tf.constant(X_float)
-    x, layer = pack_signs(X), Layer(K, pack_signs(W.T), np.zeros(num_outputs))
+    W = random_signs(rng, K, num_outputs)
+    X = random_signs(rng, B, K)
+    W_float = W.astype(np.float32)
+    X_float = X.astype(np.float32)
+    W_tensor = tf.constant(W_float)
+    X_tensor = tf.constant(X_float)
+    x = pack_signs(X)
+    layer = Layer(K, pack_signs(W.T), np.zeros(num_outputs))
     functions: dict[str, Callable[[int], np.ndarray]] = {
         "float32, NumPy": lambda _: X_float @ W_float,
         "float32, TF": lambda _: tf.matmul(X_tensor, W_tensor).numpy(),
@@ -138,7 +143,8 @@ def measure_network(sizes: Sequence[int], inputs: str, B: int, repetitions: int,
     X = random_signs(rng, B, sizes[0])
     if is_coded:
         X = (np.rint(256 * rng.normal(size=X.shape)) / 256).astype(np.float32)
-    floats, X_float = [w.astype(np.float32) for w in signs], X.astype(np.float32)
+    floats = [w.astype(np.float32) for w in signs]
+    X_float = X.astype(np.float32)
 
     def float_scores(_: int) -> np.ndarray:
         v = X_float

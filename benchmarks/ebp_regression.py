@@ -90,10 +90,12 @@ def main(options: flags.FlagValues) -> None:
         if name not in SETS or model not in MODELS:
             raise app.UsageError(f"--sets are some of {', '.join(SETS)} and --models of {', '.join(MODELS)}.")
         data = np.load(Path(options.data_dir) / "uci" / f"{name}.npz")
-        X, y = data["X"], data["y"].reshape(-1)
+        X = data["X"]
+        y = data["y"].reshape(-1)
         found = [line for line in lines if (line["set"], line["model"]) == (name, model)]
         for split in range(len(found), min(options.splits, len(data["train_idx"]))):
-            rows, test = data["train_idx"][split], data["test_idx"][split]
+            rows = data["train_idx"][split]
+            test = data["test_idx"][split]
             numbers = scores(model, X[rows], y[rows], X[test], y[test])
             found.append({"set": name, "model": model, "split": split, **numbers})
             lines.append(found[-1])

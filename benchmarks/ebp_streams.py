@@ -49,7 +49,8 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 def scores(model: Any, rows: Iterable[tuple[dict[str, float], Any]]) -> dict[str, float]:
     """Error in percent and log loss of predictions before learning, and CPU milliseconds of a row."""
-    is_wrong, losses = [], []
+    is_wrong = []
+    losses = []
     start = time.process_time()
     for x, y in rows:
         probabilities = model.predict_proba_one(x)

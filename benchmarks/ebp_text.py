@@ -58,7 +58,8 @@ def main(options: flags.FlagValues) -> None:
     lines = bench.kept_lines()
     for name in options.datasets:
         data = bench.load(name, options.data_dir, "text", split=None)
-        X, y = data.parts["all"].X.astype(np.float64).tocsr(), data.parts["all"].Y[:, 0].astype(int)
+        X = data.parts["all"].X.astype(np.float64).tocsr()
+        y = data.parts["all"].Y[:, 0].astype(int)
         folds = data.folds(8)[: options.max_folds]
         for model in options.models:
             found = [line for line in lines if (line["dataset"], line["model"]) == (name, model)]

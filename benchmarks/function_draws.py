@@ -56,7 +56,8 @@ def seconds(function: Callable[[], Any], repetitions: int) -> float:
 
 def costs(model: gpflow_deep.DeepGP, num_inputs: int, repetitions: int, rng: np.random.Generator) -> dict[str, float]:
     """CPU seconds to draw 5 functions, to evaluate them, and to draw them at given rows."""
-    drawn, found = model.sample_functions(5), {"draw": seconds(lambda: model.sample_functions(5), repetitions)}
+    drawn = model.sample_functions(5)
+    found = {"draw": seconds(lambda: model.sample_functions(5), repetitions)}
     rows = [tf.constant(rng.standard_normal((size, num_inputs))) for size in SIZES]
     for size, X in zip(SIZES, rows, strict=True):
         found[f"values_{size}"] = seconds(functools.partial(drawn, X), repetitions)
@@ -65,7 +66,8 @@ def costs(model: gpflow_deep.DeepGP, num_inputs: int, repetitions: int, rng: np.
 
 
 def main(FLAGS: flags.FlagValues) -> None:
-    rows, rng = list[dict[str, Any]](), np.random.default_rng(0)
+    rows = list[dict[str, Any]]()
+    rng = np.random.default_rng(0)
     for dataset in FLAGS.datasets:
         data = bench.standardised(dataset, FLAGS.data_dir)
         X = data.X_test[: FLAGS.rows]

@@ -44,7 +44,9 @@ from rbm_tracking.track.learning import SMLConfig, initial_state
 from rbm_tracking.use.training import Trainer as RBMTrainer
 
 SEED = (0, 1)
-BATCH, PIXELS, ROWS = 100, 784, 2000
+BATCH = 100
+PIXELS = 784
+ROWS = 2000
 
 Run = Callable[[int], Any]
 """A timed call of a number: its numbers, in any structure of tensors and arrays."""
@@ -82,7 +84,8 @@ def deep_gp_step(precision: str) -> Callable[[int], Run]:
         model = deep_gp(precision)
         step = gpflow_deep.make_train_step(model, tf.keras.optimizers.Adam(0.01))
         X = tf.constant(normal(1000, 8))
-        batch, seed = (X, tf.sin(X[:, :1])), tf.constant(SEED)
+        batch = (X, tf.sin(X[:, :1]))
+        seed = tf.constant(SEED)
         return lambda i: step(batch, tf.random.fold_in(seed, i))
 
     return make
@@ -100,7 +103,8 @@ def darn_steps(steps: int) -> Run:
     trainer = DARNTrainer(
         DARN(DARNConfig(PIXELS, (500,), visible_conditional="factorial")), TrainingConfig(), num_data=ROWS
     )
-    data, rows = tf.constant(bits(ROWS, PIXELS)), np.arange(steps * BATCH).reshape(steps, BATCH) % ROWS
+    data = tf.constant(bits(ROWS, PIXELS))
+    rows = np.arange(steps * BATCH).reshape(steps, BATCH) % ROWS
     return lambda i: trainer.advance(data, rows, tf.constant(SEED))
 
 
@@ -108,10 +112,12 @@ def rbm_updates(jit_compile: bool) -> Callable[[int], Run]:
     """784 visible and 500 hidden units, 10 temperatures with 20 chains each, minibatches of 100, tracked."""
 
     def make(steps: int) -> Run:
-        data, seed = bits(ROWS, PIXELS), tf.constant(SEED)
+        data = bits(ROWS, PIXELS)
+        seed = tf.constant(SEED)
         rbm = initial_rbm(500, seed=seed, data=data)
         state = initial_state(rbm, linear_ladder(10), 20, seed=seed, data=data, config=SMLConfig.paper())
-        trainer, x = RBMTrainer(state, SMLConfig.paper(), jit_compile=jit_compile), tf.constant(data)
+        trainer = RBMTrainer(state, SMLConfig.paper(), jit_compile=jit_compile)
+        x = tf.constant(data)
         rows = np.arange(steps * BATCH).reshape(steps, BATCH) % ROWS
         return lambda i: trainer.advance(x, rows, seed)
 

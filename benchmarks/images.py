@@ -36,7 +36,8 @@ from gpflow_deep import Predictor, float_type
 from gpflow_deep.judge.evaluation import label_scores, log_loss
 
 ANGLES = (30, 60, 90)
-NUM_VALID, BATCH = 5000, 100
+NUM_VALID = 5000
+BATCH = 100
 #: Log probabilities [N, 10] of images [N, 28, 28] in [0, 1].
 LogProbabilities = Callable[[np.ndarray], np.ndarray]
 #: Images [N, 28, 28] in [0, 1], and labels [N].
@@ -92,7 +93,8 @@ def cnn(train: Images, seconds: float, seed: int) -> dict[str, tuple[LogProbabil
     dense = [keras.layers.Flatten(), keras.layers.Dense(32, "relu"), keras.layers.Dense(10)]
     model = keras.Sequential([keras.Input((28, 28, 1)), *convolutions, *dense])
     model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    spent, best = 0.0, (np.inf, model.get_weights(), 0.0)
+    spent = 0.0
+    best = (np.inf, model.get_weights(), 0.0)
     while spent < seconds:
         start = time.process_time()
         model.fit(X[..., None], Y, batch_size=BATCH, verbose=0)
@@ -132,7 +134,8 @@ def main(flag: flags.FlagValues) -> None:
         name, _, folder = run.partition("=")
         models[name] = (of_run(folder), None)
     models |= cnn(train, flag.seconds, flag.seed) if flag.seconds else {}
-    images, results = scored_images(test), list[dict[str, Any]]()
+    images = scored_images(test)
+    results = list[dict[str, Any]]()
     print(f"{'model':16} {'images':10} {'error':>6} {'ECE':>6} {'nats':>7} {'entropy':>7} {'AUC':>6}")
     for name, (log_probabilities, seconds) in models.items():
         for row in scores(log_probabilities, images):

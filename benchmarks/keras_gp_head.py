@@ -34,7 +34,10 @@ from gpflow_deep.keras import DeepGPLikelihoodLoss, GPLayer, Predictor, adapt
 
 ANGLES = (0, 30, 60)
 RATES = (0.2, 0.5)
-NUM_FEATURES, NUM_CLASSES, NUM_DRAWS, NUM_INDUCING = 32, 10, 50, 50
+NUM_FEATURES = 32
+NUM_CLASSES = 10
+NUM_DRAWS = 50
+NUM_INDUCING = 50
 MODELS = ("CNN", "temperature", "dropout", "GP, features", "GP, all")
 #: Log probabilities [N, C] of images [N, H, W, 1].
 LogProbabilities = Callable[[np.ndarray], np.ndarray]
@@ -62,10 +65,12 @@ def define_flags(fv: flags.FlagValues) -> None:
 def divided(dataset: str, data_dir: str | None, max_train: int, seed: int) -> Data:
     """The images, with new training and validation parts for each seed."""
     rows = bench.load(dataset, data_dir, "images", num_valid=0)
-    X, Y = rows.train.X, rows.train.Y[:, 0]
+    X = rows.train.X
+    Y = rows.train.Y[:, 0]
     order = np.random.default_rng(seed).permutation(len(X))
     count = min(max_train, len(X) * 5 // 6)
-    train, valid = order[:count], order[count : count + count // 5]
+    train = order[:count]
+    valid = order[count : count + count // 5]
     return Data((X[train], Y[train]), (X[valid], Y[valid]), (rows.test.X, rows.test.Y[:, 0]))
 
 

@@ -64,7 +64,8 @@ def plain_bound(model: DeepGP, X: tf.Tensor, Y: tf.Tensor, K: int, seed: tf.Tens
 
 def gradients(model: DeepGP, X: tf.Tensor, Y: tf.Tensor, K: int, *, is_plain: bool, draws: int) -> np.ndarray:
     """Gradients of the bound of these rows with respect to the encoder's weights, [draws, weights]."""
-    model.num_importance_samples, model.num_data = K, None
+    model.num_importance_samples = K
+    model.num_data = None
     weights = model.layers[0].trainable_variables
 
     @tf.function(autograph=False)
@@ -77,7 +78,8 @@ def gradients(model: DeepGP, X: tf.Tensor, Y: tf.Tensor, K: int, *, is_plain: bo
 
 
 def main(FLAGS: flags.FlagValues) -> None:
-    found, rng = list[dict[str, Any]](), np.random.default_rng(0)
+    found = list[dict[str, Any]]()
+    rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (400, 1))
     Y = rng.choice([-1, 1], (400, 1)) * np.sin(2 * X) + 0.05 * rng.standard_normal((400, 1))
     model = untrained(X)
@@ -89,7 +91,8 @@ def main(FLAGS: flags.FlagValues) -> None:
     for K in COUNTS:
         for name in ("doubly reparametrised", "as it is written"):
             each = gradients(model, *rows, K, is_plain=name == "as it is written", draws=FLAGS.draws)
-            mean, std = each.mean(axis=0), each.std(axis=0)
+            mean = each.mean(axis=0)
+            std = each.std(axis=0)
             ratio = np.median(np.abs(mean) / np.maximum(std, 1e-300))
             norm = np.linalg.norm(mean)
             found.append({"K": K, "estimator": name, "ratio": round(float(ratio), 4), "norm": round(float(norm), 4)})

@@ -49,7 +49,10 @@ Array = NDArray[np.float64]
 MODELS = {"gp": (1, 0), "two_layers": (2, 0), "latent_1": (2, 1), "latent_5": (2, 5), "latent_20": (2, 20)}
 """Numbers of layers, and of importance samples: 0 for none of the latent variables."""
 
-RATE, COMPONENTS, WIDTH, NETWORK_BATCH = 0.03, 10, 64, 100
+RATE = 0.03
+COMPONENTS = 10
+WIDTH = 64
+NETWORK_BATCH = 100
 
 
 def define_flags(fv: flags.FlagValues) -> None:
@@ -96,13 +99,16 @@ def noise_model(name: str, variance: float) -> Likelihood:
 
 def simulated_model(X: Array, num_layers: int, K: int, likelihood: Likelihood, seed: int) -> DeepGP:
     """A model before training; K = 0 for none of the latent variables."""
-    Z, layers = inducing_inputs(X, 60, seed=seed), []
+    Z = inducing_inputs(X, 60, seed=seed)
+    layers = []
     if K:
         latent = LatentVariableLayer(1, 1, encoder=Encoder(2, 1, seed=seed))
-        Z, layers = latent.extend(Z, seed=seed), [latent]
+        Z = latent.extend(Z, seed=seed)
+        layers = [latent]
     D = Z.shape[1]
     for _ in range(num_layers - 1):
-        kernel, mean = SquaredExponential(lengthscales=np.ones(D)), Identity()
+        kernel = SquaredExponential(lengthscales=np.ones(D))
+        mean = Identity()
         layers.append(SVGPLayer(kernel, Z, num_latent_gps=D, mean_function=mean, q_sqrt_scale=1e-5))
     layers.append(SVGPLayer(SquaredExponential(lengthscales=np.ones(D)), Z, num_latent_gps=1))
     draws = 512 if K else 32
@@ -151,7 +157,9 @@ class BestInTime(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
-        self.end, self.best, self.weights = time.process_time() + seconds, np.inf, None
+        self.end = time.process_time() + seconds
+        self.best = np.inf
+        self.weights = None
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         loss = (logs or {})["val_loss"]
@@ -170,8 +178,10 @@ def network_score(parts: bench.Standardised, seconds: float, seed: int) -> dict[
     network = tf.keras.Sequential([dense(WIDTH, "tanh"), dense(WIDTH, "tanh"), dense(3 * COMPONENTS)])
     network.compile(tf.keras.optimizers.Adam(1e-3), lambda Y, outputs: -mixture_log_density(outputs, Y))
     order = np.random.default_rng(seed).permutation(len(parts.X))
-    X, Y = parts.X[order].astype(np.float32), parts.Y[order].astype(np.float32)
-    held, begin = len(X) // 10, time.process_time()
+    X = parts.X[order].astype(np.float32)
+    Y = parts.Y[order].astype(np.float32)
+    held = len(X) // 10
+    begin = time.process_time()
     network.fit(
         X[held:],
         Y[held:],

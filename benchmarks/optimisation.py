@@ -120,7 +120,8 @@ def start(problem: Problem, count: int, seed: int) -> np.ndarray:
 
 def values_found(problem: Problem, method: str, seed: int, FLAGS: Any) -> np.ndarray:
     """All values in the order of their evaluation, [initial + rounds batch]."""
-    count, batch = FLAGS.initial, FLAGS.batch
+    count = FLAGS.initial
+    batch = FLAGS.batch
     if method == "random":
         return problem.function(start(problem, count + FLAGS.rounds * batch, seed))[:, 0]
     X = start(problem, count, seed)
@@ -131,7 +132,8 @@ def values_found(problem: Problem, method: str, seed: int, FLAGS: Any) -> np.nda
         predictor = fitted(X, Y, method, FLAGS)
         bounds = [(0.0, problem.high)] * problem.num_inputs
         new = thompson(predictor, bounds, batch, maximize=False, seed=1000 * seed + number)
-        X, Y = np.concatenate([X, new]), np.concatenate([Y, problem.function(new)])
+        X = np.concatenate([X, new])
+        Y = np.concatenate([Y, problem.function(new)])
     return Y[:, 0]
 
 
@@ -141,7 +143,8 @@ def rivals_values(problem: Problem, X: np.ndarray, seed: int, FLAGS: Any) -> np.
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        Y, asked = problem.function(X), X
+        Y = problem.function(X)
+        asked = X
         for _ in range(FLAGS.rounds):
             process.stdin.write(json.dumps([asked.tolist(), problem.function(asked).tolist()]) + "\n")
             process.stdin.flush()

@@ -92,7 +92,8 @@ class Fit(NamedTuple):
 
 def fit(settings: Any, kind: str, X: Any, Y: Any, split: int) -> Fit:
     """With the defaults of the estimator."""
-    start, options = time.process_time(), {"max_iter": settings.max_iter, "random_state": split}
+    start = time.process_time()
+    options = {"max_iter": settings.max_iter, "random_state": split}
     model = DeepGPRegressor(settings.num_layers, posterior=kind, kernel="squared_exponential", **options).fit(
         X, Y[:, 0]
     )
@@ -120,7 +121,8 @@ def compare(settings: Any, dataset: str, split: int) -> None:
         stored = folder / f"{dataset}-{split}-{settings.num_layers}-{kind}"
         if not (stored / "fit.json").exists():
             fit(settings, kind, X, Y, split).to(stored)
-        predictor, known = Predictor.load(stored), json.loads((stored / "fit.json").read_text())
+        predictor = Predictor.load(stored)
+        known = json.loads((stored / "fit.json").read_text())
         spent = known.pop("seconds")
         row = {"dataset": dataset, "split": split, "posterior": name, "num_rows": len(X), "max_iter": settings.max_iter}
         row |= {"num_layers": settings.num_layers}

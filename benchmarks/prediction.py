@@ -34,7 +34,9 @@ from absl import flags
 
 import gpflow_deep
 
-NUM_DATA, M, D = 10_000, 100, 8
+NUM_DATA = 10_000
+M = 100
+D = 8
 
 MeanAndVariance = tuple[tf.Tensor, tf.Tensor]
 
@@ -55,7 +57,8 @@ def layer_flops(method: str, *, n: int, M: int, D: int, P: int, is_last: bool) -
 
     :param method: "gpflux", or one of ours: "full", "full, cached", "mixed", "mixed, cached", "float32, cached".
     """
-    others, projection = 2 * M * n * (D + 2) + 2 * P * M * n, 2 * M**2 * n
+    others = 2 * M * n * (D + 2) + 2 * P * M * n
+    projection = 2 * M**2 * n
     variance = 2 * P * M**2 * n
     if method == "gpflux":
         return bench.Flops(variance + others + M**2 * n + M**3 / 3, 0.0)
@@ -105,7 +108,8 @@ def gpflux(X: np.ndarray, Z: np.ndarray, num_layers: int, num_samples: int) -> C
     predict_f = tf.function(model.predict_f)
 
     def predict(Xnew: tf.Tensor) -> MeanAndVariance:
-        mean, second = 0.0, 0.0
+        mean = 0.0
+        second = 0.0
         for _ in range(num_samples):
             component_mean, component_var = predict_f(Xnew)
             mean += component_mean / num_samples
@@ -147,7 +151,8 @@ def measure(num_layers: int, num_points: int, num_samples: int, repetitions: int
     products = bench.Products(M, D, 1000, calls=20)
     calls = {name: timed(method, Xnew) for name, method in predict.items()}
     times = bench.time_in_turn({**calls, **products.timers()}, repetitions)
-    rate, reference = products.rate(), 1e3 * times["gpflux"].wall
+    rate = products.rate()
+    reference = 1e3 * times["gpflux"].wall
     rows = []
     for name in predict:
         values = 1e3 * times[name].wall

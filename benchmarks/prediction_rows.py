@@ -24,7 +24,8 @@ from absl import flags
 
 import gpflow_deep
 
-M, D = 100, 8
+M = 100
+D = 8
 COLUMNS = {
     "layers": "{layers}",
     "commit": "{commit}",

@@ -74,7 +74,8 @@ def track(setting: str, seed: int, arguments: flags.FlagValues) -> dict[str, np.
         rbm, ladder, arguments.chains, seed=named_seed(seed, "chains"), data=data, config=SMLConfig.paper()
     )
     run = compiled_updates(config)
-    rows_of_data, train_seed = tf.constant(data), named_seed(seed, "train")
+    rows_of_data = tf.constant(data)
+    train_seed = named_seed(seed, "train")
     found: dict[str, list[float]] = {"error": [], "std": [], "flags": [], "nis": [], "half": []}
     for start in range(0, arguments.updates, arguments.every):
         rows = np.stack([batch_indices(seed, start + i, len(data), 100) for i in range(arguments.every)])

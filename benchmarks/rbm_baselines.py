@@ -153,7 +153,8 @@ def asked(rival: bench.Rival, **order: Any) -> Timed:
 
 def product_floor(rbm: RBM, chains: int) -> Callable[[int], None]:
     """Twenty times the two products of one temperature."""
-    v, h = tf.zeros([chains, rbm.b.shape[0]]), tf.zeros([chains, rbm.c.shape[0]])
+    v = tf.zeros([chains, rbm.b.shape[0]])
+    h = tf.zeros([chains, rbm.c.shape[0]])
     W_up = tf.transpose(rbm.W)
 
     def run(_: int) -> None:
@@ -165,7 +166,8 @@ def product_floor(rbm: RBM, chains: int) -> Callable[[int], None]:
 
 
 def measure_ais(rbm: RBM, rival: bench.Rival | None, model: str, FLAGS: flags.FlagValues) -> list[dict[str, Any]]:
-    chains, steps = FLAGS.chains, FLAGS.betas - 1
+    chains = FLAGS.chains
+    steps = FLAGS.betas - 1
     schedule = linear_schedule(FLAGS.betas)
 
     def ours(generator: str) -> Callable[[int], AISResult]:
@@ -235,9 +237,11 @@ def main(FLAGS: flags.FlagValues) -> None:
     with tempfile.TemporaryDirectory() as folder:
         if python:
             with bench.Rival(python, RIVAL, FLAGS.threads, threads=FLAGS.threads) as rival:
-                metrics, versions = run(rival, folder, FLAGS), rival.greeting
+                metrics = run(rival, folder, FLAGS)
+                versions = rival.greeting
         else:
-            metrics, versions = run(None, folder, FLAGS), {}
+            metrics = run(None, folder, FLAGS)
+            versions = {}
             print("\nrbms was not run: set RIVAL_PYTHON to a Python in which `pip install rbms` was done.")
     bench.write({"metrics": metrics}, "none: drawn with seed 0", **versions)
 

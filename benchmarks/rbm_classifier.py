@@ -76,7 +76,8 @@ def run(split: Split, arguments: flags.FlagValues) -> dict[str, float]:
     seconds = time.process_time() - start
     tuned = RBMClassifier(rbm, epochs=arguments.epochs).fit(X, y)
     best = max((plain, tuned), key=lambda model: model.score(X_valid, y_valid))
-    weights, offsets = plain.parameters_.W, plain.parameters_.c
+    weights = plain.parameters_.W
+    offsets = plain.parameters_.c
 
     def features(rows: NDArray[Any]) -> NDArray[Any]:
         return expit(rows @ np.asarray(weights).T + np.asarray(offsets))

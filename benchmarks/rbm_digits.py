@@ -50,7 +50,9 @@ def pcd(X: Rows, seed: int, *, passes: int = 240, size: int = 20, rate: float = 
     rng = np.random.default_rng(seed)
     W = 0.01 * rng.normal(size=(HIDDEN, X.shape[1]))
     mean = np.clip(X.mean(axis=0), 1e-3, 1 - 1e-3)
-    b, c, v = np.log(mean / (1 - mean)), np.zeros(HIDDEN), X[:100].copy()
+    b = np.log(mean / (1 - mean))
+    c = np.zeros(HIDDEN)
+    v = X[:100].copy()
     for number in range(passes):
         step = rate * (1 - number / passes)
         for chosen in np.array_split(rng.permutation(len(X)), len(X) // size):
@@ -91,7 +93,8 @@ def measured(name: str, seed: int, parts: list[Rows]) -> dict[str, Any]:
     begin = time.process_time()
     rbm, stated = FITS[name](train, seed)
     seconds = time.process_time() - begin
-    betas, base_b = linear_schedule(3000), base_rate_biases(train)
+    betas = linear_schedule(3000)
+    base_b = base_rate_biases(train)
     found = ais(rbm, betas, seed=tf.constant([0, seed]), base_b=base_b, generator="numpy")
     mean_q = [float(log_probs_unnormalised(rbm, rows).mean()) for rows in (train, test)]
     return {

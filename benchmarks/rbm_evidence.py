@@ -47,16 +47,21 @@ COLUMNS = {
 def run(name: str, rate: float, arguments: flags.FlagValues) -> dict[str, Any]:
     """One training, and what was reported against what a long AIS says."""
     data = bench.load(name, arguments.data_dir, "binary")
-    seeds, X = Seeds(arguments.seed), data.train.X
+    seeds = Seeds(arguments.seed)
+    X = data.train.X
     valid = data.some("valid", 2000, seeds).X
     rbm = initial_rbm(arguments.hidden, seed=seeds("init"), data=X)
     recipe = SMLConfig.paper if arguments.recipe == "paper" else SMLConfig
     how = recipe(learning_rate=rate, generator="hash")
     state = initial_state(rbm, linear_ladder(10), 20, seed=seeds("chains"), data=X, config=how)
     trainer = Trainer(state, how, jit_compile=False)
-    batches, rows, base_b = Minibatches(len(X), 100, seeds), tf.cast(X, tf.bool), base_rate_biases(X)
+    batches = Minibatches(len(X), 100, seeds)
+    rows = tf.cast(X, tf.bool)
+    base_b = base_rate_biases(X)
     config = evaluation.EvidenceConfig(ais_betas="1000")
-    evaluations, rule, best = evaluation.Evaluations({"valid": valid}, config), evaluation.highest(), Best()
+    evaluations = evaluation.Evaluations({"valid": valid}, config)
+    rule = evaluation.highest()
+    best = Best()
     seen: list[tuple[RBM, dict[str, float]]] = []
     for start in range(0, arguments.updates, arguments.every):
         for first in range(start, start + arguments.every, 100):
@@ -96,7 +101,8 @@ def judged(
         if i == chosen:
             long = found
     scalars = seen[chosen][1]
-    low, high = scalars["evidence/low_nats"], scalars.get("evidence/high_nats", float("inf"))
+    low = scalars["evidence/low_nats"]
+    high = scalars.get("evidence/high_nats", float("inf"))
     return {
         "evaluation": chosen + 1,
         "is_reported": reported >= 0,

@@ -78,15 +78,19 @@ def config_of(recipe: str, updates: int) -> SMLConfig:
 def run(name: str, recipe: str, arguments: flags.FlagValues) -> dict[str, Any]:
     """One training and its AIS."""
     data = bench.load(name, arguments.data_dir, "binary")
-    seeds, X, config = Seeds(arguments.seed), data.train.X, config_of(recipe, arguments.updates)
+    seeds = Seeds(arguments.seed)
+    X = data.train.X
+    config = config_of(recipe, arguments.updates)
     start = time.process_time()
     options = {"num_chains": 20, "modes": arguments.modes, "jit_compile": arguments.jit}
     trainer = new_trainer(X, arguments.hidden, config, seeds, **options)
-    batches, rows = Minibatches(len(X), 100, seeds), tf.cast(X, tf.bool)
+    batches = Minibatches(len(X), 100, seeds)
+    rows = tf.cast(X, tf.bool)
     for first in range(0, arguments.updates, 250):
         trainer.advance(rows, batches(first, min(250, arguments.updates - first)), seeds("train"))
     seconds = time.process_time() - start
-    betas, base_b = ais.linear_schedule(arguments.betas), base_rate_biases(X)
+    betas = ais.linear_schedule(arguments.betas)
+    base_b = base_rate_biases(X)
     rbm = trainer.model.rbm
     found = ais.ais(rbm, betas, seed=seeds("long"), base_b=base_b, generator="hash")
     parts = {part: data.some(part, 5000, seeds).X for part in ("train", "valid", "test")}

@@ -36,7 +36,8 @@ def along(path: Any, seeds: Seeds) -> ais.Bracket:
 
 def by_temperatures(path: Any, base_b: np.ndarray, seeds: Seeds) -> ais.Bracket:
     """The bracket by evenly spaced temperatures, from samples of tempering along the path."""
-    betas, generator = ais.linear_schedule(FLAGS.steps), "hash"
+    betas = ais.linear_schedule(FLAGS.steps)
+    generator = "hash"
     options: dict[str, Any] = {"base_b": base_b, "generator": generator}
     lower = ais.ais(path[-1], betas, num_chains=FLAGS.chains, seed=seeds("ais"), **options)
     lengths = distances(path, num_chains=FLAGS.chains, seed=seeds("distances"), generator=generator)
@@ -79,7 +80,8 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 def main(_: flags.FlagValues) -> None:
     data = bench.load(FLAGS.dataset, FLAGS.data_dir, "binary")
-    run, base_b = Path(FLAGS.run), base_rate_biases(data.train.X)
+    run = Path(FLAGS.run)
+    base_b = base_rate_biases(data.train.X)
     rbms = [*load_nodes(run / "trajectory"), load_rbm(run / "rbm.npz").rbm]
     paths = {beta: trajectory(rbms, base_b=base_b, smoothing=FLAGS.smoothing, beta=float(beta)) for beta in FLAGS.betas}
     rows = (row for seed in map(int, FLAGS.seeds) for row in rows_of(seed, paths, base_b))

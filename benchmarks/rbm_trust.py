@@ -28,7 +28,8 @@ SEEDS = 5  # of the fits, in turn
 
 def planted(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
     """Modes of unequal weight, with bits that are wrong now and then."""
-    count, n_v = int(rng.integers(4, 13)), int(rng.integers(40, 201))
+    count = int(rng.integers(4, 13))
+    n_v = int(rng.integers(40, 201))
     modes = rng.integers(0, 2, (count, n_v))
     rows = modes[rng.choice(count, 2000, p=rng.dirichlet(np.full(count, 0.5)))]
     return (rows ^ (rng.random(rows.shape) < rng.uniform(0.01, 0.06))).astype(float), {"n_components": 20}
@@ -46,7 +47,8 @@ def bars(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
 
 def ising(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
     """Signs on a ring of squares, neighbours alike, by Gibbs sampling from a random or an even start."""
-    side, coupling = int(rng.integers(4, 8)), rng.uniform(0.3, 0.7)
+    side = int(rng.integers(4, 8))
+    coupling = rng.uniform(0.3, 0.7)
     spins = np.where(rng.random((1000, side, side)) < 0.5, 1.0, -1.0)
     spins[: int(rng.integers(0, 900))] = 1.0
     board = np.add.outer(np.arange(side), np.arange(side)) % 2
@@ -59,7 +61,8 @@ def ising(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
 
 def potts(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
     """Categories along a line, neighbours mostly alike, with one level that is common."""
-    length, levels = int(rng.integers(8, 16)), int(rng.integers(3, 6))
+    length = int(rng.integers(8, 16))
+    levels = int(rng.integers(3, 6))
     codes = np.empty((1500, length), int)
     shares = rng.dirichlet(np.full(levels, 0.7))
     codes[:, 0] = rng.choice(levels, 1500, p=shares)
@@ -89,7 +92,8 @@ def judged(kind: str, number: int) -> dict[str, Any]:
     """One fit: what it states of log Z, and the exact one; the seconds of the checks at its end."""
     X, options = KINDS[kind](np.random.default_rng([sorted(KINDS).index(kind), number]))
     model = TrackedRBM(**options, random_state=number % SEEDS)
-    check, seconds = model._check_again, [0.0]
+    check = model._check_again
+    seconds = [0.0]
 
     def timed(nodes: Any) -> None:
         begin = time.process_time()
@@ -99,7 +103,9 @@ def judged(kind: str, number: int) -> dict[str, Any]:
     model._check_again = timed  # type: ignore[method-assign]
     begin = time.process_time()
     model.fit(X)
-    whole, verdict, exact = time.process_time() - begin, model.evidence_, log_z_exact(model.rbm_)
+    whole = time.process_time() - begin
+    verdict = model.evidence_
+    exact = log_z_exact(model.rbm_)
     return {
         "table": f"{kind} {number}",
         "shape": [*X.shape, model.n_components],

@@ -49,8 +49,13 @@ from gpflow_deep_runs.data.streams.stream import Stream
 from gpflow_deep_runs.run import devices
 from gpflow_deep_runs.run.devices import apply_threads
 
-INPUTS, ROW_GROUP, FILE_ROWS, BATCH, WARM_UP = 9, 2**16, 2**22, 10_000, 5
-BILLION, EPOCHS = 1_000_000_000, 2
+INPUTS = 9
+ROW_GROUP = 2**16
+FILE_ROWS = 2**22
+BATCH = 10_000
+WARM_UP = 5
+BILLION = 1_000_000_000
+EPOCHS = 2
 
 
 def define_flags(fv: flags.FlagValues) -> None:
@@ -104,7 +109,8 @@ def open_stream(folder: Path) -> tuple[Stream, float]:
 
 def reader(stream: Stream) -> BatchReader:
     """Standardised batches, as training has them."""
-    x_scale, y_scale = Scale(*stream.x_scale), Scale(*stream.y_scale)
+    x_scale = Scale(*stream.x_scale)
+    y_scale = Scale(*stream.y_scale)
 
     def transform(part: Part) -> Part:
         return Part(x_scale.transform(part.X), y_scale.transform(part.Y))
@@ -115,14 +121,16 @@ def reader(stream: Stream) -> BatchReader:
 def build(stream: Stream, num_layers: int) -> gpflow_deep.DeepGP:
     """The deep GP of the paper with inducing inputs from the sample."""
     X, Y = stream.samples["train"]
-    X, Y = Scale(*stream.x_scale).transform(X[:20_000]), Scale(*stream.y_scale).transform(Y[:20_000])
+    X = Scale(*stream.x_scale).transform(X[:20_000])
+    Y = Scale(*stream.y_scale).transform(Y[:20_000])
     return gpflow_deep.paper2017(X, Y, num_layers, num_data=stream.counts["train"])
 
 
 def read_speed(folder: Path) -> dict[str, float]:
     """Rows a second of the scan and of the pipeline without any step."""
     stream, seconds = open_stream(folder)
-    batches, steps = reader(stream), 100
+    batches = reader(stream)
+    steps = 100
     batches(0)
     start = time.perf_counter()
     for step in range(1, steps + 1):
@@ -138,12 +146,15 @@ def training(folder: Path, steps: int, num_layers: int) -> dict[str, float]:
     tf.constant(0.0)
     before = peak_megabytes()
     stream, _ = open_stream(folder)
-    batches, model = reader(stream), build(stream, num_layers)
+    batches = reader(stream)
+    model = build(stream, num_layers)
     train_step = gpflow_deep.make_train_step(model, tf.keras.optimizers.Adam(0.01))
-    times, seed = [], tf.constant([0, 1])
+    times = []
+    seed = tf.constant([0, 1])
     for step in range(WARM_UP + steps):
         if step == WARM_UP:
-            waited, cpu = batches.wait_seconds, time.process_time()
+            waited = batches.wait_seconds
+            cpu = time.process_time()
         start = time.perf_counter()
         float(train_step(batches(step), tf.random.fold_in(seed, step))["elbo_nats"])
         times.append(time.perf_counter() - start)
@@ -168,7 +179,8 @@ def replicated(folder: Path, steps: int, num_layers: int, num_replicas: int) -> 
     stream, _ = open_stream(folder)
     batches = reader(stream)
     with devices.scope(strategy):
-        model, optimizer = build(stream, num_layers), tf.keras.optimizers.Adam(0.01)
+        model = build(stream, num_layers)
+        optimizer = tf.keras.optimizers.Adam(0.01)
     train_step = gpflow_deep.make_train_step(model, optimizer, strategy=strategy)
     times = []
     for step in range(WARM_UP + steps):

@@ -46,12 +46,17 @@ Array = NDArray[np.float64]
 Scores = dict[str, float | None]
 
 MAX_GPR_ROWS = 2000
-SGPR_INDUCING, SGPR_ITERATIONS = 100, 300
+SGPR_INDUCING = 100
+SGPR_ITERATIONS = 300
 MAX_TREES = 2000
 LEVELS = (np.arange(20) + 0.5) / 20
 """Levels of the quantiles: the mean of their losses is the midpoint rule for the CRPS."""
 
-MEMBERS, WIDTH, RATES, MAX_EPOCHS, PATIENCE = 5, 100, (1e-3, 3e-3, 1e-2), 400, 20
+MEMBERS = 5
+WIDTH = 100
+RATES = (1e-3, 3e-3, 1e-2)
+MAX_EPOCHS = 400
+PATIENCE = 20
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,8 @@ def mixture(means: Array, variances: Array, Y: NDArray[Any]) -> Forecast:
 
 def standard_units(X: Array, y: Array) -> tuple[Array, Array, float, float]:
     """Means and standard deviations of the columns of X [N, D], and of y [N]; 1 for those that do not vary."""
-    spread, scale = X.std(axis=0), float(y.std())
+    spread = X.std(axis=0)
+    scale = float(y.std())
     return X.mean(axis=0), np.where(spread > 0, spread, 1.0), float(y.mean()), scale if scale > 0 else 1.0
 
 
@@ -173,7 +179,8 @@ def fit_deep_ensemble(X: Array, y: Array, seed: int) -> Standardised:
     """Members are trained side by side; the learning rate and its epochs are those of the best held-out density."""
     units = standard_units(X, y)
     center, spread, shift, scale = units
-    inputs, targets = (X - center) / spread, (y - shift) / scale
+    inputs = (X - center) / spread
+    targets = (y - shift) / scale
     train, valid = held_out(len(X), seed)
     best = max(
         (train_ensemble(inputs, targets, train, valid, rate, seed) for rate in RATES), key=lambda found: found[1]
@@ -309,7 +316,8 @@ def main(flag: flags.FlagValues) -> None:
     for dataset in flag.datasets:
         for split in map(int, flag.splits):
             data = bench.load(dataset, flag.data_dir, "supervised", split=split, valid_fraction=0.0)
-            (X, Y), test = data.train, data.test
+            (X, Y) = data.train
+            test = data.test
             for name in (name for name in flag.models if (name, dataset, split) not in done):
                 found = scores(name, X, Y[:, 0], test.X, test.Y[:, 0], split)
                 if found is None:

@@ -128,7 +128,8 @@ def race(programs: Sequence[Program], FLAGS: Any) -> None:
     while time.monotonic() < end and (active := [program for program in programs if not program.is_done]):
         for program in active:
             program.take_turn()
-            last, first = program.turns[-1], reached(program.turns, FLAGS.target)
+            last = program.turns[-1]
+            first = reached(program.turns, FLAGS.target)
             stayed = first is not None and len(program.turns) - 1 - first >= FLAGS.patience
             program.is_done = program.is_done or stayed or last["seconds"] > FLAGS.max_seconds
         line = [f"{program.name} {program.turns[-1]['log_likelihood']:.3f}" for program in active]
@@ -143,7 +144,8 @@ def milliseconds(program: Program) -> np.ndarray:
 
 def result(program: Program, reference: Program, target: float) -> dict[str, Any]:
     """One row of results."""
-    times, first = milliseconds(program), reached(program.turns, target)
+    times = milliseconds(program)
+    first = reached(program.turns, target)
     both = min(len(times), len(reference.turns))
     return {
         "program": program.name,

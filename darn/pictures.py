@@ -27,7 +27,9 @@ def glance(
 
     :param shape: of an image, or None if the rows are none.
     """
-    model, activity, images = trainer.model, {}, {}
+    model = trainer.model
+    activity = {}
+    images = {}
     with trainer.averaged():
         if model.encoders:
             x = tf.constant(rows[:1000], model.dtype)
@@ -66,7 +68,8 @@ def filters(model: DARN, shape: tuple[int, int]) -> NDArray[np.float32] | None:
 
 def nearest(images: Rows, train: Rows) -> Rows:
     """The row of `train` [N, D] with the least squared distance from each of `images` [n, D]."""
-    best, found = np.full(len(images), np.inf), np.zeros_like(images)
+    best = np.full(len(images), np.inf)
+    found = np.zeros_like(images)
     for start in range(0, len(train), 5000):
         rows = train[start : start + 5000].astype(np.float32)
         distance = (rows**2).sum(axis=1)[None] - 2.0 * images @ rows.T

@@ -293,7 +293,8 @@ def notes(result: Mapping[str, Any]) -> list[str]:
             f"test negative log-likelihood: {result['test/exact_nll_nats']:.3f} nats, exact (rows: ± {error:.3f})"
         )
     if "test/is_nll_nats" in result:
-        (low, high), error = result["test/is_nll_95_interval"], result["test/is_nll_standard_error"]
+        (low, high) = result["test/is_nll_95_interval"]
+        error = result["test/is_nll_standard_error"]
         bound = result["test/is_description_length_nats"]
         lines.append(
             f"test negative log-likelihood: {result['test/is_nll_nats']:.3f} nats by {result['is_samples']} importance "
@@ -306,6 +307,7 @@ def notes(result: Mapping[str, Any]) -> list[str]:
                 "than this says, by an unknown amount; take more samples (--is_samples)"
             )
     if "multiplications_per_sample" in result:
-        cost, active = result["multiplications_per_sample"], result["active_units_per_sample"]
+        cost = result["multiplications_per_sample"]
+        active = result["active_units_per_sample"]
         lines.append(f"a sample costs {cost:.3g} multiplications ({active:.1f} active units)")
     return lines

@@ -86,7 +86,8 @@ def fit_on_grid(predictor: Predictor, train: Part, *, num_points: int = 200, num
     if X.shape[1] != 1:
         raise ValueError(f"a fit is drawn over one input, got {X.shape[1]}; give a model of one input.")
     scaled = predictor.units.x.transform(X)
-    low, high = scaled.min(), scaled.max()
+    low = scaled.min()
+    high = scaled.max()
     points = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), num_points)[:, None]
     draws = predictor.model.predict_all_layers(points.astype(gpflow.default_float()), num_draws, full_cov=True)
     grid = predictor.units.x.inverse_transform(points)
@@ -112,7 +113,8 @@ def calibration(title: str, judged: Evaluation, *, num_bins: int = 10) -> Calibr
 
     :return: None for likelihoods without a distribution function.
     """
-    p, spread = np.linspace(0, 1, 101), None
+    p = np.linspace(0, 1, 101)
+    spread = None
     if judged.pit is not None:
         pit = np.sort(np.ravel(judged.pit))
         spread = 1.96 * np.sqrt(p * (1 - p) / len(pit))
@@ -159,7 +161,9 @@ def drawings(
     :param rng: chooses some of them, where there are many.
     :param input_name: of the only input.
     """
-    title, names, (X, Y) = report.title(report.depth(predictor.model)), predictor.target_names, test
+    title = report.title(report.depth(predictor.model))
+    names = predictor.target_names
+    (X, Y) = test
     drawn: dict[str, tuple[str, dict[str, Any]]] = {}
     if (found := calibration(title, judged)) is not None:
         drawn["calibration"] = "lines", found._asdict()

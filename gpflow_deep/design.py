@@ -77,7 +77,8 @@ def expected_improvement(predictor: Predictor, X: Array, best: float, *, maximis
         raise ValueError(f"expected improvement is of one target, got {len(predictor.target_names)}.")
     means, variances = predictor.model.predict_components(_inputs(predictor, X))
     weights = np.asarray(predictor.model.component_weights(), np.float64)
-    scale, offset = predictor.units.y.scale[0], predictor.units.y.mean[0]
+    scale = predictor.units.y.scale[0]
+    offset = predictor.units.y.mean[0]
     sign = -1.0 if maximise else 1.0
     deviations = np.sqrt(np.maximum(np.asarray(variances, np.float64)[..., 0], 1e-300))  # [S, n]
     gain = sign * ((best - offset) / scale - np.asarray(means, np.float64)[..., 0])

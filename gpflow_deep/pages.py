@@ -21,7 +21,8 @@ MOST_INPUTS = 20
 """Of more inputs only the first are varied, as each costs a few hundred predictions; of pixels, none."""
 PIXELS = 200
 SHOWN_INPUTS = 6
-NUM_ROWS, NUM_POINTS = 40, 15
+NUM_ROWS = 40
+NUM_POINTS = 15
 MOST_RESIDUALS = 2000
 NUM_BINS = 20
 Z95 = 1.96
@@ -63,7 +64,8 @@ def dependences(
     X = np.asarray(X, np.float64)
     columns = range(min(X.shape[1], MOST_INPUTS)) if columns is None else columns
     rows = X[np.unique(np.linspace(0, len(X) - 1, min(len(X), NUM_ROWS)).astype(int))]
-    grids, varied = list[Array](), list[Array]()
+    grids = list[Array]()
+    varied = list[Array]()
     for column in columns:
         values = np.unique(X[:, column])
         low, high = np.quantile(X[:, column], [0.02, 0.98])
@@ -169,7 +171,8 @@ def _of_pit(name: str, found: Evaluation) -> list[Panel]:
     curve: list[Any] = [Band(p, p - half, p + half, "right, 95% of samples"), Line(p, share, "test rows")]
     curve.append(Line([0, 1], [0, 1], "right", is_dashed=True))
     counts, edges = np.histogram(pit, NUM_BINS, (0.0, 1.0))
-    mean, spread = count / NUM_BINS, Z95 * np.sqrt(count / NUM_BINS * (1 - 1 / NUM_BINS))
+    mean = count / NUM_BINS
+    spread = Z95 * np.sqrt(count / NUM_BINS * (1 - 1 / NUM_BINS))
     band = Band([0, 1], [mean - spread] * 2, [mean + spread] * 2, "")
     return [
         Panel(title, curve, "probability of a quantile", "share of targets below it"),
@@ -178,7 +181,8 @@ def _of_pit(name: str, found: Evaluation) -> list[Panel]:
 
 
 def _of_confidence(name: str, found: Evaluation) -> Panel:
-    confidence, is_right = np.asarray(found.confidence), np.asarray(found.is_right)
+    confidence = np.asarray(found.confidence)
+    is_right = np.asarray(found.is_right)
     bins = confidence_bins(confidence, 10)
     groups = [bins == b for b in np.unique(bins)]
     x = np.array([confidence[group].mean() for group in groups])
@@ -224,10 +228,12 @@ def _label_of(predictor: Predictor) -> str:
 
 def _residuals(predictor: Predictor, X: NDArray[Any], Y: NDArray[Any]) -> Panels:
     rows = np.unique(np.linspace(0, len(X) - 1, min(len(X), MOST_RESIDUALS)).astype(int))
-    X, Y = X[rows], Y[rows]
+    X = X[rows]
+    Y = Y[rows]
     found = predictor.predict(X)
     target = predictor.target_names[0]
-    residual, mean = Y[:, 0] - found.mean[:, 0], found.mean[:, 0]
+    residual = Y[:, 0] - found.mean[:, 0]
+    mean = found.mean[:, 0]
     zero = Line([mean.min(), mean.max()], [0, 0], "", is_dashed=True)
     panels = [
         Panel("true minus predicted", [zero, Points(mean, residual)], f"predicted {target}", f"residual, {target}")

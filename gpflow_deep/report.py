@@ -107,7 +107,9 @@ class Watch:
     ) -> None:
         if eval_rows < 1:
             raise ValueError(f"eval_rows must be at least 1, got {eval_rows}.")
-        self.predictor, self.parts, self._input_names = predictor, parts, input_names
+        self.predictor = predictor
+        self.parts = parts
+        self._input_names = input_names
         self.rows: dict[str, NDArray[np.int64]] = {}
         for name, (X, _) in parts.items():
             chosen = np.arange(len(X)) if len(X) <= eval_rows else rng(name).choice(len(X), eval_rows, replace=False)
@@ -122,7 +124,8 @@ class Watch:
         """Scores of all test rows and of the rows to look at of other parts; and again of those to look at."""
         predicted: dict[str, Predicted] = {}
         judged: dict[str, Evaluation] = {}
-        scores, seen = {}, {}
+        scores = {}
+        seen = {}
         for name, (X, Y) in self.parts.items():
             is_whole = name == "test"
             rows = np.arange(len(X)) if is_whole else self.rows[name]
@@ -151,7 +154,8 @@ def layer_scalars(model: DeepGP, input_names: Sequence[str] = ()) -> dict[str, f
         name = f"layer_{number}"
         scalars[f"{name}/kl_nats"] = layer.kl_nats
         if layer.condition_number is not None and layer.jitter is not None:
-            scalars[f"{name}/condition_Kuu"], scalars[f"{name}/jitter"] = layer.condition_number, layer.jitter
+            scalars[f"{name}/condition_Kuu"] = layer.condition_number
+            scalars[f"{name}/jitter"] = layer.jitter
         scalars[f"{name}/noise_variance"] = layer.noise_variance
         if len(layer.kernel_variances):
             scalars[f"{name}/kernel_variance"] = float(np.mean(layer.kernel_variances))
@@ -377,7 +381,8 @@ def html(model: Any, X: Any, y: Any, *, others: Mapping[str, Any] | None = None,
     """
     predictor = getattr(model, "predictor_", model)
     columns = getattr(X, "columns", getattr(model, "feature_names_in_", None))
-    inputs, targets = np.asarray(X, np.float64), np.asarray(y)
+    inputs = np.asarray(X, np.float64)
+    targets = np.asarray(y)
     if hasattr(model, "classes_"):
         targets = np.searchsorted(model.classes_, targets)
     targets = targets.reshape(len(targets), -1)

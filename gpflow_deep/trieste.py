@@ -74,10 +74,14 @@ class TriesteModel:
         train: Train = train_further,
         num_features: int = NUM_FEATURES,
     ) -> None:
-        first, last = model.layers[0], model.layers[-1]
+        first = model.layers[0]
+        last = model.layers[-1]
         if units is None:
             units = Units(Scale.identity(first.input_dim), Scale.identity(last.output_dim))
-        self.model, self.units, self.train, self.num_features = model, units, train, num_features
+        self.model = model
+        self.units = units
+        self.train = train
+        self.num_features = num_features
         self._num_data: Any = tf.Variable(model.num_data or 1, dtype=last.dtype, trainable=False, name="num_data")
         model.num_data = self._num_data
         self.posterior = model.posterior("variable")
@@ -193,7 +197,8 @@ class Draws:
     """trieste's `ReparametrizationSampler`: values of the same S functions until it is reset."""
 
     def __init__(self, model: TriesteModel, num_samples: int) -> None:
-        self.model, self.num_samples = model, num_samples
+        self.model = model
+        self.num_samples = num_samples
         self.drawn: FunctionDraws | None = None
 
     def sample(self, at: tf.Tensor, *, jitter: float = 0.0) -> tf.Tensor:
@@ -209,7 +214,9 @@ class Draws:
     def _values(self, at: tf.Tensor) -> tf.Tensor:
         if self.drawn is None:
             self.drawn = self.model.functions(self.num_samples)
-        lead, B, D = at.shape[:-2], at.shape[-2], at.shape[-1]
+        lead = at.shape[:-2]
+        B = at.shape[-2]
+        D = at.shape[-1]
         values = self.drawn(tf.reshape(at, [-1, D]))  # [S, rows B, P]
         values = tf.reshape(values, [self.num_samples, -1, B, values.shape[-1]])
         return tf.reshape(tf.transpose(values, [1, 0, 2, 3]), [*lead, self.num_samples, B, values.shape[-1]])

@@ -34,7 +34,8 @@ def main() -> None:
     data = turns.load(args.data)
     config = Config(len(data.Z), inner_layer_qsqrt_factor=1e-5, likelihood_noise_variance=0.01, whiten=True)
     model = build_constant_input_dim_deep_gp(data.X, 2, config)
-    optimizer, variables = tf_keras.optimizers.Adam(args.rate), model.trainable_variables
+    optimizer = tf_keras.optimizers.Adam(args.rate)
+    variables = model.trainable_variables
 
     @tf.function
     def step(X: tf.Tensor, Y: tf.Tensor) -> None:
@@ -43,7 +44,8 @@ def main() -> None:
             loss = -model.elbo((X, Y)) / len(data.X)
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
 
-    predict, tiled = tf.function(model.predict_f), tf.constant(np.tile(data.X_test, [TILES, 1]))
+    predict = tf.function(model.predict_f)
+    tiled = tf.constant(np.tile(data.X_test, [TILES, 1]))
 
     def score() -> float:
         found = [predict(tiled) for _ in range(turns.NUM_DRAWS // TILES)]

@@ -52,7 +52,8 @@ class Model(DeepGP):
         if start == "identity":
             mean.weights.data = torch.eye(D)[:, :, None]
             mean.bias.data.zero_()
-        self.inner, self.last = Layer(Z, D, mean), Layer(Z, None, ConstantMean())
+        self.inner = Layer(Z, D, mean)
+        self.last = Layer(Z, None, ConstantMean())
         self.likelihood = gpytorch.likelihoods.GaussianLikelihood()
 
     def forward(self, x: torch.Tensor) -> MultivariateNormal:

@@ -56,11 +56,10 @@ def swapped(v: torch.Tensor, log_q: Any) -> torch.Tensor:
         i = torch.arange(start, len(beta) - 1, 2)
         at = [log_q(v[i + a], betas[i + b]) for a in (0, 1) for b in (0, 1)]
         accept = torch.log(torch.rand(at[0].shape)) < at[1] - at[0] + at[2] - at[3]
-        colder, hotter = v[i].clone(), v[i + 1].clone()
-        v[i], v[i + 1] = (
-            torch.where(accept[..., None], hotter, colder),
-            torch.where(accept[..., None], colder, hotter),
-        )
+        colder = v[i].clone()
+        hotter = v[i + 1].clone()
+        v[i] = torch.where(accept[..., None], hotter, colder)
+        v[i + 1] = torch.where(accept[..., None], colder, hotter)
     return v
 
 
@@ -77,7 +76,8 @@ def watch(optimizer: torch.optim.Optimizer, *_: object) -> None:
     v = torch.bernoulli(torch.sigmoid(betas * (torch.bernoulli(torch.sigmoid(betas * (v @ W + c))) @ W.T) + b))
     v = swapped(v, log_q)
     sampled += time.process_time() - start
-    start, is_seen = time.process_time(), count % args.stride == 0
+    start = time.process_time()
+    is_seen = count % args.stride == 0
     parameters = W.T.numpy(), b.numpy(), c.numpy()
     if is_seen or tracker.state is not None:
         tracked = tracker.observe(parameters, v.numpy() if is_seen else None)
@@ -122,7 +122,8 @@ with tempfile.TemporaryDirectory() as folder:
     total = time.process_time() - begin
 
 inside = np.mean(np.abs(errors) <= np.array(halves))
-rmse, largest = np.sqrt(np.mean(np.square(errors))), np.abs(errors).max()
+rmse = np.sqrt(np.mean(np.square(errors)))
+largest = np.abs(errors).max()
 print(f"\nlog Z at the end: tracked {tracker.log_z:.3f} ± {tracker.log_z_std:.3f}, error {errors[-1]:+.3f} nats")
 print(f"{len(errors)} comparisons: rmse {rmse:.3f}, largest {largest:.3f} nats")
 print(f"inside the 95 % interval: {inside:.1%}; flags: {', '.join(sorted(set(flags))) or 'none'}")

@@ -30,13 +30,16 @@ from trieste.space import Box
 
 
 def main() -> None:
-    high, (seed, rounds, batch) = float(sys.argv[1]), map(int, sys.argv[2:5])
+    high = float(sys.argv[1])
+    (seed, rounds, batch) = map(int, sys.argv[2:5])
     np.random.seed(seed)  # noqa: NPY002, of GPflux's k-means
     tf.random.set_seed(seed)
-    X, Y = np.zeros((0, 0)), np.zeros((0, 1))
+    X = np.zeros((0, 0))
+    Y = np.zeros((0, 1))
     for _ in range(rounds):
         new, values = (np.array(part) for part in json.loads(sys.stdin.readline()))
-        X, Y = np.concatenate([X.reshape(-1, new.shape[1]), new]), np.concatenate([Y, values])
+        X = np.concatenate([X.reshape(-1, new.shape[1]), new])
+        Y = np.concatenate([Y, values])
         space = Box([0.0] * X.shape[1], [1.0] * X.shape[1])
         data = Dataset(tf.constant(X / high), tf.constant((Y - Y.mean()) / Y.std()))
         model = DeepGaussianProcess(build_vanilla_deep_gp(data, space, 2, len(X)))

@@ -62,7 +62,8 @@ def load(path: str) -> Data:
 
 def minibatches(num_rows: int, batch_size: int, seed: int) -> Iterator[np.ndarray]:
     """Row numbers [batch_size], cut one after the other from random permutations of all rows."""
-    rng, rest = np.random.default_rng(seed), np.zeros(0, int)
+    rng = np.random.default_rng(seed)
+    rest = np.zeros(0, int)
     while True:
         if len(rest) < batch_size:
             rest = np.concatenate([rest, rng.permutation(num_rows)])
@@ -85,7 +86,8 @@ class Clock:
     """
 
     def __init__(self, score: Callable[[], float], steps: int) -> None:
-        self._score, self._steps = score, steps
+        self._score = score
+        self._steps = steps
         self._first = self._seconds = 0.0
         self._start = time.process_time()
 
@@ -93,7 +95,8 @@ class Clock:
         """To be called before the step with this number, 0, 1, ..."""
         if step == 1:
             now = time.process_time()
-            self._first, self._start = now - self._start, now
+            self._first = now - self._start
+            self._start = now
         elif step > 1 and (step - 1) % self._steps == 0:
             self.end(step)
 

@@ -114,7 +114,8 @@ FILE_VERSION = 3
 """Version of the file format that this module writes, and the only one it reads."""
 
 _MAGIC = b"DAR"
-_MODEL_BYTES, _CRC_BYTES = 2, 2
+_MODEL_BYTES = 2
+_CRC_BYTES = 2
 _CHECK_BYTES = 3  # of the images' SHA-256, with the top bit set, so that no byte of the stack's end is zero
 _MAX_ROUND = 1024
 _FEW = 64  # images with which each growth is tried for the shortest code
@@ -174,7 +175,8 @@ def decode(model: DARN | Chain | IntegerModel, data: bytes, *, batch_size: int =
     :raises ValueError: if the data are no such file, of another version, truncated, damaged, or of another model.
     """
     _check_size(batch_size)
-    header, integer = read_header(data), _integer_model(model)
+    header = read_header(data)
+    integer = _integer_model(model)
     if header.model != integer.digest[:_MODEL_BYTES]:
         raise ValueError(
             f"the file was coded with the model {header.model.hex()}, got the model "
@@ -183,7 +185,9 @@ def decode(model: DARN | Chain | IntegerModel, data: bytes, *, batch_size: int =
     code = data[header.code_start :]
     if header.num_images * integer.visible * _MIN_BITS > 8 * len(code):
         raise ValueError(f"{len(code)} bytes cannot hold {header.num_images} images: the data are damaged.")
-    stack, start, parts = BitStack(code), header.num_images, list[Bits]()
+    stack = BitStack(code)
+    start = header.num_images
+    parts = list[Bits]()
     for size in reversed(_rounds(start, header.growth)):
         start -= size
         bits = _pop_decoder(integer, stack, size, batch_size)
@@ -213,7 +217,8 @@ def read_header(data: bytes) -> Header:
             "wrote it."
         )
     place = len(_MAGIC) + 1
-    model, growth = data[place : place + _MODEL_BYTES], data[place + _MODEL_BYTES : place + _MODEL_BYTES + 1]
+    model = data[place : place + _MODEL_BYTES]
+    growth = data[place + _MODEL_BYTES : place + _MODEL_BYTES + 1]
     num_images, place = _read_leb128(data, place + _MODEL_BYTES + 1)
     start = place + _CRC_BYTES
     if len(data) < start or data[place:start] != _crc(data[:place], data[start:]) or growth[0] not in _GROWTHS:
@@ -229,7 +234,8 @@ def _check_size(batch_size: int) -> None:
 def _coded(integer: IntegerModel, rows: Bits, growth: int, batch_size: int) -> tuple[int, bytes] | None:
     """Growth and code; None if rounds of this growth pop more than was written before them, unless none is slower:
     what pops then makes of an empty stack is written in full, and there to be popped by the next round."""
-    stack, start = BitStack(_check_bytes(rows)), 0
+    stack = BitStack(_check_bytes(rows))
+    start = 0
     for size in _rounds(len(rows), growth):
         x = np.ascontiguousarray(rows[start : start + size].T)
         found = list[BitStack]()
@@ -242,7 +248,8 @@ def _coded(integer: IntegerModel, rows: Bits, growth: int, batch_size: int) -> t
                 return None
             _push_decoder(integer, after, bits, batch_size)
             found.append(after)
-        stack, start = min(found, key=lambda after: after.num_bits), start + size
+        stack = min(found, key=lambda after: after.num_bits)
+        start = start + size
     return growth, stack.to_bytes()
 
 
@@ -250,7 +257,8 @@ def _lasting(integer: IntegerModel, rows: Bits, batch_size: int) -> list[int]:
     """Growths with which these images write as much as the next ones pop, and the slowest one."""
     most = 2 * len(rows) * sum(layer.n for layer in integer.encoders)  # bits; about half of it are popped at most
     stack = BitStack(np.random.default_rng(0).bytes(most // 8) + b"\1")
-    whole, x = stack.num_bits, np.ascontiguousarray(rows.T)
+    whole = stack.num_bits
+    x = np.ascontiguousarray(rows.T)
     bits = _pop_encoder(integer, stack, x, batch_size)
     popped = whole - stack.num_bits
     _push_decoder(integer, stack, bits, batch_size)

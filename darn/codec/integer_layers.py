@@ -73,7 +73,8 @@ def network_matrices(network: Any) -> tuple[list[tuple[Any, Any]], str]:
     if not isinstance(network, LocalEncoder | LocalDecoder):
         raise ValueError(f"networks must be dense or local, got {type(network).__name__}.")
     layers = [periodic_matrix(layer) for layer in network.layers]
-    biases, dense = [bias.numpy().reshape(-1) for bias in network.biases], network.dense.numpy()
+    biases = [bias.numpy().reshape(-1) for bias in network.biases]
+    dense = network.dense.numpy()
     if isinstance(network, LocalEncoder):
         return [*zip(layers, biases, strict=True), (dense, None)], "relu"
     kernels = [dense.T, *(layer.T.tocsc() for layer in reversed(layers))]
@@ -86,7 +87,9 @@ def periodic_matrix(layer: PeriodicLayer, weights: NDArray | None = None) -> Any
     :param weights: in place of the layer's own.
     """
     numbers = np.arange(1, math.prod(layer.shape) + 1).reshape(layer.shape)
-    (rows, columns), s, before = layer.places, layer.stride, (layer.kernel - layer.stride) // 2
+    (rows, columns) = layer.places
+    s = layer.stride
+    before = (layer.kernel - layer.stride) // 2
     after = [layer.kernel + s * num for num in layer.places]
     padded = np.pad(numbers, ((before, after[0]), (before, after[1]), (0, 0)))  # 0 is padding
     blocks = np.arange(layer.overlap)
@@ -107,12 +110,15 @@ def periodic_matrix(layer: PeriodicLayer, weights: NDArray | None = None) -> Any
 def causal_matrix(conditional: LocalCausalConditional) -> Any:
     """What pixel k adds to the logit of pixel j, sparse [n, n], strictly upper triangular."""
     height, width = conditional.image_shape
-    kernel, period, weights = conditional.kernel, conditional.period, conditional.weights.numpy()
+    kernel = conditional.kernel
+    period = conditional.period
+    weights = conditional.weights.numpy()
     found: list[tuple[NDArray, ...]] = []
     row, column = np.divmod(np.arange(height * width), width)
     for place in range(kernel * kernel // 2):
         u, v = divmod(place, kernel)
-        r, c = row + u - kernel // 2, column + v - kernel // 2
+        r = row + u - kernel // 2
+        c = column + v - kernel // 2
         is_inside = (r >= 0) & (c >= 0) & (c < width)
         value = weights[row % period, column % period, u, v]
         found.append(((r * width + c)[is_inside], np.flatnonzero(is_inside), value[is_inside]))
@@ -189,7 +195,8 @@ class IntegerLayer:
         before."""
         if self._own is None:
             return draw(offset)
-        bits, steps = np.empty(offset.shape, np.uint8), self._own.steps(offset.shape[1])
+        bits = np.empty(offset.shape, np.uint8)
+        steps = self._own.steps(offset.shape[1])
         added = next(steps)
         for i in range(self.n):
             bits[i] = draw((offset[i] + added)[None])[0]
@@ -243,7 +250,8 @@ class _Units:
     """
 
     def __init__(self, matrices: Sequence[tuple[Any, Any]], *, is_masked: bool, name: str) -> None:
-        self._sums, self._is_masked = _network_sums(matrices, "tanh", None, name), is_masked
+        self._sums = _network_sums(matrices, "tanh", None, name)
+        self._is_masked = is_masked
 
     def known(self, bits: Bits, batch_size: int) -> NDArray[np.float64]:
         if self._is_masked:
@@ -306,13 +314,15 @@ def _network_sums(
     matrices: Sequence[tuple[Any, Any]], activation: str, shifts: Numbers | None, name: str
 ) -> list[Sums]:
     found: list[Sums] = []
-    input_bits, limit = 0, 1.0
+    input_bits = 0
+    limit = 1.0
     for i, (matrix, bias) in enumerate(matrices):
         kernel = None if matrix is None else _float64(matrix, name)
         constant = np.zeros(matrix.shape[1]) if bias is None else _float64(bias, name).reshape(-1)
         inputs: dict[str, Any] = {"input_bits": input_bits, "input_limit": limit}
         found.append(Sums(kernel, constant, shifts=None if i else shifts, name=f"{name}, map {i + 1}", **inputs))
-        input_bits, limit = UNIT_BITS, float(1 << UNIT_BITS)
+        input_bits = UNIT_BITS
+        limit = float(1 << UNIT_BITS)
         if activation == "relu":
             limit = np.ceil(found[-1].limit * 2.0 ** (UNIT_BITS - found[-1].bits))
     return found
@@ -350,7 +360,8 @@ class IntegerModel:
                 f"only models of binary data can code, got observations={config.observations!r}; train with 'binary', "
                 "on grey levels by --bit_planes."
             )
-        self.visible, self.wiring = config.visible, model.wiring
+        self.visible = config.visible
+        self.wiring = model.wiring
         mean = np.clip(model.visible_mean.numpy().astype(np.float64), 0.0, 1.0)
         shifts = [mean, *(np.full(n, 0.5) for n in config.hidden)]  # networks get 2 h - 1 = 2 (h - 1/2)
         scales = [np.ones(config.visible), *(np.full(n, 2.0) for n in config.hidden)]
@@ -359,7 +370,8 @@ class IntegerModel:
             shift, scale = (_joined([part[level] for level in levels]) for part in (shifts, scales))
             return IntegerLayer(layer, shift, scale, name)
 
-        above, below = self.wiring.above, self.wiring.below
+        above = self.wiring.above
+        below = self.wiring.below
         self.decoders = [made(layer, above(i), f"decoder {i}") for i, layer in enumerate(model.decoders)]
         self.encoders = [made(layer, below(i), f"encoder {i}") for i, layer in enumerate(model.encoders, start=1)]
         self.digest = self._hash(config.to_json())

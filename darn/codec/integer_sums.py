@@ -47,7 +47,8 @@ _LOGIT_LIMIT = 14  # beyond it a probability is below 2^-20
 _LOGIT_SCALE, _HALF, _LAST_LOGIT = (  # arrays, with which NumPy is quicker to start than with numbers
     np.array(float(value)) for value in (1 << _LOGIT_BITS, 0.5, _LOGIT_LIMIT << _LOGIT_BITS)
 )
-_TANH_INPUT_BITS, _TANH_LIMIT = 10, 6
+_TANH_INPUT_BITS = 10
+_TANH_LIMIT = 6
 _MEAN_BITS = 16
 _MIN_BITS = 10  # coarsest weights: 2^-10 costs about 0.01 bits an image of 784 pixels
 _DTYPES: tuple[tuple[type, int, int], ...] = (
@@ -59,7 +60,8 @@ _DTYPES: tuple[tuple[type, int, int], ...] = (
 @functools.cache
 def probability_table() -> NDArray[np.int32]:
     """round(2^20 sigmoid(-i / 2^8)), at least 1, for i from 0 to 14 2^8: at most 2^19."""
-    one, scale = 1 << PRECISION_BITS, 1 << _LOGIT_BITS
+    one = 1 << PRECISION_BITS
+    scale = 1 << _LOGIT_BITS
     with decimal.localcontext(decimal.Context(prec=40)):
         upper = [
             min(one - 1, int((one / (1 + (decimal.Decimal(-i) / scale).exp())).to_integral_value()))
@@ -73,7 +75,8 @@ def probability_table() -> NDArray[np.int32]:
 @functools.cache
 def tanh_table() -> NDArray[np.int16]:
     """round(2^12 tanh(i / 2^10)) for i from -6 2^10 to 6 2^10, beyond which it is ±2^12."""
-    scale, unit = 1 << _TANH_INPUT_BITS, 1 << UNIT_BITS
+    scale = 1 << _TANH_INPUT_BITS
+    unit = 1 << UNIT_BITS
     with decimal.localcontext(decimal.Context(prec=40)):
         powers = [(decimal.Decimal(-2 * i) / scale).exp() for i in range(_TANH_LIMIT * scale + 1)]
         upper = [int((unit * (1 - power) / (1 + power)).to_integral_value()) for power in powers]
@@ -105,7 +108,8 @@ class Exact(NamedTuple):
 
 def tanh_units(a: Exact) -> Exact:
     """tanh, in units of 2^-12."""
-    end, number = _TANH_LIMIT << _TANH_INPUT_BITS, a.integers.dtype.type
+    end = _TANH_LIMIT << _TANH_INPUT_BITS
+    number = a.integers.dtype.type
     index = a.integers * number(2.0 ** (_TANH_INPUT_BITS - a.bits))
     index += number(end + 0.5)
     np.clip(index, 0, 2 * end, out=index)
@@ -149,8 +153,10 @@ class Sums:
         for dtype, limit, finest in _DTYPES:
             largest = limit - input_bits - int(np.floor(np.log2(max(size, 1e-30))))
             for weight_bits in range(min(finest, largest), _MIN_BITS - 1, -1):
-                self.bits, self.dtype = weight_bits + input_bits, dtype
-                K_int, c = _rounded(K, weight_bits), np.rint(constant * 2.0**self.bits)
+                self.bits = weight_bits + input_bits
+                self.dtype = dtype
+                K_int = _rounded(K, weight_bits)
+                c = np.rint(constant * 2.0**self.bits)
                 if shifts is not None:
                     c -= _shift_sums(K_int, shifts)
                 self.limit = float(np.max(input_limit * _column_sums(K_int) + np.abs(c)))  # exact if below 2^53

@@ -90,7 +90,8 @@ class Table(NamedTuple):
 def _tables() -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """sigma by logit, logit by probability, and 2^16 / (n + 3/2): by integers alone, equal on each machine."""
     one = 1 << 80
-    step, term = 0, one
+    step = 0
+    term = one
     for n in range(1, 20):  # exp(1 / 256), by its series
         step += term
         term = term // (256 * n)
@@ -190,8 +191,10 @@ def _decide(state: State, num_inputs: int, node: int, depth: int, news: int, bit
     :param depth: and column: the set of weights.
     :param news: and column: the other set.
     """
-    slots, inputs = state.slots, state.inputs
-    a, b = state.by_depth, state.by_news
+    slots = state.slots
+    inputs = state.inputs
+    a = state.by_depth
+    b = state.by_news
     total_a = 0
     total_b = 0
     for k in range(num_inputs):
@@ -220,7 +223,8 @@ def _decide(state: State, num_inputs: int, node: int, depth: int, news: int, bit
     near = at + (1 if part >= 128 else 0)
     state.final[near] += ((bit << 22) - state.final[near]) >> 6
     # learn
-    step_a, step_b = a[depth, INPUTS], b[news, INPUTS]
+    step_a = a[depth, INPUTS]
+    step_b = b[news, INPUTS]
     error_a = ((bit << 16) - p_a) * step_a
     error_b = ((bit << 16) - p_b) * step_b
     a[depth, INPUTS] = step_a - ((step_a - _LEAST_STEP) >> 7)
@@ -240,7 +244,8 @@ def _decide(state: State, num_inputs: int, node: int, depth: int, news: int, bit
 @_inner
 def _arithmetic(state: State, p: int, bit: int) -> int:
     """Narrow the interval to the part of `bit`, p / 2^16 of it for a 1; bytes go out or come in."""
-    r, stream = state.registers, state.stream
+    r = state.registers
+    stream = state.stream
     middle = r[0] + ((r[1] - r[0]) * p >> 16)
     if r[4]:
         bit = 1 if r[2] <= middle else 0
@@ -263,7 +268,9 @@ def _arithmetic(state: State, p: int, bit: int) -> int:
 @_inner
 def _rank_contexts(state: State, table: Table, n: int, d: int, recent: NDArray[np.int32]) -> int:
     """Contexts of a cell that is a rank: other columns of its row, alone and together, and its column above."""
-    h, v, parents = state.contexts, table.features, table.parents
+    h = state.contexts
+    v = table.features
+    parents = table.parents
     h[0] = d
     k = 1
     together = d
@@ -300,7 +307,9 @@ def _byte_contexts(
     state: State, table: Table, n: int, d: int, start: int, place: int, prefix: int, above: int, equal: int, match: int
 ) -> int:
     """Contexts of a byte of text: those before it, the cell above, what followed the same bytes, other columns."""
-    h, v, text = state.contexts, table.features, table.text
+    h = state.contexts
+    v = table.features
+    text = table.text
     c1 = np.int64(text[place - 1]) if place >= 1 else 0
     c2 = np.int64(text[place - 2]) if place >= 2 else 0
     c3 = np.int64(text[place - 3]) if place >= 3 else 0
@@ -339,7 +348,8 @@ def _byte_contexts(
 @_inner
 def _rank(state: State, table: Table, n: int, d: int, recent: NDArray[np.int32]) -> None:
     """Code a rank, the highest bit first; bits that no rank of the column can have are left out."""
-    levels, v = table.levels[d], table.features
+    levels = table.levels[d]
+    v = table.features
     rank = np.int64(v[n, d])
     num_bits = 0
     while (levels - 1) >> num_bits:
@@ -371,7 +381,8 @@ def _cell(
     state: State, table: Table, n: int, d: int, above: int, matches: NDArray[np.int32], match: NDArray[np.int64]
 ) -> bool:
     """Code a cell of text, and the 0 behind it; False if it is longer than the text can be."""
-    text, r = table.text, state.registers
+    text = table.text
+    r = state.registers
     start = place = r[5]
     prefix = 1
     equal = 0  # 0 while the cell is as the one above, then how many bytes ago it ceased to be, up to 3
@@ -454,7 +465,8 @@ def code(state: State, table: Table) -> bool:
                 if not _cell(state, table, n, d, above[d], matches, match):
                     return False
                 above[d] = start
-    r, stream = state.registers, state.stream
+    r = state.registers
+    stream = state.stream
     if r[4]:
         return r[3] == len(stream) + 3
     if r[3] >= len(stream):

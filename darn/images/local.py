@@ -107,11 +107,15 @@ def periodic_correlation(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
     :param weights: [P, P, k, k], or [P, P, r, k] of the first r rows if the others are zero.
     """
-    P, high, wide = weights.shape[0], weights.shape[2], weights.shape[3]
+    P = weights.shape[0]
+    high = weights.shape[2]
+    wide = weights.shape[3]
     every = [tf.pad(weights[a, b], [[a, P - 1 - a], [b, P - 1 - b]]) for a in range(P) for b in range(P)]
-    big, centre = tf.stack(every, axis=-1)[:, :, None, :], wide // 2
+    big = tf.stack(every, axis=-1)[:, :, None, :]
+    centre = wide // 2
     height, width = x.shape[1:]
-    rows, columns = -(-height // P) * P, -(-width // P) * P
+    rows = -(-height // P) * P
+    columns = -(-width // P) * P
     padding = [[0, 0], [centre, rows - height + high - 1 - centre], [centre, columns - width + wide - 1 - centre]]
     y = tf.nn.conv2d(tf.pad(x, padding)[..., None], big, strides=P, padding="VALID")
     y = tf.nn.depth_to_space(y, P)[..., 0] if P > 1 else y[..., 0]
@@ -127,7 +131,8 @@ class LocalCausalConditional(Conditional):
     def __init__(self, config: LocalConfig, *, dtype: tf.DType = tf.float32, name: str | None = None) -> None:
         super().__init__(math.prod(config.image_shape), dtype, name)
         self.image_shape = config.image_shape
-        self.kernel, self.period = config.visible_kernel, config.visible_period
+        self.kernel = config.visible_kernel
+        self.period = config.visible_period
         shape = [self.period, self.period, self.kernel, self.kernel]
         self.weights = tf.Variable(tf.zeros(shape, self.dtype), name="weights")
 
@@ -240,7 +245,8 @@ class LocalUnitsConditional(Conditional):
 
     def matrices(self) -> tf.Tensor:
         """The layer's weights, [P, P, k k C, C], with zeros for what comes later."""
-        C, places = self.layer.filters, self.layer.kernel**2
+        C = self.layer.filters
+        places = self.layer.kernel**2
         seen = C * tf.range(places)[:, None] + tf.range(C)  # numbers of units in the window: place, filter
         is_earlier = tf.reshape(seen, [-1, 1]) < seen[places // 2]
         return self.layer.weights * tf.cast(is_earlier, self.dtype)

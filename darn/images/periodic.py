@@ -47,7 +47,9 @@ class Phases:
 
     def unfold(self, blocks: tf.Tensor) -> tf.Tensor:
         """What each place sees: [P, P, B, ., ., K] of blocks to [P, P, B, I, J, m m K]."""
-        m, P, x = self.overlap, self.period, self._extended(blocks)
+        m = self.overlap
+        P = self.period
+        x = self._extended(blocks)
         return tf.concat([x[u : u + P, v : v + P] for u in range(m) for v in range(m)], axis=-1)
 
     def fold(self, patches: tf.Tensor) -> tf.Tensor:
@@ -58,7 +60,9 @@ class Phases:
     def gather(self, parts: tf.Tensor) -> tf.Tensor:
         """Sums at places of what each block has for the m x m places that see it: [P, P, B, ., ., m m C] of blocks to
         [P, P, B, I, J, C]."""
-        m, P, x = self.overlap, self.period, self._extended(parts)
+        m = self.overlap
+        P = self.period
+        x = self._extended(parts)
         C = x.shape[-1] // m**2
         every = [(u, v, (u * m + v) * C) for u in range(m) for v in range(m)]
         return tf.add_n([x[u : u + P, v : v + P, ..., start : start + C] for u, v, start in every])
@@ -93,7 +97,8 @@ class Phases:
 
     def _turns(self) -> list[tuple[int, int]]:
         """How often phases start anew on the way to P + m - 1 of them, and how many there are each time."""
-        total, P = self.period + self.overlap - 1, self.period
+        total = self.period + self.overlap - 1
+        P = self.period
         return [(turn, min(P, total - turn * P)) for turn in range(-(-total // P))]
 
 
@@ -143,8 +148,11 @@ class PeriodicLayer(tf.Module):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        self.shape, self.filters = shape, filters
-        self.kernel, self.stride, self.period = kernel, stride, period
+        self.shape = shape
+        self.filters = filters
+        self.kernel = kernel
+        self.stride = stride
+        self.period = period
         height, width, channels = shape
         self.places = (-(-height // stride), -(-width // stride))
         self.overlap = kernel // stride
@@ -159,7 +167,8 @@ class PeriodicLayer(tf.Module):
 
     def kernel_at(self, row: int, column: int) -> tf.Tensor:
         """The kernel [k, k, C_in, C_out] of the output place (row, column)."""
-        m, s = self.overlap, self.stride
+        m = self.overlap
+        s = self.stride
         weights = self.weights[row % self.period, column % self.period]
         blocks = tf.reshape(weights, [m, m, s, s, self.shape[2], self.filters])
         return tf.reshape(
@@ -212,13 +221,15 @@ class PeriodicLayer(tf.Module):
         return self._from_blocks(x if self._is_summed else self._phases.fold(x)), factor
 
     def _product(self, x: tf.Tensor, weights: tf.Tensor, *, transpose_b: bool = False) -> tf.Tensor:
-        P, (rows, columns) = self.period, self._phases.places
+        P = self.period
+        (rows, columns) = self._phases.places
         y = tf.matmul(_rows(x), weights, transpose_b=transpose_b)
         return tf.reshape(y, [P, P, -1, rows, columns, y.shape[-1]])
 
     def _make_phases(self) -> Phases:
         """Blocks that are multiplied as they are have to be as many as the products; else only places are."""
-        P, more = self.period, self.overlap - 1
+        P = self.period
+        more = self.overlap - 1
         if self._is_summed:
             rows, columns = (-(-(num + more) // P) for num in self.places)
             return Phases(P, self.overlap, (rows, columns), (rows, columns))
@@ -242,7 +253,10 @@ class PeriodicLayer(tf.Module):
 
     def _to_blocks(self, x: tf.Tensor) -> tf.Tensor:
         """[B, H, W, C_in] to blocks by phase, [P, P, B, ., ., s s C_in]."""
-        P, s, (rows, columns), (height, width, channels) = self.period, self.stride, self._phases.blocks, self.shape
+        P = self.period
+        s = self.stride
+        (rows, columns) = self._phases.blocks
+        (height, width, channels) = self.shape
         before = (self.kernel - s) // 2
         after = [rows * P * s - height - before, columns * P * s - width - before]
         x = tf.pad(x, [[0, 0], [before, after[0]], [before, after[1]], [0, 0]])
@@ -251,7 +265,10 @@ class PeriodicLayer(tf.Module):
 
     def _from_blocks(self, blocks: tf.Tensor) -> tf.Tensor:
         """The adjoint of :meth:`_to_blocks`."""
-        P, s, (rows, columns), (height, width, channels) = self.period, self.stride, self._phases.blocks, self.shape
+        P = self.period
+        s = self.stride
+        (rows, columns) = self._phases.blocks
+        (height, width, channels) = self.shape
         x = tf.reshape(blocks, [P, P, -1, rows, columns, s, s, channels])
         x = tf.reshape(tf.transpose(x, [2, 3, 0, 5, 4, 1, 6, 7]), [-1, rows * P * s, columns * P * s, channels])
         before = (self.kernel - s) // 2
@@ -259,13 +276,17 @@ class PeriodicLayer(tf.Module):
 
     def _to_places(self, y: tf.Tensor) -> tf.Tensor:
         """[B, H', W', C_out] to places by phase, [P, P, B, I, J, C_out]."""
-        P, (rows, columns), (height, width) = self.period, self._phases.places, self.places
+        P = self.period
+        (rows, columns) = self._phases.places
+        (height, width) = self.places
         y = tf.pad(y, [[0, 0], [0, rows * P - height], [0, columns * P - width], [0, 0]])
         return tf.transpose(tf.reshape(y, [-1, rows, P, columns, P, self.filters]), [2, 4, 0, 1, 3, 5])
 
     def _from_places(self, places: tf.Tensor) -> tf.Tensor:
         """The adjoint of :meth:`_to_places`."""
-        P, (rows, columns), (height, width) = self.period, self._phases.places, self.places
+        P = self.period
+        (rows, columns) = self._phases.places
+        (height, width) = self.places
         y = tf.reshape(tf.transpose(places, [2, 3, 0, 4, 1, 5]), [-1, rows * P, columns * P, self.filters])
         return y[:, :height, :width]
 

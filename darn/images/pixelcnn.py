@@ -80,9 +80,12 @@ class GatedLayer(tf.Module):
 
     def __init__(self, config: PixelCNNConfig, *, is_first: bool, seed: tf.Tensor, dtype: tf.DType) -> None:
         super().__init__()
-        F, kernel = config.filters, config.first_kernel if is_first else config.kernel
+        F = config.filters
+        kernel = config.first_kernel if is_first else config.kernel
         channels, reach = (1, kernel // 2) if is_first else (F, kernel // 2 + 1)
-        self.is_first, self.filters, self.side = is_first, F, kernel // 2
+        self.is_first = is_first
+        self.filters = F
+        self.side = kernel // 2
 
         def weights(number: int, *shape: int) -> tf.Variable:
             scale = math.sqrt(6.0 / (shape[0] * shape[1] * (shape[2] + shape[3])))
@@ -138,7 +141,8 @@ class PixelCNNConditional(Conditional):
         self, config: PixelCNNConfig, *, seed: tf.Tensor, dtype: tf.DType = tf.float32, name: str | None = None
     ) -> None:
         super().__init__(math.prod(config.image_shape), dtype, name)
-        self.config, F = config, config.filters
+        self.config = config
+        F = config.filters
         self.layers = [
             GatedLayer(config, is_first=number == 0, seed=tf.random.fold_in(seed, number), dtype=self.dtype)
             for number in range(config.layers)
@@ -169,7 +173,8 @@ class PixelCNNConditional(Conditional):
             offset = tf.broadcast_to(offset, tf.concat([lead, [self.offset_size]], 0))
         x = 2.0 * tf.reshape(h, [-1, *self.config.image_shape, 1]) - 1.0
         of_maps, base = self._given(self._maps(offset), tf.reshape(self.bias, [1, *self.config.image_shape]))
-        rows, links = x[:, :-1], []
+        rows = x[:, :-1]
+        links = []
         for layer, more in zip(self.layers, of_maps, strict=True):
             down = layer.down(tf.pad(rows, [[0, 0], [layer.side, 0], [0, 0], [0, 0]])) + more[0]
             links.append(_convolved(down, layer.link) + more[1])
@@ -194,12 +199,15 @@ class PixelCNNConditional(Conditional):
         height, width = self.config.image_shape
         num = tf.shape(noise)[0]
         noise = tf.reshape(noise, [-1, height, width])
-        maps, bias = self._maps(offset), tf.reshape(self.bias, [1, height, width])
+        maps = self._maps(offset)
+        bias = tf.reshape(self.bias, [1, height, width])
         shape = [noise.shape[0], width]
         arrays = tuple(tf.TensorArray(self.dtype, height, element_shape=shape) for _ in range(num_arrays))
 
         def draw(i: tf.Tensor, above: Sequence[tf.Tensor], arrays: Sequence[tf.TensorArray]) -> tuple[Any, ...]:
-            rows, links, kept = above[0], [], []
+            rows = above[0]
+            links = []
+            kept = []
             of_maps, base = self._given(None if maps is None else _row(maps, i), _row(bias, i))
             for number, (layer, more) in enumerate(zip(self.layers, of_maps, strict=True)):
                 if number:

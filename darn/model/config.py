@@ -177,7 +177,8 @@ _OF_LAYERS = {"units": "lie between", "encoder": "is of", "prior": "is of", "ski
 
 def _unused(values: Mapping[str, Any]) -> dict[str, str]:
     """Fields that say nothing of a model with these values, and why: the end of a sentence."""
-    has_hidden, has_units = bool(values.get("hidden", True)), bool(values.get("units"))
+    has_hidden = bool(values.get("hidden", True))
+    has_units = bool(values.get("units"))
     decoder = {values.get("visible_conditional"), *([values.get("prior")] if has_hidden else [])}
     kinds = {"conditional_units": decoder | ({values.get("encoder")} if has_hidden else set()), "orders": decoder}
     found = {
@@ -238,10 +239,12 @@ def check_data(data: ArrayLike, config: DARNConfig, name: str = "data") -> NDArr
         raise ValueError(f"{name} must be numbers 0 and 1 (or booleans), got dtype {array.dtype}; encode it first.")
     if config.observations == "binary":
         wrong = (array != 0) & (array != 1)
-        wanted, remedy = "0 or 1", "binarise it, or use observations='intensities' for numbers in [0, 1]"
+        wanted = "0 or 1"
+        remedy = "binarise it, or use observations='intensities' for numbers in [0, 1]"
     else:
         wrong = ~((array >= 0) & (array <= 1))
-        wanted, remedy = "in [0, 1]", "divide pixels by their largest value"
+        wanted = "in [0, 1]"
+        remedy = "divide pixels by their largest value"
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         if array.dtype.kind == "f" and np.isnan(array[row, column]):

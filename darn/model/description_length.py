@@ -83,7 +83,8 @@ def description_length(
         raise ValueError(f"unit must be 'nats' or 'bits', got {unit!r}.")
     if num_samples < 1:
         raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
-    rows, seed = check_data(x, model.config, "x"), as_seed(seed)
+    rows = check_data(x, model.config, "x")
+    seed = as_seed(seed)
     batch_size = batch_size or max(1, min(len(rows), _CHUNK_NUMBERS // row_width(model)))
     run = compiled_code_lengths(model)
     scale = 1.0 / math.log(2.0) if unit == "bits" else 1.0

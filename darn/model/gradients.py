@@ -248,7 +248,9 @@ def _rloo(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str, n
 def _disarm(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str) -> Estimate:
     (logits,) = model.encode(x, noise, threshold).logits
     pair = tuple(threshold(logits, sign * noise[0]) for sign in (1.0, -1.0))
-    f, losses, parts = [], [], []
+    f = []
+    losses = []
+    parts = []
     for h in pair:
         prior, visible = _code_lengths(model, x, (h,))
         log_q = bernoulli_log_prob(h, logits)
@@ -276,7 +278,8 @@ def _simpson(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str
     (h,), (logits,) = model.encode(x, noise, simpson_unit)
     prior, visible = _code_lengths(model, x, (h,))
     bits_back = _bits_back((h,), (logits,), entropy)
-    n, bits = model.config.hidden[0], tf.stop_gradient(h)
+    n = model.config.hidden[0]
+    bits = tf.stop_gradient(h)
     middle = tf.eye(n, dtype=h.dtype)[:, None, :]
     at_half = tf.reshape(bits * (1.0 - middle) + 0.5 * middle, [-1, n])  # row (i, b) has unit i of example b at 1/2
     with tf.GradientTape(watch_accessed_variables=False) as tape:

@@ -196,7 +196,8 @@ def make_decoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor
     """p(h^level | the layers above), level 0 being the visible layer."""
     kind = config.prior if level else config.visible_conditional
     parents = sum(wiring.sizes[other] for other in wiring.above(level))
-    local, name = config.local, f"decoder_{level}"
+    local = config.local
+    name = f"decoder_{level}"
     grids = len(local.hidden) if local else 0  # how many of the stochastic layers are
     if local is not None and 1 <= level <= grids:
         size = {"kernel": local.units_kernel, "period": local.period}
@@ -218,7 +219,8 @@ def make_encoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor
     """q(h^level | the layers below), for level from 1 on."""
     n = wiring.sizes[level]
     conditional = _conditional(config, config.encoder, n, tf.random.fold_in(seed, 0), f"encoder_{level}")
-    local, dtype = config.local, tf.as_dtype(config.dtype)
+    local = config.local
+    dtype = tf.as_dtype(config.dtype)
     if local is not None and level <= len(local.hidden):
         return Layer(LocalMap(local, level - 1, "up", seed=tf.random.fold_in(seed, 1), dtype=dtype), conditional)
     if config.local is not None and level == 1:

@@ -124,9 +124,11 @@ def importance_log_likelihood(
         )
     if model.num_hidden == 0:
         exact = _fully_visible(model, rows)
-        means, effective = np.full(repeats, exact.mean()), np.full(len(rows), float(num_samples))
+        means = np.full(repeats, exact.mean())
+        effective = np.full(len(rows), float(num_samples))
         return ImportanceEstimate(exact, means, float(exact.mean()), (exact.mean(),) * 2, effective, 0.0)
-    seed, batch_size = as_seed(seed), min(batch_size, len(rows))
+    seed = as_seed(seed)
+    batch_size = min(batch_size, len(rows))
     copies = max(1, min(num_samples, _BLOCK_NUMBERS // (batch_size * row_width(model))))
     run = model.graphs.get(("importance", jit_compile), lambda: _compiled_importance(model, jit_compile))
     estimates, effective = np.zeros([2, repeats, len(rows)])
@@ -169,7 +171,8 @@ def _compiled_importance(model: DARN, jit_compile: bool) -> tf.types.experimenta
     @functools.partial(tf.function, input_signature=spec, autograph=False, jit_compile=jit_compile)
     @counted_alone
     def run(x: tf.Tensor, num_samples: tf.Tensor, copies: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        num_rows, own = tf.shape(x)[0], own_logits(model, x)
+        num_rows = tf.shape(x)[0]
+        own = own_logits(model, x)
 
         def add(done: tf.Tensor, log_sum: tf.Tensor, log_squares: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             noise = model.encoder_noise(copies * num_rows, tf.random.fold_in(seed, done))

@@ -211,7 +211,8 @@ class DARN(tf.Module):
         if isinstance(num, tuple | list):
             flat = self.sample(math.prod(num), seed)
             return tf.nest.map_structure(lambda part: tf.reshape(part, [*num, part.shape[-1]]), flat)
-        seed, logits = as_seed(seed), []
+        seed = as_seed(seed)
+        logits = []
 
         def draw(level: int, above: list[tf.Tensor]) -> tf.Tensor:
             layer = self.decoders[level]

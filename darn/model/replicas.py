@@ -25,7 +25,8 @@ def own_rows(
     context = _context()
     if context is None:
         return tuple(draw(copies * num_rows))
-    count, start = context.num_replicas_in_sync, num_rows * tf.cast(context.replica_id_in_sync_group, tf.int32)
+    count = context.num_replicas_in_sync
+    start = num_rows * tf.cast(context.replica_id_in_sync_group, tf.int32)
 
     def own(noise: tf.Tensor) -> tf.Tensor:
         rest = tf.shape(noise)[1:]

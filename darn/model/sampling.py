@@ -75,7 +75,8 @@ def linear_bits(noise: tf.Tensor, matrix: tf.Tensor, logits: tf.Tensor, *, block
     for start in range(0, n, block):
         end = min(start + block, n)
         within = matrix[start:end, start:end] * mask[: end - start, : end - start]
-        a, noise_here = rest[:, : end - start], noise[:, start:end]
+        a = rest[:, : end - start]
+        noise_here = noise[:, start:end]
         guess = tf.cast(noise_here < a, noise.dtype)
         parts.append(
             fixed_point_bits(lambda h, a=a, within=within: a + tf.matmul(h, within), noise_here, guess)  # type: ignore[misc]
@@ -100,7 +101,8 @@ def linear_adjoint(upstream: tf.Tensor, slope: tf.Tensor, matrix: tf.Tensor, *, 
     for start in reversed(range(0, n, block)):
         end = min(start + block, n)
         own = upstream[:, start:end] + tf.matmul(later, matrix[start:end, end:], transpose_b=True)
-        within, s = matrix[start:end, start:end], slope[:, start:end]
+        within = matrix[start:end, start:end]
+        s = slope[:, start:end]
 
         def step(
             passes: tf.Tensor,
@@ -146,7 +148,8 @@ class Sampler:
         """
         if num < 1:
             raise ValueError(f"num must be at least 1, got {num}.")
-        batches, seed = [], as_seed(seed)
+        batches = []
+        seed = as_seed(seed)
         for number in range(-(-num // self.batch_size)):
             draws = self._draw(tf.random.fold_in(seed, number))
             batches.append((draws.x.numpy(), draws.probs.numpy(), *(h.numpy() for h in draws.h)))

@@ -90,7 +90,8 @@ def _conditional(config: DARNConfig, kind: str, n: int, orders: int | None) -> _
     units = config.conditional_units
     shapes: _Shapes = {"bias": (n,)}
     if kind == "local" and config.local is not None:
-        period, kernel = config.local.visible_period, config.local.visible_kernel
+        period = config.local.visible_period
+        kernel = config.local.visible_kernel
         return shapes | {"weights": (period, period, kernel, kernel)}
     if kind == "pixelcnn" and config.pixelcnn is not None:
         return shapes | _pixelcnn(config.pixelcnn)

@@ -133,7 +133,8 @@ class WeightNoise(tf.Module):
         :param num_data: N.
         :param batch_size: B.
         """
-        d_mean, d_log_variance = [], []
+        d_mean = []
+        d_log_variance = []
         for mean, gradient, e, rho in zip(mu, g, eps, self.log_variances, strict=True):
             variance = tf.exp(rho)
             prior = fit_prior(mean, variance)

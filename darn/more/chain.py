@@ -142,7 +142,8 @@ def chain_shapes(header: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
     :raises ValueError: if it is no header of a chain.
     """
-    n, number = header.get("columns"), header.get("weights")
+    n = header.get("columns")
+    number = header.get("weights")
     if set(header) != {"columns", "weights", "categories"}:
         raise ValueError("its header must have columns, weights and categories, and nothing else")
     if type(n) is not int or not 1 <= n <= _MAX_COLUMNS or type(number) is not int or not 0 <= number <= n * n:

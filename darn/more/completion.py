@@ -127,8 +127,10 @@ def completed(
             f"max_samples must be at least 1 and min_effective positive, got {max_samples} and {min_effective}."
         )
     rows = check_data(np.where(mask, 0, np.asarray(x)), model.config, "x").astype(np.float64)
-    numbers, found = mask.sum(axis=1), rows.copy()
-    log_known, effective = np.full(len(rows), np.nan), np.full(len(rows), np.inf)
+    numbers = mask.sum(axis=1)
+    found = rows.copy()
+    log_known = np.full(len(rows), np.nan)
+    effective = np.full(len(rows), np.inf)
     if model.config.visible_conditional == "factorial" and model.num_hidden <= max_exact_bits:
         means, log_known = _summed_over_units(model, rows, mask)
         return Completed(np.where(mask, means, rows), np.where(numbers > 0, log_known, np.nan), effective)
@@ -174,7 +176,9 @@ def _enumerated(model: DARN, rows: NDArray, mask: NDArray) -> tuple[NDArray[np.f
     log p(x_known), [N]."""
     places = np.nonzero(mask)[1].reshape(len(rows), -1)
     values = all_states(places.shape[1])
-    size, found, log_known = max(1, _NUMBERS // (len(values) * rows.shape[1])), rows.copy(), np.zeros(len(rows))
+    size = max(1, _NUMBERS // (len(values) * rows.shape[1]))
+    found = rows.copy()
+    log_known = np.zeros(len(rows))
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
         filled = np.repeat(rows[part, None], len(values), axis=1)
@@ -190,11 +194,14 @@ def _sampled(model: DARN, rows: NDArray, mask: NDArray, seed: Seed, least: float
     """By draws."""
     draws = min(_DRAWS, most)
     size = max(1, _NUMBERS // (draws * max(model.config.visible, *model.config.hidden, draws)))
-    found, log_known, effective = rows.copy(), np.zeros(len(rows)), np.zeros(len(rows))
+    found = rows.copy()
+    log_known = np.zeros(len(rows))
+    effective = np.zeros(len(rows))
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
         sums = _block(model, rows[part], mask[part], tf.random.fold_in(as_seed(seed), start), draws, least, most)
-        found[part], effective[part] = np.where(mask[part], sums.mean, rows[part]), sums.effective
+        found[part] = np.where(mask[part], sums.mean, rows[part])
+        effective[part] = sums.effective
         log_known[part] = sums.log_sum - np.log(sums.count)
     return Completed(found, log_known, effective)
 
@@ -207,7 +214,10 @@ def _block(model: DARN, rows: NDArray, mask: NDArray, seed: tf.Tensor, draws: in
     filled = np.where(mask[:, None], u < model.visible_mean.numpy(), rows[:, None])
     if model.encoders:
         filled = _redrawn(*_draw(model, filled, mask, of_prior, tf.random.fold_in(seed, 0)), draws - of_prior, rng)
-    sums, active, made, wanted = _Sums(*rows.shape), np.arange(len(rows)), 0, 1
+    sums = _Sums(*rows.shape)
+    active = np.arange(len(rows))
+    made = 0
+    wanted = 1
     while len(active):
         while made < wanted:
             made += 1
@@ -216,7 +226,8 @@ def _block(model: DARN, rows: NDArray, mask: NDArray, seed: tf.Tensor, draws: in
             sums.total[active] += np.einsum("ns,nsj->nj", w, drawn)
             filled = _redrawn(drawn, log_w, draws - of_prior, rng)
         is_open = (sums.effective[active] < least) & (made * draws < most)
-        active, filled = active[is_open], filled[is_open]
+        active = active[is_open]
+        filled = filled[is_open]
         wanted = min(2 * made, -(-most // draws))
     return sums
 
@@ -230,7 +241,9 @@ def _draw(
     """
     seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
     u = tf.constant(np.concatenate([filled, filled[:, :of_prior]], axis=1), model.dtype)
-    shape, is_missing, conditional = u.shape, tf.constant(mask[:, None]), model.decoders[0].conditional
+    shape = u.shape
+    is_missing = tf.constant(mask[:, None])
+    conditional = model.decoders[0].conditional
     h: tuple[tf.Tensor, ...] = ()
     log_w: tf.Tensor = tf.zeros(shape[:2], model.dtype)
     if model.encoders:
@@ -250,15 +263,18 @@ def _draw_hidden(
     """h of all layers, [N S, n_l] each, and log p(h) - log q(h), [N, S]. The mixture q is over the S' = S - of_prior
     rows u that codes are drawn from where the first layer's factors tell these apart, else over the draw's own u.
     """
-    (N, S, n_x), config = u.shape, model.config
-    flat, num = tf.reshape(u, [-1, n_x]), S - of_prior
+    (N, S, n_x) = u.shape
+    config = model.config
+    flat = tf.reshape(u, [-1, n_x])
+    num = S - of_prior
     encoded = model.encode(flat, model.encoder_noise(N * S, seeds[0]), _unit)
     prior = model.sample(N * S, seeds[1]).h if of_prior else encoded.h
     is_prior = tf.tile(tf.range(S) >= num, [N])[:, None]
     h = tuple(tf.where(is_prior, *pair) for pair in zip(prior, encoded.h, strict=True))
     first, *others = (_clipped(a) for a in model.encoder_logits(flat, h))
     if config.encoder == "factorial" and not (config.skip and others):
-        a, bits = tf.reshape(first, [N, S, -1])[:, :num], tf.reshape(h[0], [N, S, -1])
+        a = tf.reshape(first, [N, S, -1])[:, :num]
+        bits = tf.reshape(h[0], [N, S, -1])
         log_q = tf.matmul(bits, a, transpose_b=True) - tf.reduce_sum(tf.nn.softplus(a), axis=-1)[:, None]
         log_q = tf.reduce_logsumexp(log_q, axis=-1) - math.log(num)
     else:
@@ -282,12 +298,15 @@ class _Sums:
     def __init__(self, N: int, n_x: int) -> None:
         self.total = np.zeros([N, n_x])
         self.count = np.zeros(N)
-        self._largest, self._weights, self._squares = np.full(N, -np.inf), np.zeros(N), np.zeros(N)
+        self._largest = np.full(N, -np.inf)
+        self._weights = np.zeros(N)
+        self._squares = np.zeros(N)
 
     def weigh(self, log_w: NDArray, at: Any = slice(None)) -> NDArray[np.float64]:
         """The weights w [N', S] of new draws for the rows `at`, as a part of the largest of a row up to now."""
         largest = np.maximum(self._largest[at], log_w.max(axis=1))
-        w, scale = np.exp(log_w - largest[:, None]), np.exp(self._largest[at] - largest)
+        w = np.exp(log_w - largest[:, None])
+        scale = np.exp(self._largest[at] - largest)
         self._largest[at] = largest
         self.count[at] += log_w.shape[1]
         self.total[at] *= scale[:, None]

@@ -89,7 +89,8 @@ def log_joint_of_pairs(model: Model, x: tf.Tensor, h: Sequence[tf.Tensor], own: 
 
     With a factorial decoder the logits do not depend on x, and this is one product of matrices.
     """
-    visible, offset = model.decoders[0].conditional, model.visible_offset(h)
+    visible = model.decoders[0].conditional
+    offset = model.visible_offset(h)
     if model.config.visible_conditional == "factorial":
         a = visible.logits(offset, offset)
         log_p = tf.matmul(a, x, transpose_b=True) - tf.reduce_sum(tf.nn.softplus(a), axis=1)[:, None]
@@ -105,7 +106,8 @@ def log_weights(
 
     :param noise: of `DARN.encoder_noise`, for `copies` B rows.
     """
-    encoded, shape = model.encode(x, noise, threshold, copies), [copies, tf.shape(x)[0]]
+    encoded = model.encode(x, noise, threshold, copies)
+    shape = [copies, tf.shape(x)[0]]
     log_q = tf.add_n([bernoulli_log_prob(h, a) for h, a in zip(encoded.h, encoded.logits, strict=True)])
     offset = tf.reshape(model.visible_offset(encoded.h), [*shape, -1])
     log_w = tf.reshape(model.log_prior(encoded.h) - log_q, shape)
@@ -221,7 +223,9 @@ def _log_prob(
 def _enumerated(model: Model, x: tf.Tensor) -> tf.Tensor:
     """log sum_h p(x, h), [B]."""
     total = model.num_hidden
-    places, size, own = tf.range(total - 1, -1, -1), min(_STATES, 2**total), own_logits(model, x)
+    places = tf.range(total - 1, -1, -1)
+    size = min(_STATES, 2**total)
+    own = own_logits(model, x)
 
     def add(start: tf.Tensor, log_sum: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         states = tf.bitwise.right_shift((start + tf.range(size))[:, None], places) % 2
@@ -235,7 +239,8 @@ def _enumerated(model: Model, x: tf.Tensor) -> tf.Tensor:
 
 def _sampled(model: Model, x: tf.Tensor, num_samples: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """log of the mean of p(x, h) / q(h | x) over draws of q, and the effective number of these, [B]."""
-    own, num_rows = own_logits(model, x), tf.shape(x)[0]
+    own = own_logits(model, x)
+    num_rows = tf.shape(x)[0]
 
     def add(s: tf.Tensor, log_sum: tf.Tensor, log_squares: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         noise = tuple(tf.tile(each, [num_rows, 1]) for each in model.encoder_noise(1, tf.random.fold_in(seed, s)))
@@ -274,7 +279,9 @@ class DARNDistribution(tfp.distributions.Distribution):
             parameters=parameters,
             name=name,
         )
-        self.model, self.num_samples, self._noise_seed = model, num_samples, seed
+        self.model = model
+        self.num_samples = num_samples
+        self._noise_seed = seed
 
     @classmethod
     def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict[str, Any]:

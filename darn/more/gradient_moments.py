@@ -92,13 +92,15 @@ def _row_report(
     logits = result.logits[0][0].numpy().astype(np.float64)
     q = 1.0 / (1.0 + np.exp(-logits))
     weights = np.exp(log_q.numpy().astype(np.float64))
-    cost, score = f.numpy().astype(np.float64), states[:, :first] - q
+    cost = f.numpy().astype(np.float64)
+    score = states[:, :first] - q
     own = q * (1.0 - q) * logits if entropy == "exact" else np.zeros(first)
     exact = weights @ (cost[:, None] * score) + own
     moments: dict[str, tuple[NDArray[np.float64], ...]] = {}
     for name in estimators:
         if name in ("reinforce", "rloo"):
-            mean, second = exact - own, _score_second_moment(name, weights, cost, score)
+            mean = exact - own
+            second = _score_second_moment(name, weights, cost, score)
             moments[name] = (exact, exact, second - mean**2)
             continue
         if name == "disarm":
@@ -122,7 +124,8 @@ def _score_second_moment(
     centred = cost - weights @ cost
     if name == "reinforce":
         return np.asarray(weights @ (centred[:, None] * score) ** 2)
-    first, second = weights @ (centred[:, None] * score), weights @ score**2
+    first = weights @ (centred[:, None] * score)
+    second = weights @ score**2
     return np.asarray(0.5 * (weights @ (centred[:, None] * score) ** 2 + (weights @ centred**2) * second) + first**2)
 
 

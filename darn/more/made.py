@@ -62,7 +62,8 @@ class MADEConditional(Conditional):
             raise ValueError(f"MADE needs at least 1 order, got {num_orders}.")
         for units in hidden_units:
             check_units(units)
-        self.num_orders, self.is_mixture = num_orders, num_orders > 1
+        self.num_orders = num_orders
+        self.is_mixture = num_orders > 1
         sizes = [n, *hidden_units, n]
         self._widths = sizes[:-1]
         if self.is_mixture:

@@ -157,7 +157,8 @@ def network_shapes(header: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """
     if set(header) != {"columns", "hidden", "categories"}:
         raise ValueError("its header must have columns, hidden and categories, and nothing else")
-    n, H = header["columns"], header["hidden"]
+    n = header["columns"]
+    H = header["hidden"]
     if type(n) is not int or not 1 <= n <= _MOST_COLUMNS or type(H) is not int or not 0 <= H <= _MOST_UNITS:
         raise ValueError("its header must have whole numbers of columns and hidden units")
     biases = {"bias": (n,), "hidden_bias": (H,), "order": (n,), "seen": (H,)}
@@ -176,7 +177,8 @@ def network_of(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Maske
             raise ValueError(f"its array {name} must be of {np.dtype(dtype).name}, got {array.dtype}")
         if dtype is np.float32 and not np.isfinite(array).all():
             raise ValueError("its parameters must be finite")
-    order, seen = arrays["order"], arrays["seen"]
+    order = arrays["order"]
+    seen = arrays["seen"]
     check_order(order, n)
     if np.any(np.diff(seen) < 0) or np.any(seen < 0) or np.any(seen > n):
         raise ValueError("its hidden units must be sorted by the number of columns that they see")

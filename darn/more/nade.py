@@ -101,7 +101,8 @@ class EoNADEConditional(Conditional):
         check_units(units)
         if num_orders < 1:
             raise ValueError(f"EoNADE needs at least 1 order, got {num_orders}.")
-        self.units, self.num_orders = units, num_orders
+        self.units = units
+        self.num_orders = num_orders
         seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 4))
         scale = math.sqrt(6.0 / (n + units))
         self.W = tf.Variable(uniform_weights([n, units], seeds[0], scale, self.dtype), name="W")

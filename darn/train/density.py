@@ -180,7 +180,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
                 raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
         kinds, has_darn = self._kinds()
         random = check_random_state(self.random_state)
-        seed, order = int(random.randint(2**31 - 1)), random.permutation(len(x))
+        seed = int(random.randint(2**31 - 1))
+        order = random.permutation(len(x))
         num_valid = min(max(1, round(self.validation_fraction * len(x))), len(x) - 1)
         self.choice_ = self.density_choice_ = None
         self.n_steps_ = 0
@@ -203,14 +204,17 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             start = time.process_time()
             rng = np.random.default_rng([seed, 8])
             course = self._trained(_resampled(x, x_weights, rng), _resampled(valid, valid_weights, rng), seed)
-            self.model_, self.valid_nats_, self.n_steps_ = course.best(), course.best_value, course.best_step
+            self.model_ = course.best()
+            self.valid_nats_ = course.best_value
+            self.n_steps_ = course.best_step
             if self.density_choice_ is not None:
                 log_p = member_log_prob(self.model_, valid, num_samples=self.num_samples, seed=seed, warns=False)
                 seconds = time.process_time() - start
                 name = name_of(self.model_)
                 self.density_choice_ = self.density_choice_.with_rival(name, self.model_, log_p, seconds)
         if self.density_choice_ is not None:
-            self.model_, self.valid_nats_ = self.density_choice_.model, self.density_choice_.valid_nats
+            self.model_ = self.density_choice_.model
+            self.valid_nats_ = self.density_choice_.valid_nats
             self._say(1, self.density_choice_.table())
         return self
 
@@ -442,7 +446,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             beyond = np.zeros([len(x), 0])
             if self.variables_ is not None:
                 numbers = np.where(is_missing, np.nan, x)
-                x, beyond = self.variables_.bits(numbers), self.variables_.beyond(numbers)
+                x = self.variables_.bits(numbers)
+                beyond = self.variables_.beyond(numbers)
                 is_missing = np.isnan(x)
             return self._as_bits(np.where(is_missing, 0, x)), is_missing if is_missing.any() else None, beyond
         if self.threshold is not None and self.threshold < 0:
@@ -469,7 +474,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         wrong = np.isnan(x) if self.threshold is not None else (x != 0) & (x != 1)
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
-            found, remedy = x[row, column], "encode X first, as OneHotEncoder does"
+            found = x[row, column]
+            remedy = "encode X first, as OneHotEncoder does"
             if np.isnan(found):
                 remedy = "say by the mask that it is missing, or impute it"
             elif self.threshold is None:

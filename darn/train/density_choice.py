@@ -334,7 +334,9 @@ class _Search:
             spent += fitted.work
             if best is not None and self._shares @ fitted.log_p <= self._shares @ best.log_p:
                 return False
-            best, settings, order = fitted, changed, title
+            best = fitted
+            settings = changed
+            order = title
             return True
 
         attempt(settings, order)

@@ -44,12 +44,16 @@ def minibatch_rows(num_rows: int, batch_size: int, seed: Seed, first: int, count
     pure function of the seed and the number of the step. B is `batch_size`, or all rows if there are fewer.
     """
     size = min(batch_size, num_rows)
-    per_epoch, key = num_rows // size, as_seed(seed).numpy().astype(np.uint32)
-    found, order, of = np.empty([count, size], np.int32), np.empty(0, np.int64), -1
+    per_epoch = num_rows // size
+    key = as_seed(seed).numpy().astype(np.uint32)
+    found = np.empty([count, size], np.int32)
+    order = np.empty(0, np.int64)
+    of = -1
     for i, step in enumerate(range(first, first + count)):
         epoch, place = divmod(step, per_epoch)
         if epoch != of:
-            order, of = np.random.default_rng([*key, epoch]).permutation(num_rows), epoch
+            order = np.random.default_rng([*key, epoch]).permutation(num_rows)
+            of = epoch
         found[i] = order[place * size : (place + 1) * size]
     return found
 
@@ -86,7 +90,8 @@ class Course:
         batch_size: int = 100,
         interval: int | None = None,
     ) -> None:
-        self.trainer, self.batch_size = trainer, batch_size
+        self.trainer = trainer
+        self.batch_size = batch_size
         self._x = tf.convert_to_tensor(x)
         self._valid = some_rows(np.asarray(valid), _MAX_VALID_ROWS, seed)
         self.interval = interval or evaluation_interval(len(self._x), batch_size)

@@ -46,7 +46,10 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         check_estimator(darn, estimator, entropy)
         if estimator == "rloo":
             raise ValueError("estimator='rloo' needs several draws for each row; use darn.Trainer.")
-        self.darn, self.estimator, self.entropy, self.seed = darn, estimator, entropy, seed
+        self.darn = darn
+        self.estimator = estimator
+        self.entropy = entropy
+        self.seed = seed
         self.means = [tf.keras.metrics.Mean(name=name) for name in ("loss", "kl")]
         self.built = True
 

@@ -26,7 +26,10 @@ from gpflow_deep_base.stopping import Stopping
 __all__ = ["FittedNetwork", "NetworkSettings", "fit_network", "work_of_step"]
 
 _RATE = 2e-3  # of Adam
-_FIRST, _SECOND, _SMALL = 0.9, 0.999, 1e-6  # its running means, and what is added to the root of the second
+# its running means, and what is added to the root of the second
+_FIRST = 0.9
+_SECOND = 0.999
+_SMALL = 1e-6
 _AVERAGE = 0.999  # of the parameters that are evaluated
 _BATCH = 100
 _LEAST_INTERVAL = 25  # steps between evaluations, or an epoch

@@ -107,7 +107,10 @@ class LearningRate(tf.keras.optimizers.schedules.LearningRateSchedule):  # type:
     def __init__(
         self, initial: float, half_life: float | None = None, warm_up: int = 0, cosine: int | None = None
     ) -> None:
-        self.initial, self.half_life, self.warm_up, self.cosine = initial, half_life, warm_up, cosine
+        self.initial = initial
+        self.half_life = half_life
+        self.warm_up = warm_up
+        self.cosine = cosine
 
     def __call__(self, step: Any) -> tf.Tensor:
         """The learning rate of a step."""
@@ -134,8 +137,10 @@ class FusedAdam(tf.keras.optimizers.Adam):  # type: ignore[misc]
         if tf.distribute.has_strategy():
             super().update_step(gradient, variable, learning_rate)
             return
-        index, dtype = self._get_variable_index(variable), variable.dtype
-        beta_1, beta_2 = tf.constant(self.beta_1, dtype), tf.constant(self.beta_2, dtype)
+        index = self._get_variable_index(variable)
+        dtype = variable.dtype
+        beta_1 = tf.constant(self.beta_1, dtype)
+        beta_2 = tf.constant(self.beta_2, dtype)
         step = tf.cast(tf.convert_to_tensor(self.iterations), dtype) + 1.0
         powers = [tf.pow(tf.cast(beta, dtype), step) for beta in (self.beta_1, self.beta_2)]  # of float32, as in Keras
         tf.raw_ops.ResourceApplyAdam(
@@ -191,7 +196,9 @@ def make_optimizer(
     )
 
 
-_EVERY_STEP, _EVERY = 100, 10  # means move at each of the first steps, later at each tenth
+# means move at each of the first steps, later at each tenth
+_EVERY_STEP = 100
+_EVERY = 10
 
 
 def move_means(means: Sequence[tf.Variable], variables: Sequence[tf.Variable], step: tf.Tensor, average: float) -> None:
@@ -203,7 +210,8 @@ def move_means(means: Sequence[tf.Variable], variables: Sequence[tf.Variable], s
     """
     step = tf.cast(step, tf.int32)
     t = tf.cast(step, variables[0].dtype)
-    decay, is_early = tf.minimum(tf.cast(average, t.dtype), t / (t + 10.0)), step <= _EVERY_STEP
+    decay = tf.minimum(tf.cast(average, t.dtype), t / (t + 10.0))
+    is_early = step <= _EVERY_STEP
     decay = tf.where(is_early, decay, decay**_EVERY)
 
     def move() -> tf.Tensor:

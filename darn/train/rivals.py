@@ -86,7 +86,8 @@ def draw_candidates(number: int, seed: Seed, spaces: Spaces | None = None) -> li
 
     :param spaces: values of each field, in order; all that there are if not given.
     """
-    rng, spaces = np.random.default_rng(as_seed(seed).numpy().astype(np.uint32)), spaces or value_spaces()
+    rng = np.random.default_rng(as_seed(seed).numpy().astype(np.uint32))
+    spaces = spaces or value_spaces()
     number = min(number, math.prod(len(values) for values in spaces.values()))
     found: dict[Candidate, None] = {}
     while len(found) < number:
@@ -267,7 +268,8 @@ def claim(maker: Maker, search: Any) -> bool:
     rows = [[*np.shape(part), zlib.crc32(np.ascontiguousarray(part).tobytes())] for part in (maker.x, maker.valid)]
     own = {"rows": rows, "seed": maker.seed.numpy().tolist(), "batch_size": maker.batch_size}
     own |= {"search": dataclasses.asdict(search), "model": maker.fields, "training": maker.training_fields}
-    text, path = json.dumps(own, sort_keys=True, indent=1, default=str), maker.folder / "search.json"
+    text = json.dumps(own, sort_keys=True, indent=1, default=str)
+    path = maker.folder / "search.json"
     if not path.exists():
         write_text(path, text)
         return False
@@ -283,7 +285,8 @@ class Rival:
     """
 
     def __init__(self, maker: Maker, candidate: Candidate, name: str) -> None:
-        self.candidate, self._maker = candidate, maker
+        self.candidate = candidate
+        self._maker = maker
         self._path = None if maker.folder is None else maker.folder / f"{name}.npz"
         self._course: Course | None = None
         self._diverged = False
@@ -307,7 +310,8 @@ class Rival:
             budget.has_cut = True
             return
         course = self._course = self._course or self._started()
-        stored, start = time.monotonic(), course.step
+        stored = time.monotonic()
+        start = course.step
         self._charge(until)
         while not self.is_done(until, patience):
             if budget.is_spent(is_last=is_last) and (course.step or not (is_first or is_last)):
@@ -347,7 +351,8 @@ class Rival:
 
     def trial(self, number: int, *, is_done: bool) -> Trial:
         """What it reached when it was left out in round `number`; its trainer is given up. It must have started."""
-        course, diverged = self._course, self._diverged
+        course = self._course
+        diverged = self._diverged
         assert course is not None
         self._store(is_whole=False)
         self._course = None

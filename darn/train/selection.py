@@ -53,7 +53,8 @@ from gpflow_deep_base.seeds import Seed, as_seed
 __all__ = ["Choice", "SearchConfig", "Trial", "choose", "few_steps", "stored_choice"]
 
 _FACTOR = 3  # of candidates that are left out, and of steps
-_CANDIDATES, _TOTAL_STEPS = 18, 60_000
+_CANDIDATES = 18
+_TOTAL_STEPS = 60_000
 _FEW_CANDIDATES = 4  # where other kinds of densities are tried, too
 
 
@@ -144,15 +145,19 @@ class Choice:
         try:
             trials = tuple(_trial(flat) for flat in (found["chosen"], *found["rejected"]))
             model = DARNConfig.from_json(json.dumps(found["model"]))
-            training, alone = TrainingConfig(**found["training"]), _trial(found["without_stochastic_units"])
+            training = TrainingConfig(**found["training"])
+            alone = _trial(found["without_stochastic_units"])
             return cls(model, training, trials, alone, found["ended_by_search_total_steps"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"this is no choice of a model ({error}).") from error
 
     def notes(self) -> list[str]:
         """The choice and its rival without stochastic units, as lines of text."""
-        best, alone, bits = self.trials[0], self.alone, 1.0 / math.log(2.0)
-        of, sizes = best.candidate, (self.model.hidden, self.model.units)
+        best = self.trials[0]
+        alone = self.alone
+        bits = 1.0 / math.log(2.0)
+        of = best.candidate
+        sizes = (self.model.hidden, self.model.units)
         falling = f" (falling to 0 at step {of.cosine})" if of.cosine else ""
         hidden, units = (", ".join(map(str, numbers)) for numbers in sizes)
         lines = [
@@ -200,7 +205,9 @@ def choose(
     :raises ValueError: for rows that are not zeros and ones, of different widths, a field that is wrong, or the folder
         of another search.
     """
-    x, model, training = np.asarray(x), dict(model or {}), dict(training or {})
+    x = np.asarray(x)
+    model = dict(model or {})
+    training = dict(training or {})
     model |= {name: as_sizes(model[name]) for name in ("hidden", "units") if model.get(name) is not None}
     spaces = value_spaces(model, training)
     drawn = draw_candidates(search.candidates or _CANDIDATES, seed, spaces)
@@ -264,7 +271,8 @@ def _halve(
     maker: Maker, rivals: list[Rival], search: SearchConfig, report: Callable[[str], None], *, is_first: bool = False
 ) -> list[Trial]:
     """Successive halving: a trial of each candidate that was started, the best first."""
-    trials, patience = list[Trial](), search.search_patience
+    trials = list[Trial]()
+    patience = search.search_patience
     steps = search.first_steps(len(maker.x), maker.batch_size)
     for number in itertools.count(1):
         is_last = len(rivals) <= 2 or steps >= search.search_steps
@@ -280,7 +288,8 @@ def _halve(
         left = [] if is_last or is_cut else rivals[: max(2, round(len(rivals) / _FACTOR))]
         out = rivals[len(left) :]
         trials += [rival.trial(number, is_done=is_last and rival.is_done(until, patience)) for rival in out]
-        rivals, steps = left, steps * _FACTOR
+        rivals = left
+        steps = steps * _FACTOR
     return sorted(trials, key=lambda trial: trial.valid_nats)
 
 
@@ -288,12 +297,15 @@ def _fall(
     maker: Maker, trials: list[Trial], decays: Sequence[float], search: SearchConfig, report: Callable[[str], None]
 ) -> list[Trial]:
     """The trials, with those in which the learning rate of the best falls to 0; the best first."""
-    of, interval = trials[0], evaluation_interval(len(maker.x), maker.batch_size)
-    steps, most = 2 * of.best_step, 2 * search.search_steps
+    of = trials[0]
+    interval = evaluation_interval(len(maker.x), maker.batch_size)
+    steps = 2 * of.best_step
+    most = 2 * search.search_steps
     stronger = [decay for decay in extended(decays, of.candidate.weight_decay) if decay > of.candidate.weight_decay]
     tried = [of.candidate.weight_decay, *stronger[:1]]
     while steps:
-        cosine, best = -(-min(steps, most) // interval) * interval, trials[0]
+        cosine = -(-min(steps, most) // interval) * interval
+        best = trials[0]
         for decay in tried:
             candidate = dataclasses.replace(of.candidate, weight_decay=decay, cosine=cosine)
             rival = Rival(maker, candidate, f"falling-{cosine}-{decay:g}")

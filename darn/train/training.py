@@ -82,7 +82,10 @@ class Trainer(tf.Module):
         check_estimator(model, config.estimator, config.entropy)
         if num_data < 1:
             raise ValueError(f"num_data must be at least 1, got {num_data}.")
-        self.model, self.config, self.num_data, self._strategy = model, config, num_data, strategy
+        self.model = model
+        self.config = config
+        self.num_data = num_data
+        self._strategy = strategy
         self._variables = model.trainable_variables
         self.noise = None
         with self._scope():
@@ -156,7 +159,8 @@ class Trainer(tf.Module):
 
         def checked(data: ArrayLike, rows: ArrayLike, count: int | tf.Tensor, seed: Seed) -> Observed:
             self._check(data, rows)
-            index, number = tf.convert_to_tensor(rows, tf.int32), tf.convert_to_tensor(count, tf.int32)
+            index = tf.convert_to_tensor(rows, tf.int32)
+            number = tf.convert_to_tensor(count, tf.int32)
             return run(tf.convert_to_tensor(data), index, number, as_seed(seed))
 
         return checked
@@ -168,7 +172,8 @@ class Trainer(tf.Module):
             check_data(data, self.model.config)
             if isinstance(data, tf.Tensor):
                 self._seen = weakref.ref(data)
-        num, index = np.shape(data)[0], np.asarray(rows)
+        num = np.shape(data)[0]
+        index = np.asarray(rows)
         if index.size and not 0 <= index.min() <= index.max() < num:
             raise ValueError(f"rows must be from 0 to {num - 1}, those of data, got {index.min()} to {index.max()}.")
 
@@ -186,7 +191,9 @@ class Trainer(tf.Module):
         elif not self.config.noise_from and self.config.noise_until is None:
             observed = self._noisy_step(self.noise, x, seeds, is_last)
         else:
-            noise, step, until = self.noise, tf.cast(self.optimizer.iterations, tf.int32), self.config.noise_until
+            noise = self.noise
+            step = tf.cast(self.optimizer.iterations, tf.int32)
+            until = self.config.noise_until
             is_on = step >= self.config.noise_from
             observed = tf.cond(
                 is_on if until is None else tf.logical_and(is_on, step < until),
@@ -254,7 +261,8 @@ class Trainer(tf.Module):
         if not self.model.encoders:
             return 0.0
         draws = tf.stack([self._logit_gradient(x, tf.random.fold_in(seed, i)) for i in range(num_draws)]).numpy()
-        spread, norm = draws.var(axis=0, ddof=1).sum(), np.square(draws.mean(axis=0)).sum()
+        spread = draws.var(axis=0, ddof=1).sum()
+        norm = np.square(draws.mean(axis=0)).sum()
         return float(np.sqrt(spread / max(norm - spread / num_draws, 1e-30)))
 
     def _logit_gradient(self, x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -307,7 +315,8 @@ class Trainer(tf.Module):
         self, at: Sequence[tf.Tensor] | None, x: tf.Tensor, seeds: Sequence[tf.Tensor]
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Gradients of the objective for the rows of this replica, and the first fields of `Observed`, [5]."""
-        config, parameters = self.config, self._variables if at is None else at
+        config = self.config
+        parameters = self._variables if at is None else at
         with tf.GradientTape() as tape:
             if at is not None:
                 tape.watch(at)

@@ -158,7 +158,8 @@ class Variables:
             names = [feature.name for feature in features]
             for owner, feature in enumerate(features):
                 levels = (*feature.levels, *(["(rare)"] if feature.rare else []))
-                width, has_zone = len(feature.value_names), feature.column.zone != ""
+                width = len(feature.value_names)
+                has_zone = feature.column.zone != ""
                 parts.append(_Part(feature.name, owner, width, feature.column.kind, levels, has_zone=has_zone))
         in_groups = {column for group in groups for column in group}
         start = 0

@@ -35,7 +35,8 @@ from .stored_names import CustomObjects, Refused, given_names
 __all__ = ["check_savable", "load_model", "save_model"]
 
 #: What a file is, and the version of its content.
-_KIND, _VERSION = "a deep GP", 3
+_KIND = "a deep GP"
+_VERSION = 3
 
 #: Of the packages whose objects a file describes by attributes and arguments, which may change.
 _VERSIONS = {"gpflow": gpflow.__version__, "tensorflow_probability": tfp.__version__}

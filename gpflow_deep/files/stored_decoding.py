@@ -43,7 +43,8 @@ __all__ = ["decode"]
 _NOTHING = object()
 
 #: Of all constructors together, parts that may be met: so many, and so many for each constructor in the file.
-_FREE_PARTS, _PARTS_PER_CONSTRUCTOR = 20_000, 3
+_FREE_PARTS = 20_000
+_PARTS_PER_CONSTRUCTOR = 3
 
 _BYTES_PER_NUMBER = 8
 
@@ -61,7 +62,8 @@ class _Extent(NamedTuple):
     @classmethod
     def of_all(cls, extents: Iterable[_Extent]) -> _Extent:
         """Of several values, which may be broadcast against one another."""
-        num_parts, shape = 0, tuple[int, ...]()
+        num_parts = 0
+        shape = tuple[int, ...]()
         for extent in extents:
             num_parts += extent.num_parts
             pairs = itertools.zip_longest(reversed(shape), reversed(extent.shape), fillvalue=1)
@@ -90,7 +92,8 @@ class _Decoder:
 
     def __init__(self, arrays: Arrays, given: Mapping[str, Any], max_bytes: int | None) -> None:
         self.used: set[str] = set()
-        self._arrays, self._given = arrays, given
+        self._arrays = arrays
+        self._given = given
         self._made: dict[int, Any] = {}  # keeps the objects alive, and so their ids theirs
         self._budget = budget_of(sum(array.nbytes for array in arrays.values()), max_bytes)
         self._extents: dict[int, _Extent] = {}  # of what was made by a constructor, by its id

@@ -134,7 +134,9 @@ def _custom_objects(config: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
     found = {}
     for part in _parts(config):
-        module, name, registered = part.get("module"), part["class_name"], part.get("registered_name")
+        module = part.get("module")
+        name = part["class_name"]
+        registered = part.get("registered_name")
         if is_function := name == "function":
             name = registered = part.get("config")
         if not isinstance(name, str) or not isinstance(module, str | None):

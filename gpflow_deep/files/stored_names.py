@@ -166,7 +166,8 @@ def find_function(name: str, given: Mapping[str, Any]) -> Callable[..., Any]:
 
 def _full_name(thing: Any) -> str:
     """In the outermost package that has it by its name, which stays when modules inside are moved."""
-    module, qualname = str(getattr(thing, "__module__", None)), getattr(thing, "__qualname__", type(thing).__qualname__)
+    module = str(getattr(thing, "__module__", None))
+    qualname = getattr(thing, "__qualname__", type(thing).__qualname__)
     parts = module.split(".")
     outer = [".".join(parts[:end]) for end in range(1, len(parts))]
     return next(

@@ -53,8 +53,12 @@ class FunctionDraws(tf.Module):
         floats_per_row: int,
     ) -> None:
         super().__init__()
-        self.layers, self.num_functions, self.dtype = list(layers), num_functions, dtype
-        self.input_dim, self.output_dim, self.floats_per_row = input_dim, output_dim, floats_per_row
+        self.layers = list(layers)
+        self.num_functions = num_functions
+        self.dtype = dtype
+        self.input_dim = input_dim
+        self.output_dim = output_dim
+        self.floats_per_row = floats_per_row
 
     def __call__(self, X: TensorType) -> tf.Tensor:
         """Values [S, N, P] at X [N, D], or at X [S, N, D] of function s at the N inputs X[s].
@@ -79,7 +83,8 @@ class FunctionDraws(tf.Module):
         return FunctionDraws([into, *self.layers, back], *sizes)
 
     def _values(self, X: tf.Tensor) -> tf.Tensor:
-        keys, F = row_keys(X), X
+        keys = row_keys(X)
+        F = X
         for layer in self.layers:
             F = layer(F, keys)
         shape = [self.num_functions, tf.shape(X)[-2], self.output_dim]
@@ -91,7 +96,9 @@ class FunctionDraws(tf.Module):
             raise ValueError(
                 f"X must have the float type of the model, {self.dtype.name}, got {tf.as_dtype(given).name}; cast X."
             )
-        X, S, D = tf.convert_to_tensor(X, self.dtype), self.num_functions, self.input_dim
+        X = tf.convert_to_tensor(X, self.dtype)
+        S = self.num_functions
+        D = self.input_dim
         if X.shape.rank not in (2, 3) or not X.shape[-1:].is_compatible_with([D]):
             raise ValueError(f"X must have shape [N, {D or 'D'}] or [{S}, N, {D or 'D'}], got {X.shape}.")
         if X.shape.rank == 3 and X.shape[0] != S:
@@ -107,7 +114,8 @@ class AtPoints(tf.Module):
 
     def __init__(self, layer: Any, noise: tf.Tensor) -> None:
         super().__init__()
-        self.layer, self.noise = copied(layer), noise
+        self.layer = copied(layer)
+        self.noise = noise
         self._factors = self.layer.cache()
 
     def __call__(self, X: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
@@ -164,7 +172,8 @@ def draw_functions(
         drawn.append(layer.sample_functions(num_functions, seed_of_layer, **options))
     largest = max(_floats_per_row(layer, num_features) for layer in layers)
     largest = max([largest, *(int(layer.floats_per_row) for layer, _ in zip(layers, points, strict=False))])
-    first, last = layers[0], layers[-1]
+    first = layers[0]
+    last = layers[-1]
     return FunctionDraws(drawn, num_functions, first.input_dim, last.output_dim, last.dtype, largest)
 
 

@@ -55,7 +55,8 @@ def thompson(
     functions = model.sample_functions(batch, seed=seed)
     if functions.output_dim != 1:
         raise ValueError(f"the model must have one output to optimise, got {functions.output_dim}.")
-    sign, dtype = 1.0 if maximize else -1.0, functions.dtype
+    sign = 1.0 if maximize else -1.0
+    dtype = functions.dtype
 
     def heights(points: tf.Tensor) -> tf.Tensor:  # [N, D] or [batch, N, D] in the unit cube -> [batch, N]
         return sign * functions(tf.constant(low, dtype) + tf.constant(width, dtype) * points)[..., 0]
@@ -72,7 +73,8 @@ def thompson(
             total = tf.reduce_sum(heights(at)) / scale
         return -float(total), -tape.gradient(total, at).numpy().astype(np.float64).ravel()
 
-    box, steps = [(0.0, 1.0)] * starts.size, {"maxiter": max_iter}
+    box = [(0.0, 1.0)] * starts.size
+    steps = {"maxiter": max_iter}
     found = minimize(descent, starts.ravel(), jac=True, method="L-BFGS-B", bounds=box, options=steps).x
     ends = np.concatenate([found.reshape(starts.shape), starts], axis=1)  # the sum has risen, not every summand
     return np.asarray(low + width * ends[range(batch), np.argmax(heights(tf.constant(ends, dtype)), axis=1)])

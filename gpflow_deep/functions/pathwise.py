@@ -62,7 +62,10 @@ class GPFunctions(tf.Module):
         self, prior: PriorFunctions, kernel: Kernel, inducing: InducingVariables, coefficients: tf.Tensor
     ) -> None:
         super().__init__()
-        self.prior, self.kernel, self.inducing, self.coefficients = prior, kernel, inducing, coefficients
+        self.prior = prior
+        self.kernel = kernel
+        self.inducing = inducing
+        self.coefficients = coefficients
 
     def __call__(self, X: tf.Tensor) -> tf.Tensor:
         """[N, D] or [S, N, D] -> [S, N, L], without noise."""
@@ -76,7 +79,10 @@ class SeparateGPFunctions(tf.Module):
 
     def __init__(self, prior: PriorFunctions, kernel: Kernel, Z: tf.Tensor, coefficients: tf.Tensor) -> None:
         super().__init__()
-        self.prior, self.kernel, self.Z, self.coefficients = prior, kernel, Z, coefficients
+        self.prior = prior
+        self.kernel = kernel
+        self.Z = Z
+        self.coefficients = coefficients
 
     def __call__(self, X: tf.Tensor) -> tf.Tensor:
         """[N, D] or [S, N, D] -> [S, N, L], without noise."""
@@ -93,12 +99,16 @@ class _NoisyGPs(tf.Module):
 
     def __init__(self, parts: Sequence[Any], noise_variances: tf.Tensor, noise: FunctionNoise, seed: tf.Tensor) -> None:
         super().__init__()
-        self.parts, self.noise_std, self.noise, self.seed = tuple(parts), tf.sqrt(noise_variances), noise, seed
+        self.parts = tuple(parts)
+        self.noise_std = tf.sqrt(noise_variances)
+        self.noise = noise
+        self.seed = seed
         self.num_functions = int(parts[0].coefficients.shape[0])
 
     def __call__(self, X: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
         latent = tf.concat([part(X) for part in self.parts], axis=-1)
-        S, L = self.num_functions, self.noise_std.shape[0]
+        S = self.num_functions
+        L = self.noise_std.shape[0]
         if self.noise == "white":
             return latent + self.noise_std * normal_at(keys, S, L, self.seed, X.dtype)
         return latent + self.noise_std * tf.random.stateless_normal([S, 1, L], self.seed, dtype=X.dtype)
@@ -109,7 +119,10 @@ class _Mixed(tf.Module):
 
     def __init__(self, latent: _NoisyGPs, W: tf.Tensor | None, mean_function: Any, input_propagation: int) -> None:
         super().__init__()
-        self.latent, self.W, self.mean_function, self.input_propagation = latent, W, mean_function, input_propagation
+        self.latent = latent
+        self.W = W
+        self.mean_function = mean_function
+        self.input_propagation = input_propagation
 
     def __call__(self, X: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
         f = self.latent(X, keys)
@@ -140,11 +153,13 @@ def draw_gps(
     :param values: whitened inducing outputs [S, M, L]; draws from q if None.
     :raises ValueError: naming the layer and what functions cannot be drawn of.
     """
-    factors, shared = layer.factors(), len(pairs) == 1
+    factors = layer.factors()
+    shared = len(pairs) == 1
     between = 0.0 if layer.noise_variance is None else tf.convert_to_tensor(layer.noise_variance)
     if values is None:
         values = _draw_inducing(factors.q_mu, factors.q_sqrt, num_functions, tf.random.fold_in(seed, 0))  # [S, M, L]
-    parts, variances = [], []
+    parts = []
+    variances = []
     for i, (inducing, kernel) in enumerate(pairs):
         own = values if shared else values[..., i : i + 1]
         Luu = factors.Luu if shared else factors.Luu[i]
@@ -171,7 +186,8 @@ def draw_separate(
     :param values: whitened, [S, M, L].
     :param Luu: Cholesky factors of k(Z, Z), [S or 1, M, M].
     """
-    own, kernel = tf.random.fold_in(seed, 0), layer.kernel
+    own = tf.random.fold_in(seed, 0)
+    kernel = layer.kernel
     if Z.shape[0] == 1:
         part: Any = draw_part(layer, InducingPoints(Z[0]), kernel, values, Luu[0], own, num_features)
     else:
@@ -196,7 +212,8 @@ def _covariances(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:
     GPflow's kernels compare all rows of one array with all of another, or those of each part of one array with one
     another: here M rows of X_s and Z_s are a part. That is 4 numbers for each that is used, and a single call.
     """
-    (S, M, D), N = Z.shape, tf.shape(X)[1]
+    (S, M, D) = Z.shape
+    N = tf.shape(X)[1]
     count = -(-N // M)
     rows = tf.pad(X, [[0, 0], [0, count * M - N], [0, 0]])
     parts = tf.concat([tf.reshape(rows, [-1, M, D]), tf.repeat(Z, count, axis=0)], axis=1)  # [S count, 2 M, D]

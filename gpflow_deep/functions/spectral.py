@@ -124,9 +124,15 @@ def draw_prior(
     :param seed: int32 [2].
     :raises ValueError: if functions of the kernel cannot be drawn, naming it.
     """
-    terms, S, F = terms_of(kernel), num_functions, num_features // 2
+    terms = terms_of(kernel)
+    S = num_functions
+    F = num_features // 2
     dtype = terms[0].variance.dtype
-    frequencies, cosines, sines, slopes, constants = [], [], [], [], []
+    frequencies = []
+    cosines = []
+    sines = []
+    slopes = []
+    constants = []
     for i, term in enumerate(terms):
         seeds = [tf.random.fold_in(tf.random.fold_in(seed, i), j) for j in range(3)]
 
@@ -173,7 +179,8 @@ def _product(left: Term, right: Term) -> Term:
 @tf.custom_gradient
 def _cos_and_sin(phase: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable[..., tf.Tensor]]:
     """Both, with a gradient that uses them instead of computing them again."""
-    cosines, sines = tf.cos(phase), tf.sin(phase)
+    cosines = tf.cos(phase)
+    sines = tf.sin(phase)
     return (cosines, sines), lambda d_cos, d_sin: cosines * d_sin - sines * d_cos
 
 

@@ -90,7 +90,8 @@ class Patches:
 
     def __call__(self, X: tf.Tensor) -> tf.Tensor:
         """Rows of images [..., D] -> [..., K, A], the patches row by row."""
-        images, size = tf.reshape(X, [-1, *self.image_shape]), [1, *self.patch_shape, 1]
+        images = tf.reshape(X, [-1, *self.image_shape])
+        size = [1, *self.patch_shape, 1]
         found = tf.image.extract_patches(images, size, [1, self.stride, self.stride, 1], [1, 1, 1, 1], "VALID")
         if self.place_scale:
             places = tf.constant(
@@ -115,9 +116,13 @@ class ConvolutionalLayer(Module):
 
     def __init__(self, kernel: Kernel, Z: np.ndarray, patches: Patches, num_channels: int, **options: Any) -> None:
         super().__init__()
-        self.gp, self.patches = SVGPLayer(kernel, Z, num_latent_gps=num_channels, **options), patches
-        self.dtype, self.input_dim, self.num_patches = self.gp.dtype, patches.num_pixels, patches.num_patches
-        self.num_latent_gps, self.output_dim = self.num_patches * num_channels, self.num_patches * self.gp.output_dim
+        self.gp = SVGPLayer(kernel, Z, num_latent_gps=num_channels, **options)
+        self.patches = patches
+        self.dtype = self.gp.dtype
+        self.input_dim = patches.num_pixels
+        self.num_patches = patches.num_patches
+        self.num_latent_gps = self.num_patches * num_channels
+        self.output_dim = self.num_patches * self.gp.output_dim
         self.floats_per_row = self.num_patches * (self.gp.floats_per_row + 4 * self.output_dim)
 
     def factors(self) -> Any:
@@ -140,9 +145,12 @@ class ConvolutionalLayer(Module):
         self, X: tf.Tensor, moments: LayerMoments, *, full_cov: bool = False, full_output_cov: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and covariance in the shapes of `Layer.outputs`."""
-        options, K, P = {"full_cov": True, "full_output_cov": full_output_cov}, self.num_patches, self.output_dim
+        options = {"full_cov": True, "full_output_cov": full_output_cov}
+        K = self.num_patches
+        P = self.output_dim
         mean, cov = self.gp.outputs(self._points(X, full_cov), moments, **options)
-        lead, N = tf.shape(X)[:-2], tf.shape(X)[-2:-1]
+        lead = tf.shape(X)[:-2]
+        N = tf.shape(X)[-2:-1]
         if full_cov and not full_output_cov:  # from [..., C, N K, N K]
             cov = tf.reshape(cov, tf.concat([lead, [P // K], N, [K], N, [K]], axis=0))
             cov = tf.einsum("...cnkmk->...kcnm", cov)

@@ -70,13 +70,16 @@ def _sums(
 
     The gradient with respect to x is an operation of its own, which is left out where nobody asks for it.
     """
-    K, A = x.shape[1], x.shape[2]
+    K = x.shape[1]
+    A = x.shape[2]
     sizes = _block_sizes(x.shape[0], left.shape[0] * K)
 
     @tf.custom_gradient
     def sums(left: tf.Tensor, x: tf.Tensor, h: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, object]:
-        M, w = tf.shape(left)[0], tf.cast(weights, dtype)
-        x_blocks, h_blocks = tf.split(x, sizes), tf.split(h, sizes)
+        M = tf.shape(left)[0]
+        w = tf.cast(weights, dtype)
+        x_blocks = tf.split(x, sizes)
+        h_blocks = tf.split(h, sizes)
         rights = [tf.reshape(_augmented(xs, hs), [-1, A + 2]) for xs, hs in zip(x_blocks, h_blocks, strict=True)]
         wide = tf.concat([left, tf.ones_like(left[:, :1])], axis=1)
         values = [_exponentials(wide, right, is_far, dtype) for right in rights]  # [M, r K]
@@ -84,8 +87,11 @@ def _sums(
         lows = [tf.cast(right[:, : A + 1], dtype) for right in rights]
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            ones, low_left = tf.ones([1, M], dtype), tf.cast(left[:, :A], dtype)
-            d_left, d_x, columns = [], [], []
+            ones = tf.ones([1, M], dtype)
+            low_left = tf.cast(left[:, :A], dtype)
+            d_left = []
+            d_x = []
+            columns = []
             for G, E, low in zip(tf.split(tf.cast(upstream, dtype), sizes, axis=1), values, lows, strict=True):
                 GE = tf.reshape(tf.reshape(E, [-1, K]) * tf.reshape(G, [-1, 1]), [M, -1])  # [M, r K]
                 weighted = tf.reshape(tf.reshape(low, [-1, K, A + 1]) * w[:, None], [-1, A + 1])
@@ -122,7 +128,8 @@ def _quadratic_sums(x: tf.Tensor, weights: tf.Tensor, dtype: tf.DType) -> tf.Ten
 
     @tf.custom_gradient
     def sums(x: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, object]:
-        w, is_far = tf.cast(weights, dtype), tf.reduce_max(tf.reduce_sum(tf.square(x), axis=-1)) > SQUARE_LIMIT
+        w = tf.cast(weights, dtype)
+        is_far = tf.reduce_max(tf.reduce_sum(tf.square(x), axis=-1)) > SQUARE_LIMIT
         parts = [_products(block, w, is_far, dtype) for block in tf.split(x, sizes)]
         B_x, B_1 = (tf.concat(part, axis=0) for part in zip(*parts, strict=True))  # [R, K, A], [R, K]
 
@@ -138,7 +145,8 @@ def _quadratic_sums(x: tf.Tensor, weights: tf.Tensor, dtype: tf.DType) -> tf.Ten
 
 def _products(x: tf.Tensor, w: tf.Tensor, is_far: tf.Tensor, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
     """E (w x) [r, K, A] and E w [r, K]."""
-    h, ones = -0.5 * tf.reduce_sum(tf.square(x), axis=-1), tf.ones_like(x[..., :1])
+    h = -0.5 * tf.reduce_sum(tf.square(x), axis=-1)
+    ones = tf.ones_like(x[..., :1])
     E = _exponentials(tf.concat([x, h[..., None], ones], axis=-1), _augmented(x, h), is_far, dtype)
     B = tf.matmul(E, tf.cast(tf.concat([x, ones], axis=-1), dtype) * w[:, None])
     return B[..., :-1], B[..., -1]

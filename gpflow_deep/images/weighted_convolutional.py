@@ -70,11 +70,14 @@ class WeightedConvolutionalLayer(LatentOutputs, Module):
         weights = np.ones(K) if weights is None else np.asarray(weights)
         if weights.shape != (K,):
             raise ValueError(f"weights must be one for each of the {K} patches, got shape {list(weights.shape)}.")
-        self.gp, self.patches = SVGPLayer(kernel, Z, num_latent_gps=num_latent_gps, **options), patches
+        self.gp = SVGPLayer(kernel, Z, num_latent_gps=num_latent_gps, **options)
+        self.patches = patches
         if self.gp.noise_variance is not None or self.gp.q_diag:
             raise ValueError("a WeightedConvolutionalLayer can have neither noise_variance nor q_diag; leave them out.")
-        self.weights, self.precision = Parameter(weights, dtype=default_float()), precision
-        self.dtype, self.input_dim = self.gp.dtype, patches.num_pixels
+        self.weights = Parameter(weights, dtype=default_float())
+        self.precision = precision
+        self.dtype = self.gp.dtype
+        self.input_dim = patches.num_pixels
         self.num_latent_gps = self.output_dim = num_latent_gps
         self.floats_per_row = K * max(len(Z), K)
 
@@ -93,10 +96,13 @@ class WeightedConvolutionalLayer(LatentOutputs, Module):
     def latent_moments(self, X: tf.Tensor, factors: LayerFactors, *, full_cov: bool = False) -> LayerMoments:
         """Mean [..., N, P], and variances [..., N, P] or with `full_cov` covariances [..., P, N, N]."""
         X = tf.convert_to_tensor(X)
-        found, low = self.patches(X), self.dtype if self.precision == "full" else tf.float32  # [..., N, K, A]
+        # [..., N, K, A]
+        found = self.patches(X)
+        low = self.dtype if self.precision == "full" else tf.float32
         K, A = found.shape[-2:]
         flat = tf.reshape(found, [-1 if None in X.shape[:-1] else int(np.prod(X.shape[:-1])), K, A])
-        kernel, w = self.gp.kernel, self.weights / K
+        kernel = self.gp.kernel
+        w = self.weights / K
         Kuf = sum_covariances(kernel, tf.convert_to_tensor(self.gp.inducing_variable.Z), flat, w, low)  # [M, R]
         projected = tf.linalg.triangular_solve(factors.Luu, Kuf)
         spread = tf.matmul(tf.cast(factors.q_sqrt, low), tf.cast(projected, low), transpose_a=True)  # [P, M, R]
@@ -121,8 +127,11 @@ class WeightedConvolutionalLayer(LatentOutputs, Module):
         self, found: tf.Tensor, w: tf.Tensor, projected: tf.Tensor, spread: tf.Tensor, low: tf.DType
     ) -> tf.Tensor:
         """Covariances [..., P, N, N] between the images of a draw."""
-        lead, (K, A) = tf.shape(found)[:-2], found.shape[-2:]
-        N, M, P = lead[-1], projected.shape[0], self.num_latent_gps
+        lead = tf.shape(found)[:-2]
+        (K, A) = found.shape[-2:]
+        N = lead[-1]
+        M = projected.shape[0]
+        P = self.num_latent_gps
 
         def prior(images: tf.Tensor) -> tf.Tensor:  # [N, K, A] -> [N, N]
             rows = sum_covariances(self.gp.kernel, tf.reshape(images, [-1, A]), images, w, low)  # [N K, N]

@@ -233,7 +233,8 @@ def _by_density(likelihood: ScalarLikelihood, X: tf.Tensor) -> Conditional:
         return mass / mass[..., -1:], grid[None]
 
     def cdf(y: Array, mass: Array, grid: Array) -> Array:
-        low, high = grid[0, ..., 0], grid[0, ..., -1]
+        low = grid[0, ..., 0]
+        high = grid[0, ..., -1]
         place = np.clip((y - low) / (high - low) * (_GRID - 1), 0, _GRID - 1)
         left = np.minimum(place.astype(np.int64), _GRID - 2)
         index = np.broadcast_to(left, mass.shape[:-1])[..., None]

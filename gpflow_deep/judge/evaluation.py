@@ -46,7 +46,8 @@ COVERAGES = (0.5, 0.9, 0.95)
 """Probabilities of the central intervals."""
 
 #: Share of rows within the central 50% intervals from which on, and up to which, something is said.
-TOO_WIDE, TOO_NARROW = 0.6, 0.4
+TOO_WIDE = 0.6
+TOO_NARROW = 0.4
 NUM_BINS = 15
 BATCH_ROWS = 10_000
 _NUM_RESAMPLES = 200
@@ -193,7 +194,9 @@ def _of_numbers(rows: _Rows, coverages: tuple[float, ...]) -> Evaluation:
 def _of_labels(rows: _Rows) -> Evaluation:
     assert rows.confidence is not None
     assert rows.is_right is not None  # of mypy: labels have them
-    confidence, is_right, count = rows.confidence, rows.is_right, len(rows.is_right)
+    confidence = rows.confidence
+    is_right = rows.is_right
+    count = len(rows.is_right)
     rng = np.random.default_rng(0)
     drawn = (rng.integers(count, size=count) for _ in range(_NUM_RESAMPLES))
     resampled = [expected_calibration_error(confidence[some], is_right[some]) for some in drawn]

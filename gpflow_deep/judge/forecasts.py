@@ -72,8 +72,10 @@ class LinearModel:
         :param least_share: of the variance of the targets that the variance has at least.
         :raises ValueError: if the rows are fitted exactly, so that there is no variance.
         """
-        X, Y = np.asarray(X, np.float64), np.asarray(Y, np.float64)
-        center, spread = X.mean(axis=0), X.std(axis=0)
+        X = np.asarray(X, np.float64)
+        Y = np.asarray(Y, np.float64)
+        center = X.mean(axis=0)
+        spread = X.std(axis=0)
         spread = np.where(spread > 0, spread, 1.0)  # inputs of one size, so that least squares drops none as noise
         found = np.linalg.lstsq(_with_one((X - center) / spread), Y, rcond=None)[0]
         slopes = found[:-1] / spread[:, None]
@@ -125,8 +127,10 @@ class _Plain:
         return task_of(self.model.likelihood)
 
     def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
-        model, dtype = self.model, gpflow.default_float()
-        inputs, targets = tf.constant(np.asarray(X, dtype)), tf.constant(np.asarray(Y, dtype))
+        model = self.model
+        dtype = gpflow.default_float()
+        inputs = tf.constant(np.asarray(X, dtype))
+        targets = tf.constant(np.asarray(Y, dtype))
         log_density = np.asarray(model.predict_log_density((inputs, targets)), np.float64)
         mean = np.asarray(model.predict_y(inputs)[0], np.float64)
         if self.task != "regression":
@@ -158,7 +162,8 @@ class _Classifier:
         return "binary" if len(self.model.classes_) == 2 else "multiclass"
 
     def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
-        p, labels = np.asarray(self.model.predict_proba(X), np.float64), np.asarray(Y)[:, 0]
+        p = np.asarray(self.model.predict_proba(X), np.float64)
+        labels = np.asarray(Y)[:, 0]
         if not np.all(np.isin(labels, np.arange(p.shape[1]))):
             raise ValueError(f"labels must be those of the training rows, 0, ..., {p.shape[1] - 1}, got others.")
         with np.errstate(divide="ignore"):  # what was called impossible has a log density of minus infinity

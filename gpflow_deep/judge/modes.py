@@ -25,7 +25,10 @@ Array = NDArray[np.float64]
 PROMINENCE = 0.2
 """The share of its height by which a density falls around a mode."""
 
-_CELLS, _FINE, _ENDS, _EMPTY = 256, 64, (1e-3, 1 - 1e-3), 1e-9
+_CELLS = 256
+_FINE = 64
+_ENDS = (1e-3, 1 - 1e-3)
+_EMPTY = 1e-9
 
 
 class Modes(NamedTuple):
@@ -64,7 +67,8 @@ def find_modes(predictive: Predictive, *, prominence: float = PROMINENCE) -> Mod
     C = max((len(found) for found in peaks), default=1)
     index = np.array([[*found, *[-1] * (C - len(found))] for found in peaks], np.int64).reshape(*heights.shape[:2], C)
     left = np.take_along_axis(np.moveaxis(edges, 0, -1), np.maximum(index, 0), axis=-1)
-    values, densities = left + 1.0, np.take_along_axis(heights, np.maximum(index, 0), axis=-1)
+    values = left + 1.0
+    densities = np.take_along_axis(heights, np.maximum(index, 0), axis=-1)
     if not predictive.is_count:
         width = np.take_along_axis(widths, np.maximum(index, 0), axis=-1)
         refined = [_refined(predictive, left[..., c], width[..., c]) for c in range(C)]
@@ -100,11 +104,14 @@ def _edges(predictive: Predictive) -> Array:
 def _peaks(heights: Array, prominence: float) -> NDArray[np.int64]:
     """Cells [modes] of the maxima that count."""
     starts = np.flatnonzero(np.diff(heights, prepend=-1.0))  # of runs of equal heights
-    ends, runs, kept = np.append(starts[1:], len(heights)), heights[starts], []
+    ends = np.append(starts[1:], len(heights))
+    runs = heights[starts]
+    kept = []
     padded = np.concatenate([[0.0], runs, [0.0]])
     for i in np.flatnonzero((padded[1:-1] > padded[:-2]) & (padded[1:-1] > padded[2:])):
         higher = np.flatnonzero(padded > runs[i])
-        left, right = higher[higher < i + 1], higher[higher > i + 1]
+        left = higher[higher < i + 1]
+        right = higher[higher > i + 1]
         lows = [
             padded[(left[-1] if len(left) else 0) : i + 1].min(),
             padded[i + 1 : (right[0] if len(right) else len(padded) - 1) + 1].min(),
@@ -123,7 +130,8 @@ def _shares(heights: Array, peaks: NDArray[np.int64], C: int) -> list[list[int]]
 
 def _refined(predictive: Predictive, left: Array, width: Array) -> tuple[Array, Array]:
     """The highest point about a cell, and the density there, [N, P] each: by finer cells, then by a parabola."""
-    low, high = left - width, left + 2 * width
+    low = left - width
+    high = left + 2 * width
     edges = np.linspace(np.maximum(low, predictive.low), np.minimum(high, predictive.high), _FINE + 1)
     heights = np.diff([predictive.cdf(edge) for edge in edges], axis=0) / np.diff(edges, axis=0)  # [cells, N, P]
     best = np.argmax(heights, axis=0)[None]

@@ -124,23 +124,28 @@ class Predictive:
             middle = np.floor(low + 0.5 * (high - low))
             is_below = self._cdf(rows, middle) < level
             is_open = high - low > 1
-            low, high = np.where(is_open & is_below, middle, low), np.where(is_open & ~is_below, middle, high)
+            low = np.where(is_open & is_below, middle, low)
+            high = np.where(is_open & ~is_below, middle, high)
         return high
 
     def _bracket(self, rows: slice, level: Any) -> tuple[Array, Array]:
         """Targets between which the quantile is: P(low) < level <= P(high), as far as the targets' range allows."""
-        center, step = self.center[rows], np.maximum(self.width[rows], 1e-300)
+        center = self.center[rows]
+        step = np.maximum(self.width[rows], 1e-300)
         if self.is_count:
-            center, step = np.floor(center), np.ceil(np.maximum(step, 1.0))
+            center = np.floor(center)
+            step = np.ceil(np.maximum(step, 1.0))
         low, high = (np.clip(center + sign * step, self._floor, self.high) for sign in (-1, 1))
         for _ in range(_MAX_DOUBLINGS):
             is_high = (self._cdf(rows, low) >= level) & (low > self._floor)
             is_low = (self._cdf(rows, high) < level) & (high < self.high)
             if not (is_high.any() or is_low.any()):
                 break
-            low, high = np.where(is_high, low - step, low), np.where(is_low, high + step, high)
+            low = np.where(is_high, low - step, low)
+            high = np.where(is_low, high + step, high)
             step = np.where(is_high | is_low, 2 * step, step)
-            low, high = np.maximum(low, self._floor), np.minimum(high, self.high)
+            low = np.maximum(low, self._floor)
+            high = np.minimum(high, self.high)
         return low, high
 
     @property
@@ -157,8 +162,10 @@ class Predictive:
     def _integrated(self, rows: slice, Y: Array) -> Array:
         """By Gauss-Legendre quadrature between the middle and y; beyond them of u, where z is width * u / (1 - u) away,
         up to where targets end."""
-        center, width = self.center[rows], np.maximum(self.width[rows], 1e-300)
-        low, high = np.minimum(center, Y), np.maximum(center, Y)
+        center = self.center[rows]
+        width = np.maximum(self.width[rows], 1e-300)
+        low = np.minimum(center, Y)
+        high = np.maximum(center, Y)
         with np.errstate(divide="ignore"):
             last_below = 1 / (1 + width / np.maximum(low - self.low, 0.0))
             last_above = 1 / (1 + width / np.maximum(self.high - high, 0.0))
@@ -201,10 +208,12 @@ def predictive(
         likelihoods of all real numbers.
     :raises ValueError: if the targets are labels, or a likelihood of counts or positive numbers is to be scaled.
     """
-    means, variances = np.asarray(means, np.float64), np.maximum(np.asarray(variances, np.float64), 0.0)
+    means = np.asarray(means, np.float64)
+    variances = np.maximum(np.asarray(variances, np.float64), 0.0)
     S = len(means)
     weights = np.full(S, 1.0 / S) if weights is None else np.asarray(weights, np.float64)
-    offset, scale = np.asarray(offset, np.float64), np.asarray(scale, np.float64)
+    offset = np.asarray(offset, np.float64)
+    scale = np.asarray(scale, np.float64)
     if isinstance(likelihood, Gaussian):
         noise = np.asarray(likelihood.variance_at(tf.convert_to_tensor(X)), np.float64)[None]
         return gaussian(weights, offset + scale * means, np.square(scale) * (variances + noise))
@@ -242,10 +251,12 @@ def _nodes(weights: Array, means: Array, variances: Array, *, is_joint: bool) ->
         points = np.clip(
             qmc.Sobol(L, rng=np.random.default_rng(0)).random(1 << (count - 1).bit_length()), 1e-9, 1 - 1e-9
         )
-        eps, shares = ndtri(points), np.full(len(points), 1.0 / len(points))
+        eps = ndtri(points)
+        shares = np.full(len(points), 1.0 / len(points))
     else:
         hermite, shares = np.polynomial.hermite_e.hermegauss(int(np.clip(NUM_NODES // S, 6, 60)))
-        eps, shares = np.repeat(hermite[:, None], L, axis=1), shares / shares.sum()
+        eps = np.repeat(hermite[:, None], L, axis=1)
+        shares = shares / shares.sum()
     values = means[:, None] + np.sqrt(variances)[:, None] * eps[None, :, None, :]
     return values.reshape(-1, *means.shape[1:]), (weights[:, None] * shares).reshape(-1)
 
@@ -265,8 +276,13 @@ def root(function: Callable[[Array], Array], low: Array, high: Array, tolerance:
     :param low: where a function is at most 0, and `high` where it is at least 0.
     :param tolerance: of each root. An element does not depend on the others.
     """
-    x1, x2, f1, f2 = low, high, function(low), function(high)
-    x3, f3, share = x2, f2, np.full_like(low, 0.5)
+    x1 = low
+    x2 = high
+    f1 = function(low)
+    f2 = function(high)
+    x3 = x2
+    f3 = f2
+    share = np.full_like(low, 0.5)
     is_open = (f1 < 0) & (f2 > 0)
     found = np.where(f1 >= 0, low, high)
     for _ in range(_MAX_STEPS):
@@ -275,14 +291,18 @@ def root(function: Callable[[Array], Array], low: Array, high: Array, tolerance:
         x = x1 + share * (x2 - x1)
         f = function(x)
         is_same = np.sign(f) == np.sign(f1)
-        x3, f3 = np.where(is_same, x1, x2), np.where(is_same, f1, f2)
-        x2, f2 = np.where(is_same, x2, x1), np.where(is_same, f2, f1)
-        x1, f1 = x, f
+        x3 = np.where(is_same, x1, x2)
+        f3 = np.where(is_same, f1, f2)
+        x2 = np.where(is_same, x2, x1)
+        f2 = np.where(is_same, f2, f1)
+        x1 = x
+        f1 = f
         found = np.where(is_open, np.where(np.abs(f1) <= np.abs(f2), x1, x2), found)
         least = tolerance / np.maximum(np.abs(x2 - x1), np.finfo(np.float64).tiny)
         is_open &= (f1 != 0) & (least < 0.5)
         with np.errstate(divide="ignore", invalid="ignore"):
-            xi, phi = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2)
+            xi = (x1 - x2) / (x3 - x2)
+            phi = (f1 - f2) / (f3 - f2)
             curved = f1 / (f2 - f1) * f3 / (f2 - f3) + (x3 - x1) / (x2 - x1) * f1 / (f3 - f1) * f2 / (f3 - f2)
             is_curved = (np.square(phi) < xi) & (np.square(1 - phi) < 1 - xi) & np.isfinite(curved)
         share = np.clip(np.where(is_curved, curved, 0.5), np.minimum(least, 0.5), 1 - np.minimum(least, 0.5))

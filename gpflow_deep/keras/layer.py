@@ -88,8 +88,12 @@ class GPLayer(keras.layers.Layer):
             raise ValueError(f"outputs must be 'draws' or 'moments', got {outputs!r}.")
         if isinstance(mean_function, str) and mean_function not in ("zero", "linear"):
             raise ValueError(f"mean_function must be 'zero', 'linear' or GPflow's, got {mean_function!r}.")
-        self.units, self.num_data, self.num_inducing = int(units), int(num_data), int(num_inducing)
-        self.outputs, self.q_sqrt_scale, self.seed = outputs, float(q_sqrt_scale), seed
+        self.units = int(units)
+        self.num_data = int(num_data)
+        self.num_inducing = int(num_inducing)
+        self.outputs = outputs
+        self.q_sqrt_scale = float(q_sqrt_scale)
+        self.seed = seed
         self.float_type = gpflow.default_float().__name__
         parts = {"kernel": kernel, "inducing_variable": inducing_variable, "mean_function": mean_function}
         self._texts = {name: to_text(part, name) for name, part in parts.items()}
@@ -152,11 +156,13 @@ class GPLayer(keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Draws, means or moments, as `outputs` says."""
-        gp, state = self.gp, passes.current()
+        gp = self.gp
+        state = passes.current()
         with float_type(self.float_type):
             if state is not None and state.adapts:
                 self.adapt(inputs)
-            X, factors = tf.cast(inputs, self.float_type), gp.factors()
+            X = tf.cast(inputs, self.float_type)
+            factors = gp.factors()
             if state is None:
                 log_prior = sum(parameter.log_prior_density() for parameter in gp.trainable_parameters)
                 self.add_loss(tf.cast((gp.prior_kl(factors) - log_prior) / self.num_data, keras.backend.floatx()))

@@ -63,7 +63,8 @@ class LikelihoodLayer(keras.layers.Layer):
             )
         if num_data is None and any(parameter.prior is not None for parameter in likelihood.trainable_parameters):
             raise ValueError("num_data must be given where parameters of the likelihood have priors, got None.")
-        self.num_data, self.float_type = num_data, gpflow.default_float().__name__
+        self.num_data = num_data
+        self.float_type = gpflow.default_float().__name__
         self._text = to_text(likelihood, "likelihood")
         self.seed_generator = keras.random.SeedGenerator()
 
@@ -177,13 +178,17 @@ class _OfRows(keras.losses.Loss):
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         with float_type(self.density.float_type):
-            likelihood, Y, F = self.density.likelihood, y_true, y_pred
+            likelihood = self.density.likelihood
+            Y = y_true
+            F = y_pred
             Y = Y[:, None] if Y.shape.rank == 1 else Y
             _check_shapes(likelihood, Y, F)
-            X, seed = tf.zeros([tf.shape(Y)[0], 0], F.dtype), tf.cast(self.density.seed_generator.next(), tf.int32)
+            X = tf.zeros([tf.shape(Y)[0], 0], F.dtype)
+            seed = tf.cast(self.density.seed_generator.next(), tf.int32)
             if F.shape.rank == 2:
                 return -likelihoods.log_prob(likelihood, X, F[None], Y, seed)[0]
-            mean, variance = F[None, :, 0], F[None, :, 1]
+            mean = F[None, :, 0]
+            variance = F[None, :, 1]
             return -likelihoods.variational_expectations(likelihood, X, mean, variance, Y, seed)[0]
 
 
@@ -195,7 +200,8 @@ def _check_shapes(likelihood: Likelihood, Y: tf.Tensor, F: tf.Tensor) -> None:
         raise ValueError(
             f"{name} is constant in draws of f, so that they train nothing; use what a GPLayer returns, as it is."
         )
-    P, needed = F.shape[-1], likelihood.latent_dim
+    P = F.shape[-1]
+    needed = likelihood.latent_dim
     if needed not in (None, P):
         raise ValueError(f"{name} must have {needed} latent functions, got a GPLayer of {P} units.")
     is_own = isinstance(likelihood, ScalarLikelihood) and not isinstance(likelihood, SwitchedLikelihood)

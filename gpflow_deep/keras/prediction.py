@@ -79,8 +79,10 @@ class Predictor:
         source: Any = ends[-1] if ends else getattr(loss, "density", None)
         if likelihood is None and source is None:
             raise ValueError("the model has no likelihood, as its loss is of Keras; give the one that it stands for.")
-        self._model, self.likelihood = model, source.likelihood if likelihood is None else likelihood
-        self.num_samples, self.batch_rows = num_samples, batch_rows
+        self._model = model
+        self.likelihood = source.likelihood if likelihood is None else likelihood
+        self.num_samples = num_samples
+        self.batch_rows = batch_rows
         self._float_type = gps[-1].float_type
         self._seed = as_seed(seed)
         self._pass_through = tf.function(self._outputs, autograph=False, reduce_retracing=True)

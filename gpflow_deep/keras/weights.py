@@ -25,7 +25,8 @@ class Weights:
     """
 
     def __init__(self, layer: keras.Layer, module: tf.Module) -> None:
-        self._module, self._is_linked = module, False
+        self._module = module
+        self._is_linked = False
         names = {id(parameter.unconstrained_variable): name for name, parameter in parameter_dict(module).items()}
         self._weights = {
             id(variable): layer.add_weight(

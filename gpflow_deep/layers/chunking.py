@@ -29,10 +29,12 @@ def map_slices(
     :param num_sums: number of last results of `fn` that are added up; all others are concatenated.
     :param axis: along which they are concatenated, 0 or 1.
     """
-    static_length, static_size = tf.get_static_value(length), tf.get_static_value(size)
+    static_length = tf.get_static_value(length)
+    static_size = tf.get_static_value(size)
     if static_length is not None and static_size is not None and static_length <= static_size:
         return tuple(fn(tf.constant(0), tf.convert_to_tensor(length)))
-    length, size = tf.cast(length, tf.int32), tf.cast(size, tf.int32)
+    length = tf.cast(length, tf.int32)
+    size = tf.cast(size, tf.int32)
     count = tf.maximum((length + size - 1) // size, 1)
     num_arrays = len(dtypes) - num_sums
     arrays = [tf.TensorArray(d, size=count, infer_shape=False, clear_after_read=True) for d in dtypes[:num_arrays]]
@@ -78,7 +80,8 @@ def flat_rows(X: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]
     """[batch..., N, D] -> [rows, D], and the way back for results [rows, ...]; X may have an unknown rank."""
     if X.shape.rank == 2:
         return X, lambda result: result
-    lead, static_lead = tf.shape(X)[:-1], X.shape[:-1]
+    lead = tf.shape(X)[:-1]
+    static_lead = X.shape[:-1]
     num_columns = tf.shape(X)[-1] if X.shape.rank is None or X.shape[-1] is None else X.shape[-1]
 
     def restore(result: tf.Tensor) -> tf.Tensor:

@@ -49,7 +49,9 @@ class FeatureLayer(LatentOutputs, Module):
         self, function: Callable[[tf.Tensor], Any], input_dim: int, *, floats_per_row: int | None = None
     ) -> None:
         super().__init__()
-        self.function, self.input_dim, self.label = function, input_dim, self.name
+        self.function = function
+        self.input_dim = input_dim
+        self.label = self.name
         self.dtype = tf.as_dtype(default_float())
         self.output_dim = int(self(tf.zeros([1, input_dim], self.dtype)).shape[-1])  # a Keras layer is built by it
         self.floats_per_row = floats_per_row or self.output_dim

@@ -87,8 +87,12 @@ class GlobalInducingLayer(Module):
             num_inducing, input_dim = np.shape(Z)
         if num_inducing is None or input_dim is None:
             raise ValueError("a GlobalInducingLayer needs Z, or num_inducing and input_dim behind another; give one.")
-        self.kernel, self.label, self.dtype = kernel, self.name, tf.as_dtype(default_float())
-        self.input_dim, self.num_latent_gps, self.output_dim = input_dim, num_latent_gps, num_latent_gps
+        self.kernel = kernel
+        self.label = self.name
+        self.dtype = tf.as_dtype(default_float())
+        self.input_dim = input_dim
+        self.num_latent_gps = num_latent_gps
+        self.output_dim = num_latent_gps
         self.floats_per_row = num_inducing * (3 + num_latent_gps)
         self.mean_function = Zero(num_latent_gps) if mean_function is None else mean_function
         self.Z = None if Z is None else Parameter(Z, dtype=default_float())
@@ -100,10 +104,12 @@ class GlobalInducingLayer(Module):
 
     def factors_at(self, Z: tf.Tensor) -> GlobalFactors:
         """q(u_l | U_{l-1}) for inducing inputs Z [M, D], or [S, M, D] of S draws."""
-        Kuu, M = self.kernel(Z), int(self.pseudo_outputs.shape[0])
+        Kuu = self.kernel(Z)
+        M = int(self.pseudo_outputs.shape[0])
         jitter = max(float(default_jitter()), M * float(np.finfo(Kuu.dtype.as_numpy_dtype).eps))
         Luu = robust_cholesky(Kuu, label=f"{self.label}: covariance Kuu of the inducing outputs", jitter=jitter)
-        weights, identity = tf.transpose(self.precisions), tf.eye(M, dtype=Kuu.dtype)
+        weights = tf.transpose(self.precisions)
+        identity = tf.eye(M, dtype=Kuu.dtype)
         each = Luu[..., None, :, :]
         root = tf.linalg.cholesky(
             identity + tf.matmul(each, weights[..., None] * each, transpose_a=True)
@@ -113,7 +119,8 @@ class GlobalInducingLayer(Module):
         mean = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(root, half, adjoint=True)[..., 0])
         inverse = tf.linalg.triangular_solve(root, tf.broadcast_to(identity, tf.shape(root)))
         log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)), axis=[-2, -1])
-        size, squares = tf.cast(tf.size(weights), mean.dtype), tf.reduce_sum(tf.square(mean), axis=[-2, -1])
+        size = tf.cast(tf.size(weights), mean.dtype)
+        squares = tf.reduce_sum(tf.square(mean), axis=[-2, -1])
         kl = 0.5 * (tf.reduce_sum(tf.square(inverse), axis=[-3, -2, -1]) + squares - size + log_det)
         return GlobalFactors(Z, Luu, mean, root, kl)
 
@@ -148,7 +155,9 @@ class GlobalInducingLayer(Module):
 
     def latent_moments(self, X: tf.Tensor, factors: GlobalFactors, *, full_cov: bool = False) -> LayerMoments:
         """Mean [..., N, L] and variance [..., N, L], or covariance [..., L, N, N] with `full_cov`."""
-        points, lead, (L, M) = flat_points(X), tf.shape(X)[:-1], (self.num_latent_gps, factors.mean.shape[0])
+        points = flat_points(X)
+        lead = tf.shape(X)[:-1]
+        (L, M) = (self.num_latent_gps, factors.mean.shape[0])
         A = tf.linalg.triangular_solve(factors.Luu, self.kernel(factors.Z, points))  # [M, B]
         mean = tf.reshape(tf.matmul(A, factors.mean, transpose_a=True), tf.concat([lead, [L]], axis=0))
         mean.set_shape(X.shape[:-1].concatenate([L]))
@@ -196,7 +205,8 @@ def draw_factors(
     :param count: number S of draws; all tensors have an axis in front then, of length S, or 1 where they are equal.
     :raises ValueError: if a layer between or behind global ones is of another kind, or not the first has Z.
     """
-    found, Z = list[Any](), None
+    found = list[Any]()
+    Z = None
     for number, layer in enumerate(layers):
         if not isinstance(layer, GlobalInducingLayer):
             if Z is not None or hasattr(layer, "q_mu"):
@@ -223,8 +233,10 @@ def _drawn(layer: GlobalInducingLayer, Z: tf.Tensor | None, eps: tf.Tensor | Non
         factors = layer.factors() if Z is None else layer.factors_at(Z)
         factors = factors if eps is None or eps.shape.rank == 2 else _in_front(factors, 1)
         return factors if eps is None else layer.known(factors, eps)
-    (S, M, _), L = Z.shape, layer.num_latent_gps
-    size, parts = max(1, _SLICE_NUMBERS // (L * M * M)), []
+    (S, M, _) = Z.shape
+    L = layer.num_latent_gps
+    size = max(1, _SLICE_NUMBERS // (L * M * M))
+    parts = []
     for start in range(0, S, size):
         part = layer.factors_at(Z[start : start + size])
         parts.append(part if eps is None else layer.known(part, eps[start : start + size]))

@@ -43,7 +43,8 @@ class Encoder(Module):
         self, input_dim: int, latent_dim: int, *, hidden: Sequence[int] = (20, 20), std: float = 0.5, seed: int = 0
     ) -> None:
         super().__init__()
-        rng, sizes = np.random.default_rng(seed), [input_dim, *hidden, 2 * latent_dim]
+        rng = np.random.default_rng(seed)
+        sizes = [input_dim, *hidden, 2 * latent_dim]
         scales = [1.0 / np.sqrt(size) for size in sizes[:-1]]
         W = [s * rng.standard_normal(shape) for s, shape in zip(scales, pairwise(sizes), strict=True)]
         W[-1][:, latent_dim:] = 0.0
@@ -85,8 +86,12 @@ class LatentVariableLayer(LatentOutputs, Module):
             raise ValueError("LatentVariableLayer must have either an encoder or num_rows, for q(w_n); give one.")
         if latent_dim < 1:
             raise ValueError(f"latent_dim must be at least 1, got {latent_dim}.")
-        self.input_dim, self.output_dim, self.num_latent_gps = input_dim, input_dim + latent_dim, latent_dim
-        self.dtype, self.floats_per_row, self.label = tf.as_dtype(default_float()), self.output_dim, self.name
+        self.input_dim = input_dim
+        self.output_dim = input_dim + latent_dim
+        self.num_latent_gps = latent_dim
+        self.dtype = tf.as_dtype(default_float())
+        self.floats_per_row = self.output_dim
+        self.label = self.name
         self.encoder = encoder
         if num_rows is not None:
             start = 0.1 * np.random.default_rng(0).standard_normal((num_rows, latent_dim))
@@ -116,7 +121,8 @@ class LatentVariableLayer(LatentOutputs, Module):
     def latent_moments(self, X: tf.Tensor, factors: Any = (), *, full_cov: bool = False) -> LayerMoments:
         """Means [..., N, D + Q] and variances of inputs (0) and latent variables (1), which are independent."""
         w = tf.zeros_like(X[..., :1]) + tf.zeros([self.num_latent_gps], X.dtype)
-        mean, var = tf.concat([X, w], axis=-1), tf.concat([tf.zeros_like(X), tf.ones_like(w)], axis=-1)
+        mean = tf.concat([X, w], axis=-1)
+        var = tf.concat([tf.zeros_like(X), tf.ones_like(w)], axis=-1)
         return LayerMoments(mean, tf.linalg.diag(tf.linalg.matrix_transpose(var)) if full_cov else var)
 
     def sample(self, X: tf.Tensor, moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
@@ -133,7 +139,8 @@ class LatentVariableLayer(LatentOutputs, Module):
 
     def _of_all_rows(self, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Free parameters, if X [B, D] may be the training rows."""
-        N, B = self.q_mean.shape[0], X.shape[0]
+        N = self.q_mean.shape[0]
+        B = X.shape[0]
         requirement = f"{self.label}: with free q(w_n) a batch must have all {N} training rows"
         if B not in (None, N):
             raise ValueError(f"{requirement}, got {B}; use an encoder for minibatches.")

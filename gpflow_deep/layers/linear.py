@@ -37,8 +37,12 @@ class BayesianLinearLayer(LatentOutputs, Module):
 
     def __init__(self, input_dim: int, output_dim: int, *, variance: float = 1.0, q_sqrt_scale: float = 1.0) -> None:
         super().__init__()
-        self.input_dim, self.output_dim, self.num_latent_gps, self.label = input_dim, output_dim, output_dim, self.name
-        self.dtype, self.floats_per_row = tf.as_dtype(default_float()), (input_dim + 1) * (output_dim + 1)
+        self.input_dim = input_dim
+        self.output_dim = output_dim
+        self.num_latent_gps = output_dim
+        self.label = self.name
+        self.dtype = tf.as_dtype(default_float())
+        self.floats_per_row = (input_dim + 1) * (output_dim + 1)
         identity = np.tile(q_sqrt_scale * np.eye(input_dim + 1), [output_dim, 1, 1])
         self.q_mu = Parameter(np.zeros((input_dim + 1, output_dim)), dtype=default_float())
         self.q_sqrt = Parameter(identity, transform=triangular(), dtype=default_float())

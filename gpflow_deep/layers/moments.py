@@ -138,7 +138,8 @@ def scaled_rbf(Z: tf.Tensor, X: tf.Tensor, variance: tf.Tensor, lengthscales: tf
     """
     # Distances do not depend on the centre, so nor do gradients; subtracting it shrinks the rounding.
     centre = tf.stop_gradient(tf.reduce_mean(Z, axis=0, keepdims=True))
-    Z, X = Z - centre, X - centre
+    Z = Z - centre
+    X = X - centre
     precisions = tf.broadcast_to(1.0 / tf.square(lengthscales), tf.shape(Z)[1:])  # [D]
     scaled_Z = Z * precisions  # X itself is not scaled: it is the large one, and constant in the first layer
     z_square = tf.reduce_sum(scaled_Z * Z, axis=-1, keepdims=True)  # [M, 1]
@@ -166,7 +167,8 @@ def add_diagonal(matrix: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
 def condition_number(K: tf.Tensor) -> tf.Tensor:
     """Largest over smallest eigenvalue of symmetric `K`, the worst over the batch; inf where `K` is not positive."""
     eigenvalues = tf.linalg.eigvalsh(tf.cast(K, tf.float64))
-    smallest, largest = eigenvalues[..., 0], eigenvalues[..., -1]
+    smallest = eigenvalues[..., 0]
+    largest = eigenvalues[..., -1]
     infinite = tf.fill(tf.shape(smallest), tf.constant(float("inf"), tf.float64))
     return tf.reduce_max(tf.where(smallest > 0, largest / tf.where(smallest > 0, smallest, 1.0), infinite))
 
@@ -290,7 +292,8 @@ def quadratic_form(A: tf.Tensor, S: tf.Tensor) -> tf.Tensor:
 
     @tf.custom_gradient
     def form(A: tf.Tensor, S: tf.Tensor) -> tuple[tf.Tensor, object]:
-        P, M = tf.shape(S)[0], tf.shape(S)[1]
+        P = tf.shape(S)[0]
+        M = tf.shape(S)[1]
         is_shared = A.shape.rank == 2
         blocks = tf.split(A, sizes, axis=-1) if len(sizes) > 1 else [A]
         if is_shared:
@@ -303,7 +306,8 @@ def quadratic_form(A: tf.Tensor, S: tf.Tensor) -> tf.Tensor:
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             g = tf.transpose(upstream)[:, None, :]  # [P, 1, B]
             parts = tf.split(g, sizes, axis=-1) if len(sizes) > 1 else [g]
-            dAs, dSs = [], []
+            dAs = []
+            dSs = []
             for part, SA, block in zip(parts, products, blocks, strict=True):
                 weighted = part * block  # [P, M, b]
                 if is_shared:

@@ -261,7 +261,8 @@ class SVGPLayer(Module):
             return LayerFactors(Luu, tf.convert_to_tensor(self.q_mu), tf.convert_to_tensor(self.q_sqrt))
         q_sqrt = tf.linalg.diag(tf.transpose(self.q_sqrt)) if self.q_diag else tf.convert_to_tensor(self.q_sqrt)
         if self.is_shared:
-            L, M = self.num_latent_gps, int(self.q_mu.shape[0])
+            L = self.num_latent_gps
+            M = int(self.q_mu.shape[0])
             columns = tf.concat([self.q_mu, tf.reshape(tf.transpose(q_sqrt, [1, 0, 2]), [M, L * M])], axis=1)
             solved = tf.linalg.triangular_solve(Luu, columns)  # one solve for all right-hand sides
             whitened = tf.transpose(tf.reshape(solved[:, L:], [M, L, M]), [1, 0, 2])
@@ -320,7 +321,8 @@ class SVGPLayer(Module):
 
         :return: mean [..., N, P] and covariance [..., N, P], [..., P, N, N], [..., N, P, P] or [..., N, P, N, P].
         """
-        mean, cov = moments.mean, outputs_covariance(moments, full_cov=full_cov, full_output_cov=full_output_cov)
+        mean = moments.mean
+        cov = outputs_covariance(moments, full_cov=full_cov, full_output_cov=full_output_cov)
         if isinstance(self.kernel, LinearCoregionalization):
             mean, cov = mix(self.kernel.W, *moments, full_cov, full_output_cov)
         mean = mean + self.mean_function(X)
@@ -398,7 +400,9 @@ class SVGPLayer(Module):
         :param weights: `C(X, X)^-1 (draws - m(X))`, [R, L, K].
         """
         Luu, q_mu, q_sqrt = factors
-        R, K, M = tf.shape(X)[0], tf.shape(X)[1], self.q_mu.shape[0]
+        R = tf.shape(X)[0]
+        K = tf.shape(X)[1]
+        M = self.q_mu.shape[0]
         Kuf = self._Kuf(flat_points(X), X.dtype)
         Kuf = tf.reshape(Kuf, tf.stack([-1, M, R, K]))  # [1 or L, M, R, K]
         Kfu = tf.transpose(Kuf, [2, 0, 3, 1])  # [R, 1 or L, K, M]
@@ -444,7 +448,8 @@ class SVGPLayer(Module):
         Luu = self.factors().Luu
         dtype, _, inverse = self._inverse(Luu, dtype)
         if dtype == tf.float64:
-            form, each = tf.matmul(inverse, inverse, transpose_a=True), tf.unstack(values)
+            form = tf.matmul(inverse, inverse, transpose_a=True)
+            each = tf.unstack(values)
             form = form[None] if self.is_shared else form
             if self._is_exact(form):
                 return CachedForms(tf.stack([_project_mean(inverse, value) for value in each]), form[None])
@@ -496,7 +501,8 @@ class SVGPLayer(Module):
             return tf.identity(Luu)
 
     def _pairs(self) -> list[tuple[InducingVariables, Kernel]]:
-        inducing, kernels = latent_inducing_variables(self.inducing_variable), self.latent_kernels
+        inducing = latent_inducing_variables(self.inducing_variable)
+        kernels = self.latent_kernels
         count = max(len(inducing), len(kernels))
         return list(zip(inducing * (count // len(inducing)), kernels * (count // len(kernels)), strict=True))
 
@@ -551,7 +557,8 @@ class SVGPLayer(Module):
         return [square for square in squares if square is not None]
 
     def _cached_marginals(self, points: tf.Tensor, factors: CachedFactors | CachedForms) -> tuple[tf.Tensor, tf.Tensor]:
-        dtype, prior = points.dtype, tf.transpose(self._prior_variances(points))
+        dtype = points.dtype
+        prior = tf.transpose(self._prior_variances(points))
         if isinstance(factors, CachedForms):
             K = self._Kuf(points, dtype)
             return _project_mean(K, factors.weights), prior - quadratic_form(K, factors.form)
@@ -569,20 +576,25 @@ class SVGPLayer(Module):
         dtype = points.dtype
         A = self._Kuf(points, dtype)  # [M, B] or [L, M, B]
         if isinstance(factors, CachedForms):
-            q_mu, middle = factors.weights, -factors.form
+            q_mu = factors.weights
+            middle = -factors.form
         elif isinstance(factors, CachedFactors):
             A = tf.matmul(tf.cast(factors.projection, dtype), A)
-            q_mu, S = tf.cast(factors.alpha, dtype), tf.cast(factors.S, dtype)
+            q_mu = tf.cast(factors.alpha, dtype)
+            S = tf.cast(factors.S, dtype)
             S = tf.linalg.diag(tf.transpose(S)) if S.shape.rank == 2 else S
             middle = S - tf.eye(int(self.q_mu.shape[0]), dtype=dtype)
         else:
             A = tf.linalg.triangular_solve(factors.Luu, A)
-            q_mu, middle = factors.q_mu, -tf.eye(int(self.q_mu.shape[0]), dtype=dtype)[None]
+            q_mu = factors.q_mu
+            middle = -tf.eye(int(self.q_mu.shape[0]), dtype=dtype)[None]
             if factors.q_sqrt is not None:
                 middle = _covariances(factors.q_sqrt, dtype) + middle
         mean = tf.reshape(_project_mean(A, q_mu), tf.concat([tf.shape(X)[:-1], [self.num_latent_gps]], axis=0))
         if self.is_shared:  # one product for all rows and latent GPs
-            M, num = int(self.q_mu.shape[0]), 1 if middle.shape.rank == 2 else middle.shape[0]  # known while tracing
+            # known while tracing
+            M = int(self.q_mu.shape[0])
+            num = 1 if middle.shape.rank == 2 else middle.shape[0]
             product = tf.reshape(tf.matmul(tf.reshape(middle, [-1, M]), A), tf.stack([num, M, tf.shape(A)[1]]))
             A = A[None]
         else:
@@ -594,7 +606,8 @@ class SVGPLayer(Module):
         if self.noise_variance is not None:
             Kff = add_diagonal(Kff, self.noise_variance)
         mean.set_shape(X.shape[:-1].concatenate([self.num_latent_gps]))
-        covariance, L = Kff + covariance, self.num_latent_gps
+        covariance = Kff + covariance
+        L = self.num_latent_gps
         if covariance.shape[-3] != L:
             covariance = tf.repeat(covariance, L, axis=-3)
         return LayerMoments(mean, covariance)
@@ -617,7 +630,8 @@ def _num_latent_gps(kernel: Kernel, given: int | None, q_mu: TensorType | None) 
 
 
 def _check_separate_counts(layer: SVGPLayer) -> None:
-    inducing, kernels = latent_inducing_variables(layer.inducing_variable), layer.latent_kernels
+    inducing = latent_inducing_variables(layer.inducing_variable)
+    kernels = layer.latent_kernels
     for what, count in (("separate inducing variables", len(inducing)), ("latent kernels", len(kernels))):
         if count not in (1, layer.num_latent_gps):
             raise ValueError(

@@ -107,14 +107,19 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
             )
         as_seed(prediction_seed)  # refuses what is no seed
         super(GPModel, self).__init__()  # that of `GPModel` would give kernel and mean function a second home
-        self.layers, self.likelihood, self.num_latent_gps = layers, likelihood, layers[-1].num_latent_gps
+        self.layers = layers
+        self.likelihood = likelihood
+        self.num_latent_gps = layers[-1].num_latent_gps
         for number, layer in enumerate(layers, start=1):
             layer.label = f"layer {number} of {len(layers)}"
-        self.num_data, self.num_samples = num_data, num_samples
+        self.num_data = num_data
+        self.num_samples = num_samples
         if num_importance_samples > 1:  # else the class's: files of models without it stay what they are
             self.num_importance_samples = num_importance_samples
-        self.num_predict_samples, self.prediction_seed = num_predict_samples, prediction_seed
-        self.integrator, self.predict_integrator = integrator, predict_integrator
+        self.num_predict_samples = num_predict_samples
+        self.prediction_seed = prediction_seed
+        self.integrator = integrator
+        self.predict_integrator = predict_integrator
 
     kernel = _of_last_layer("kernel")
     mean_function = _of_last_layer("mean_function")
@@ -464,5 +469,6 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     def _predictions(self, num_samples: int | None, seed: Seed, factors: Factors | None) -> Predictions:
         factors = self.cached_factors() if factors is None else factors
         seeds = as_seed(self.prediction_seed if seed is None else seed), self.likelihood_seed(seed)
-        integrator, num_samples = self.predict_integrator, self._asked(num_samples)
+        integrator = self.predict_integrator
+        num_samples = self._asked(num_samples)
         return self._kind_of_predictions(self.layers, factors, self.likelihood, integrator, num_samples, *seeds)

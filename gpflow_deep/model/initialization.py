@@ -104,9 +104,11 @@ def residual_variance(X: np.ndarray, Y: np.ndarray) -> float:
     :return: positive, in the squared units of Y. The variance of y where least squares has no residuals, because it has
         as many weights as rows.
     """
-    X, Y = np.asarray(X, np.float64), np.asarray(Y, np.float64)
+    X = np.asarray(X, np.float64)
+    Y = np.asarray(Y, np.float64)
     scale = np.std(X, axis=0)
-    inputs, targets = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0), Y - Y.mean(axis=0)
+    inputs = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    targets = Y - Y.mean(axis=0)
     weights, _, rank, _ = np.linalg.lstsq(inputs, targets, rcond=None)
     num_free = len(Y) - 1 - int(rank)
     variance = np.mean(np.square(targets), axis=0)

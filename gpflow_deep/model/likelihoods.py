@@ -84,7 +84,8 @@ def _seeded(likelihood: Likelihood, seed: tf.Tensor, epsilon: Epsilon) -> Any:
 def _flatten(
     likelihood: Likelihood, X: tf.Tensor, f_mean: tf.Tensor, f_var: tf.Tensor, Y: tf.Tensor | None = None
 ) -> list[Any]:
-    S, P = tf.shape(f_mean)[0], f_mean.shape[-1]
+    S = tf.shape(f_mean)[0]
+    P = f_mean.shape[-1]
     arguments = [_repeat(X, S), tf.reshape(f_mean, [-1, P]), tf.reshape(f_var, [-1, P])]
     if Y is not None:
         Y = tf.convert_to_tensor(Y)

@@ -68,13 +68,15 @@ class DeepGPPosterior(Module):
         """
         kind = self._kind if precompute_cache is None else _cache_type(precompute_cache)
         if kind is PrecomputeCacheType.NOCACHE:
-            self._kind, self.cache = kind, None
+            self._kind = kind
+            self.cache = None
             return
         computed = self.model.cached_factors(dtype=self._cache_dtype)
         if kind is PrecomputeCacheType.TENSOR:
             self.cache = computed
         elif self._kind is kind and self.cache is not None:
-            variables, values = tf.nest.flatten(self.cache), tf.nest.flatten(computed)
+            variables = tf.nest.flatten(self.cache)
+            values = tf.nest.flatten(computed)
             if [variable.shape for variable in variables] != [value.shape for value in values]:
                 raise ValueError(
                     "update_cache needs parameters with a cache of the same form, which changes where rounding would: "

@@ -104,7 +104,8 @@ class Predictions:
     def all_layers(self, X: TensorType, *, full_cov: bool) -> Propagation:
         """Draws and moments of every layer at X [N, D]."""
         X = self._inputs(X)
-        L, S = len(self.layers), self.num_samples
+        L = len(self.layers)
+        S = self.num_samples
 
         def read(steps: list[Step]) -> Results:
             return [part for parts in Propagation.of(steps, full_cov=full_cov) for part in parts]
@@ -135,7 +136,8 @@ class Predictions:
             return self._draws(MonteCarlo(), self._dims, S, stop - start, seed, X.dtype)
 
         flat = self._by_rows(read, (flat_rows(X)[0],), noise, S, num_results=1, axis=1)[0]  # [S, rows, P]
-        shape, P = tf.shape(X), self.layers[-1].output_dim
+        shape = tf.shape(X)
+        P = self.layers[-1].output_dim
         batches = swap_two(tf.reshape(flat, [S, -1, shape[-2], P]))
         return tf.reshape(batches, tf.concat([shape[:-2], [S, shape[-2], P]], axis=0))
 
@@ -212,12 +214,15 @@ class Predictions:
         axis: int = 0,
     ) -> tuple[tf.Tensor, ...]:
         """`read(steps)`, or `finish(*read(steps), *rows)`, in slices of rows [N, columns] that fit with all draws."""
-        layers, dtype = self.layers, rows[0].dtype
+        layers = self.layers
+        dtype = rows[0].dtype
         rows = (checked_points(rows[0], layers[0]), *rows[1:])
 
         def of_slice(start: tf.Tensor, stop: tf.Tensor) -> Results:
-            parts, eps = [part[start:stop] for part in rows], noise(start, stop)
-            size, count = rows_per_slice(layers), 2 if finish else num_results
+            parts = [part[start:stop] for part in rows]
+            eps = noise(start, stop)
+            size = rows_per_slice(layers)
+            count = 2 if finish else num_results
             found = evaluate(read, layers, self.factors, parts[0], eps, size=size, num_results=count)
             return found if finish is None else finish(*found, *parts)
 

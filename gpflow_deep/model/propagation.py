@@ -122,9 +122,13 @@ def propagate(
             f"noise must have one array for each of the {len(layers) - 1} inner layers and may have one for the last "
             f"layer, got {len(noise)} arrays."
         )
-    F, steps, num_fixed = X, [], num_same_in_all_draws(layers)
+    F = X
+    steps = []
+    num_fixed = num_same_in_all_draws(layers)
     for i, (layer, part) in enumerate(zip(layers, factors, strict=True)):
-        moments, drawn, sample = layer.latent_moments(F, part, full_cov=full_cov), None, None
+        moments = layer.latent_moments(F, part, full_cov=full_cov)
+        drawn = None
+        sample = None
         if i < len(noise):
             drawn = sample = layer.sample(F, moments, noise[i], full_cov=full_cov)
             if i < num_fixed and not layer.num_latent_gps:  # the next layer need not see S copies

@@ -48,17 +48,21 @@ class Scale:
                 "the array to standardise must be a matrix of numbers with rows and columns, got "
                 f"{array.dtype} {array.shape}; give the training part."
             )
-        mean, scale, constant = np.empty(array.shape[1]), np.ones(array.shape[1]), []
+        mean = np.empty(array.shape[1])
+        scale = np.ones(array.shape[1])
+        constant = []
         for d in range(array.shape[1]):  # by column, so that no copy of a large array is made
             column = array[:, d].astype(np.float64, copy=False)
             if not np.isfinite(column).all():
                 raise ValueError(f"column {d} must be finite to be standardised; drop the rows or put in values.")
             with np.errstate(over="ignore", invalid="ignore"):
-                mean[d], deviation = column.mean(), column.std()
+                mean[d] = column.mean()
+                deviation = column.std()
             if not np.isfinite(deviation):
                 raise ValueError(f"column {d} has values up to {np.abs(column).max():.3g}, too large; rescale it.")
             if deviation <= 4 * np.finfo(np.float64).eps * np.abs(column).max():  # no more than rounding
-                mean[d], deviation = column[0], 1.0
+                mean[d] = column[0]
+                deviation = 1.0
                 constant.append(d)
             scale[d] = deviation
         return cls(mean, scale, tuple(constant))

@@ -64,7 +64,8 @@ def move(
     :param weight: of this step in the average V; 0 leaves V as it is. [].
     :param temperature: T.
     """
-    weight, T = tf.cast(weight, gradient.dtype), tf.cast(temperature, gradient.dtype)
+    weight = tf.cast(weight, gradient.dtype)
+    T = tf.cast(temperature, gradient.dtype)
     V = state.variance + weight * (0.5 * tf.square(gradient - state.gradient) - state.variance)
     h2 = tf.minimum(tf.cast(step_size**2, V.dtype), LARGEST_NOISE * T / tf.maximum(V, 1e-30))
     alpha = tf.maximum(tf.cast(friction, V.dtype), h2 * V / T)

@@ -96,6 +96,7 @@ def _set_best_q(layer: SVGPLayer, X: NDArray[Any], error: NDArray[Any], noise: f
     root = upper.T  # S = inverse inverse' = root root'
     root *= np.where(np.diag(root) < 0, -1.0, 1.0)
     if not layer.whiten:
-        mean, root = Luu.numpy() @ mean, Luu.numpy() @ root
+        mean = Luu.numpy() @ mean
+        root = Luu.numpy() @ root
     layer.q_mu.assign(mean)
     layer.q_sqrt.assign(np.tile(root, (mean.shape[1], 1, 1)))

@@ -53,7 +53,8 @@ def _diagnose(layer: Layer, factors: Any) -> LayerDiagnostics:
         return LayerDiagnostics(layer.label, kl_nats, None, None, np.zeros(0), np.zeros(0), noise_variance=0.0)
     K = tf.matmul(factors.Luu, factors.Luu, transpose_b=True)
     if isinstance(layer, GlobalInducingLayer):
-        noise, variances = None, layer.kernel(factors.Z, full_cov=False)
+        noise = None
+        variances = layer.kernel(factors.Z, full_cov=False)
     else:
         noise = layer.noise_variance
         variances = tf.linalg.diag_part(layer.prior_covariance())

@@ -160,7 +160,8 @@ def gps_of(layer: Any) -> Any:
 
     :raises ValueError: naming a layer with a distribution over something else than inducing outputs.
     """
-    gps, is_weighted = getattr(layer, "gp", layer), isinstance(layer, WeightedConvolutionalLayer)
+    gps = getattr(layer, "gp", layer)
+    is_weighted = isinstance(layer, WeightedConvolutionalLayer)
     if hasattr(gps, "cache_values") and not is_weighted:
         return gps
     if is_weighted or hasattr(layer, "q_mu") or hasattr(layer, "pseudo_outputs"):

@@ -79,7 +79,9 @@ def joint_outputs(
         variables take that of the first of K.
     :raises ValueError: if a layer above latent variables is not one of GPs of its inputs.
     """
-    S, B, F = tf.shape(noise[0])[0] // K, tf.shape(X)[0], X
+    S = tf.shape(noise[0])[0] // K
+    B = tf.shape(X)[0]
+    F = X
     first = next(i for i, layer in enumerate(layers) if isinstance(layer, LatentVariableLayer))
     for layer, part, eps in zip(layers[:first], factors, noise, strict=False):
         F = layer.sample(F, layer.latent_moments(F, part), eps[::K])
@@ -118,7 +120,8 @@ class Weighting:
         Y: tf.Tensor,
         num_importance_samples: int,
     ) -> None:
-        self.K, self.noise = num_importance_samples, list(noise)
+        self.K = num_importance_samples
+        self.noise = list(noise)
         self._weights: tf.Tensor | None = None
         self._added: tf.Tensor = tf.zeros([], X.dtype)  # to the terms, [S K, B] or [B]
         for i, (layer, eps) in enumerate(zip(layers[: len(noise)], noise, strict=True)):
@@ -147,7 +150,8 @@ class Weighting:
             self._added = self._added - kl
             return w
         w = _scaled_gradient(w, self._weights_of_draws)
-        mean, std = tf.stop_gradient(mean), tf.stop_gradient(std)
+        mean = tf.stop_gradient(mean)
+        std = tf.stop_gradient(std)
         ratio = 0.5 * tf.square((w - mean) / std) + tf.math.log(std) - 0.5 * tf.square(w)  # log p(w) - log q(w)
         self._added = self._added + tf.reduce_sum(ratio, axis=-1)
         return w

@@ -27,7 +27,8 @@ from .importance import has_latents
 __all__ = ["fit_noise", "has_noise"]
 
 #: The most rows that are looked at, and how far above its lower bound the variance stays.
-ROWS, ABOVE_BOUND = 10_000, 1.001
+ROWS = 10_000
+ABOVE_BOUND = 1.001
 
 
 def has_noise(model: DeepGP) -> bool:

@@ -17,7 +17,9 @@ from .noise import ABOVE_BOUND
 __all__ = ["NoiseSearch"]
 
 #: Of the logarithm of the variance: the first step, how a step that was worth it grows, and how another one shrinks.
-FIRST, ON, BACK = -np.log(2.0), 2.0, -0.4
+FIRST = -np.log(2.0)
+ON = 2.0
+BACK = -0.4
 
 
 class NoiseSearch(tf.Module):
@@ -29,7 +31,8 @@ class NoiseSearch(tf.Module):
 
     def __init__(self, variance: Parameter, lower: float) -> None:
         super().__init__()
-        self._variance, self._lower = variance, ABOVE_BOUND * lower
+        self._variance = variance
+        self._lower = ABOVE_BOUND * lower
         start = (0.0, FIRST, 0.0)
         self._best, self._step, self._gain = (tf.Variable(v, dtype=tf.float64, trainable=False) for v in start)
 

@@ -51,7 +51,8 @@ from .sampling_config import HYPER_EVERY, SamplingConfig
 __all__ = ["Sampler", "SamplingConfig"]
 
 #: Steps between looks at the held-out rows, and states of the window that they are scored with.
-LOOK_EVERY, LOOK_STATES = 500, 20
+LOOK_EVERY = 500
+LOOK_STATES = 20
 
 #: Steps over which the variance of the gradients is averaged.
 VARIANCE_STEPS = 500
@@ -93,8 +94,12 @@ class Sampler(tf.Module):
         if not has_noise(model):
             config = dataclasses.replace(config, noise_tries=0)
         seed_words(seed)  # refuses what is no seed
-        self.model, self.config, self._data, self._seed = model, config, (X, Y), seed
-        self._batch_size, self.seconds = batch_size, tf.Variable(0.0, dtype=tf.float64, trainable=False)
+        self.model = model
+        self.config = config
+        self._data = (X, Y)
+        self._seed = seed
+        self._batch_size = batch_size
+        self.seconds = tf.Variable(0.0, dtype=tf.float64, trainable=False)
         self._gps = [gps for layer in model.layers if (gps := gps_of(layer)) is not None]
         if not self._gps:
             raise ValueError("a model must have a layer with inducing outputs to sample them, got none.")
@@ -135,8 +140,11 @@ class Sampler(tf.Module):
 
     def advance(self, first: int, count: int) -> tf.Tensor:
         """Make the steps first, ..., first + count - 1. Returns the last potential over N, [], nats per row."""
-        start, config = time.monotonic(), self.config
-        potential, t, (sample_from, end) = tf.constant(0.0, tf.float64), first, config.sampling
+        start = time.monotonic()
+        config = self.config
+        potential = tf.constant(0.0, tf.float64)
+        t = first
+        (sample_from, end) = config.sampling
         thin = config.sampling_steps // config.num_kept
         if first == 0:
             self._begin()
@@ -161,14 +169,16 @@ class Sampler(tf.Module):
 
         :raises ValueError: before `config.num_kept` samples, or with fewer than 4.
         """
-        model, samples = self.model, self.model.samples
+        model = self.model
+        samples = self.model.samples
         if samples is None or not samples.is_complete:
             raise ValueError(f"the chain must have made all of its {self.num_steps} steps; call advance.")
         found = {}
         for layer, values in zip(model.layers, samples.values, strict=True):
             if gps_of(layer) is not None:
                 found[layer.label] = chain.trust(tf.convert_to_tensor(values))
-        X, ensemble = tf.constant(self._data[0][:100]), samples.cache(model.layers)
+        X = tf.constant(self._data[0][:100])
+        ensemble = samples.cache(model.layers)
         zeros = [tf.zeros([samples.size, 1, layer.num_latent_gps], X.dtype) for layer in model.layers[:-1]]
         means, _ = evaluate(last_outputs, model.layers, ensemble, X, zeros, size=1)
         return {**found, "functions": chain.trust(means)}
@@ -230,7 +240,8 @@ class Sampler(tf.Module):
 
     def _next_event(self, t: int) -> int:
         """The first step after t before which something else than moving the chain has to be done."""
-        config, (sample_from, end) = self.config, self.config.sampling
+        config = self.config
+        (sample_from, end) = self.config.sampling
         if t < config.choosing:
             return min(t - t % HYPER_EVERY + HYPER_EVERY, *(e for e in self._ends() if e > t))
         if t < sample_from:
@@ -246,7 +257,8 @@ class Sampler(tf.Module):
 
     def _choose(self, t: int, rows: tf.Tensor) -> None:
         """What is due after t steps until temperature and hyperparameters are chosen."""
-        config, (adapt_from, adapt_to) = self.config, self.config.adapting
+        config = self.config
+        (adapt_from, adapt_to) = self.config.adapting
         if t % HYPER_EVERY == 0:
             self._record(t)
             if config.hyper_steps and t > adapt_from:
@@ -281,7 +293,8 @@ class Sampler(tf.Module):
                 batch = tf.gather(X, rows[i]), tf.gather(Y, rows[i])
                 return i + 1, self._step(roots, *batch, first + i, temperature)
 
-            count, zero = tf.shape(rows)[0], tf.zeros([], X.dtype)
+            count = tf.shape(rows)[0]
+            zero = tf.zeros([], X.dtype)
             _, potential = tf.while_loop(lambda i, last: i < count, body, (0, zero), parallel_iterations=1)
             return potential / tf.cast(len(X), X.dtype)
 
@@ -330,7 +343,8 @@ class Sampler(tf.Module):
 
     def _density(self, values: Sequence[tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
         """Log densities of the held-out rows given inducing outputs and a draw of the inner layers, [n]."""
-        model, (X, Y) = self.model, (tf.constant(part[self._parts[1]]) for part in self._data)
+        model = self.model
+        (X, Y) = (tf.constant(part[self._parts[1]]) for part in self._data)
         noise = MonteCarlo().noise([layer.num_latent_gps for layer in model.layers[:-1]], 1, len(X), seed, X.dtype)
         factors = self._factors(self._roots, values)
         f = evaluate(last_outputs, model.layers, factors, X, noise, size=rows_per_slice(model.layers))
@@ -344,7 +358,8 @@ class Sampler(tf.Module):
 
     def _move(self, t: int, rows: tf.Tensor) -> None:
         """Move the hyperparameters for one of the states of the window."""
-        states, number = int(self._window[0].shape[0]), t // HYPER_EVERY
+        states = int(self._window[0].shape[0])
+        number = t // HYPER_EVERY
         chosen = int(np.random.default_rng([self._seed, 4, t]).integers(min(number, states)))
         values = [window[(number - chosen) % states] for window in self._window]
         seed = tf.random.fold_in(_stream(self._seed, 7), t)
@@ -352,7 +367,8 @@ class Sampler(tf.Module):
 
     def _held_out_scores(self, t: int) -> NDArray[np.float64]:
         """Log densities of the held-out rows by states of the window, [n], nats."""
-        states, last = int(self._window[0].shape[0]), t // HYPER_EVERY
+        states = int(self._window[0].shape[0])
+        last = t // HYPER_EVERY
         recent = [(last - i * states // LOOK_STATES) % states for i in range(min(LOOK_STATES, states))]
         seeds = [_stream((self._seed + i) % (MAX_SEED + 1), 5) for i in range(len(recent))]
         terms = [self._density([w[i] for w in self._window], seed) for i, seed in zip(recent, seeds, strict=True)]

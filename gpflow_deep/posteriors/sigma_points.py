@@ -42,7 +42,8 @@ from .importance import has_latents
 __all__ = ["KL_WEIGHT", "NUM_POINTS", "DeepSigmaPointProcess", "SigmaPoints"]
 
 #: Sigma points, and the weight b of the KL, unless they are given.
-NUM_POINTS, KL_WEIGHT = 8, 5.0
+NUM_POINTS = 8
+KL_WEIGHT = 5.0
 
 
 class SigmaPoints(tf.Module):
@@ -169,11 +170,13 @@ class PointPredictions(Predictions):
     @tf.autograph.experimental.do_not_convert
     def _joint_f(self, X: tf.Tensor, full_output_cov: bool) -> MeanAndVariance:
         """Moments of the mixture, whose components have different weights, one after the other."""
-        S, dims = self._num_joint, self._dims[:-1]
+        S = self._num_joint
+        dims = self._dims[:-1]
         weights = tf.exp(self._integrator.log_weights(dims, S, X.dtype))
         noise = self._integrator.noise(dims, S, 1, self.seed, X.dtype)
         layers = [*map(_AtAllRows, self.layers[:-1]), self.layers[-1]]
-        means, total = list[tf.Tensor](), tf.zeros([], X.dtype)
+        means = list[tf.Tensor]()
+        total = tf.zeros([], X.dtype)
         for s in range(S):
             own = (
                 self.factors.member(s * self.factors.size // S) if isinstance(self.factors, Ensemble) else self.factors

@@ -233,7 +233,8 @@ class ModelConfig:
         config = self.for_task(task, [Y for _, Y in parts])
         if not self.is_convolutional:
             return config
-        num_columns, shape = parts[0][0].shape[1], self.image_shape
+        num_columns = parts[0][0].shape[1]
+        shape = self.image_shape
         if not shape and image_size is not None:
             shape = (*image_size, num_columns // math.prod(image_size))
         return dataclasses.replace(config, image_shape=shape_of_images(num_columns, shape))
@@ -252,7 +253,8 @@ class ModelConfig:
         """
         if self.is_convolutional:
             return self._build_convolutional(X, Y, num_classes, num_data, seed)
-        likelihood, latents = self._likelihood(num_classes, X, Y), None
+        likelihood = self._likelihood(num_classes, X, Y)
+        latents = None
         if self.latent_dim:
             encoder = Encoder(X.shape[1] + Y.shape[1], self.latent_dim, seed=seed)
             latents = LatentVariableLayer(X.shape[1], self.latent_dim, encoder=encoder)

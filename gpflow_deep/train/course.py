@@ -79,11 +79,15 @@ class Course(tf.Module):
         super().__init__(name="course")
         if num_steps < 0:
             raise ValueError(f"num_steps must not be negative, got {num_steps}.")
-        self.config, self.num_steps, self.num_data = config, num_steps, num_data
+        self.config = config
+        self.num_steps = num_steps
+        self.num_data = num_data
         self.bounds: list[float] = []
         self._pending: list[tf.Tensor] = []
-        self._total, self._count = _variable(0.0, "total"), _variable(0, "count")
-        self._best, self._recent = _variable(-np.inf, "best"), _variable([-np.inf] * config.n_iter_no_change, "recent")
+        self._total = _variable(0.0, "total")
+        self._count = _variable(0, "count")
+        self._best = _variable(-np.inf, "best")
+        self._recent = _variable([-np.inf] * config.n_iter_no_change, "recent")
         self._settled_at = _variable(-1, "settled_at")
 
     @property
@@ -107,7 +111,8 @@ class Course(tf.Module):
 
     def learning_rate(self, step: int) -> float:
         """Of a step: full before `decay_from`, then on a line towards 0 at `end`, and 0 from there on."""
-        first, end = self.decay_from, self.end
+        first = self.decay_from
+        end = self.end
         return self.config.rate * (1.0 if step < first else max(end - step, 0) / max(end - first, 1))
 
     def observe(self, step: int, bound: tf.Tensor) -> None:
@@ -122,7 +127,8 @@ class Course(tf.Module):
         self.bounds.append(mean)
         if patience := self.config.n_iter_no_change:
             oldest, *newer = self._recent.numpy()
-            best, recent = max(float(self._best), oldest), [*newer, mean]
+            best = max(float(self._best), oldest)
+            recent = [*newer, mean]
             self._best.assign(best)
             self._recent.assign(recent)
             is_known = np.isfinite(best)  # of a window that is not among the recent ones

@@ -140,13 +140,15 @@ class DeepGPEstimator(BaseEstimator):
         self.n_iter_ = fitted.num_steps
         self.kl_weight_ = fitted.kl_weight
         self.trust_ = {} if fitted.sampler is None else fitted.sampler.trust()
-        self.bounds_, self.validation_scores_ = np.array(fitted.bounds), np.array(fitted.scores)
+        self.bounds_ = np.array(fitted.bounds)
+        self.validation_scores_ = np.array(fitted.scores)
         self.choice_ = fitted.choice
         self._warn_if_poor(fitted, X, Y)
 
     def _fitted(self, X: Array, Y: Array, class_names: Sequence[str], seed: int) -> Fitted:
         """The model that is asked for; the data choose the rest where they can."""
-        config, given = self._config(), self._given()
+        config = self._config()
+        given = self._given()
         show = print if self.verbose else None
         is_single = config.num_layers == 1 and given.get("likelihood", "auto") in ("auto", "gaussian")
         free = [name for name in FREE if given.get(name, "auto") == "auto"]
@@ -189,14 +191,17 @@ class DeepGPEstimator(BaseEstimator):
                 "posterior='gaussian' before."
             )
         if not hasattr(self, "predictor_"):
-            seed, training = self._new_seed(), self._training()
+            seed = self._new_seed()
+            training = self._training()
             made = start(self._config(), X, Y, training=training, class_names=class_names, seed=seed)
             self._keep(*made, seed)
             self.n_iter_ = 0
         else:
             count_rows(self.predictor_.model, len(X))
         trainer = self._trainer_now()
-        trainer.course, trainer.optimizer.learning_rate = None, self._training().rate  # of a stream it never falls
+        # of a stream it never falls
+        trainer.course = None
+        trainer.optimizer.learning_rate = self._training().rate
         where = {"first": self.n_iter_, "batch_size": self.batch_size, "seed": self._seed}
         self.n_iter_ += pass_over(self.predictor_, trainer, X, Y, **where)
         if self.verbose:
@@ -209,7 +214,8 @@ class DeepGPEstimator(BaseEstimator):
         values = {**self.get_params(deep=False), **self._given()}
         for names, kind, what in ((_COUNTS, numbers.Integral, "whole number"), (_NUMBERS, numbers.Real, "number")):
             for name in names:
-                value, is_optional = values.get(name, 1), name in _OPTIONAL
+                value = values.get(name, 1)
+                is_optional = name in _OPTIONAL
                 if name in _CHOSEN and isinstance(value, str) and value == "auto":
                     continue
                 if not ((isinstance(value, kind) and not isinstance(value, bool)) or (value is None and is_optional)):
@@ -257,13 +263,16 @@ class DeepGPEstimator(BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _keep(self, predictor: Predictor, trainer: Trainer, seed: int) -> None:
-        self.predictor_, self._trainer, self._seed = predictor, trainer, seed
+        self.predictor_ = predictor
+        self._trainer = trainer
+        self._seed = seed
         self._float = np.dtype(gpflow.default_float()).name
 
     def _warn_if_poor(self, fitted: Fitted, X: Array, Y: Array) -> None:
         """Say so if the model is worse than least squares, or than one rate, or than the frequencies of classes."""
         rows = np.random.default_rng(self._seed).permutation(len(X))[:CHECK_ROWS]
-        predictor, some = fitted.predictor, (X[rows], Y[rows])
+        predictor = fitted.predictor
+        some = (X[rows], Y[rows])
         log_density = float(np.mean(np.asarray(predictor.forecast(*some).log_density)))
         optimism = (X.shape[1] + 1) * Y.shape[1] / len(rows)  # of least squares, by Akaike
         if text := worse_than_simplest(predictor.model.likelihood, log_density, some, some, margin=optimism):

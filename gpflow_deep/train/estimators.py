@@ -94,7 +94,8 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
 
     def log_density(self, X: Any, y: Any) -> Array:
         """log p(y_n | x_n) of each row, [N], nats, in the units of y (of all its columns together)."""
-        inputs, targets = self._inputs(X), np.asarray(check_array(y, ensure_2d=False, dtype=np.float64))
+        inputs = self._inputs(X)
+        targets = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64))
         check_consistent_length(inputs, targets)
         self._check_shape(targets)
         with self._in_float():
@@ -106,7 +107,8 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
         :return: [N, n_samples], or [N, P, n_samples] for y of two dimensions, as of `GaussianProcessRegressor`.
         :raises ValueError: if X has so many rows that the covariances between them would fill the memory.
         """
-        inputs, rng = self._inputs(X), check_random_state(random_state)
+        inputs = self._inputs(X)
+        rng = check_random_state(random_state)
         with self._in_float():
             found = self.predictor_.sample_y(inputs, n_samples, rng=rng)
         return self._shaped(np.moveaxis(found, 0, -1))
@@ -203,7 +205,8 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def log_density(self, X: Any, y: Any) -> Array:
         """log p(y_n | x_n) of each row, [N], nats."""
-        inputs, labels = self._inputs(X), self._codes(column_or_1d(y))
+        inputs = self._inputs(X)
+        labels = self._codes(column_or_1d(y))
         check_consistent_length(inputs, labels)
         with self._in_float():
             return np.asarray(self.predictor_.predict(inputs, labels).log_density)

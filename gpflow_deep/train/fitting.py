@@ -129,8 +129,10 @@ def fit(
     num_held_out = int(np.ceil(validation_fraction * len(X)))
     if num_held_out >= len(X):
         raise ValueError(f"validation_fraction={validation_fraction} leaves none of {len(X)} rows; lower it.")
-    rows, held_out = np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
-    training, chosen = training.for_rows(len(rows), batch_size), None
+    rows = np.sort(order[num_held_out:])
+    held_out = np.sort(order[:num_held_out])
+    training = training.for_rows(len(rows), batch_size)
+    chosen = None
     options: dict[str, Any] = {"training": training, "max_iter": max_iter, "class_names": class_names, "seed": seed}
     if config.posterior == "sigma_points" and config.kl_weight is None:
         chosen = choose_kl_weight(config, X[rows], Y[rows], **options, batch_size=batch_size, show=show)
@@ -143,7 +145,8 @@ def fit(
 
     num_steps, scores = train(trainer, batch_at, draws(seed), score=score if num_held_out else None, show=show)
     assert trainer.course is not None  # of mypy: max_iter was given
-    course, sampler = trainer.course, None
+    course = trainer.course
+    sampler = None
     if config.posterior == "sghmc":
         sampler = sample(predictor, X[rows], Y[rows], sampling, batch_size=batch_size, seed=seed, show=show)
     seen = tuple(course.bounds), tuple(scores)
@@ -184,8 +187,10 @@ def choose_kl_weight(
     """
     if len(X) < 2:
         raise ValueError(f"kl_weight must be given for {len(X)} row: none can be held out.")
-    order, cut = np.random.default_rng([seed, 1]).permutation(len(X)), max(1, round(held_out * len(X)))
-    rows, others = np.sort(order[cut:]), np.sort(order[:cut])
+    order = np.random.default_rng([seed, 1]).permutation(len(X))
+    cut = max(1, round(held_out * len(X)))
+    rows = np.sort(order[cut:])
+    others = np.sort(order[:cut])
     options |= {"max_iter": min(max_iter, max(max_iter // 4, 500)), "seed": seed}
 
     def log_densities(tried: ModelConfig) -> NDArray[np.float64]:
@@ -278,10 +283,12 @@ def train(
     :return: number of steps, and the scores after each window of steps.
     :raises FloatingPointError: if a step fails.
     """
-    course, step = trainer.course, 0
+    course = trainer.course
+    step = 0
     if course is None:
         raise ValueError("the trainer has no num_steps, so there is no end; make it as Trainer(..., num_steps=5000).")
-    scores, best = list[float](), list[NDArray[Any]]()
+    scores = list[float]()
+    best = list[NDArray[Any]]()
     cost = Cost(course.end, "steps")
     while not trainer.is_done(step):
         stop = min(step - step % WINDOW + WINDOW, course.end)

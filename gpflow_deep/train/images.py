@@ -31,7 +31,8 @@ from .presets import check_targets, finite_matrix, num_outputs
 
 __all__ = ["PatchConfig", "convolutional", "shape_of_images"]
 
-MAX_IMAGES, MAX_PATCHES = 500, 20_000
+MAX_IMAGES = 500
+MAX_PATCHES = 20_000
 """Images and patches that starting values are taken from; of patches 20 for each inducing one if that is more."""
 
 PRIOR_VARIANCE = 4.0
@@ -126,14 +127,17 @@ def convolutional(
     :param seed: of the inducing patches.
     :raises ValueError: if the arrays do not fit, or patches do not fit into the images.
     """
-    X, Y = finite_matrix("X", X), finite_matrix("Y", Y)
+    X = finite_matrix("X", X)
+    Y = finite_matrix("Y", Y)
     if len(X) != len(Y):
         raise ValueError(f"X and Y must have equally many rows, got {len(X)} and {len(Y)}.")
     if num_layers < 1:
         raise ValueError(f"num_layers must be at least 1, got {num_layers}.")
-    shape, likelihood = shape_of_images(X.shape[1], image_shape), likelihood or Gaussian(variance=0.1)
+    shape = shape_of_images(X.shape[1], image_shape)
+    likelihood = likelihood or Gaussian(variance=0.1)
     check_targets(likelihood, Y)
-    rng, layers = np.random.default_rng(seed), list[Any]()
+    rng = np.random.default_rng(seed)
+    layers = list[Any]()
     images = X[np.sort(rng.choice(len(X), min(MAX_IMAGES, len(X)), replace=False))]
     for number in range(1, num_layers):
         patches = Patches(shape, (config.patch, config.patch), config.stride or 2)
@@ -142,7 +146,8 @@ def convolutional(
         mean = linear_mean(found.sample, config.channels)
         options: dict[str, Any] = {"mean_function": mean, "q_sqrt_scale": 1e-5, "name": f"layer_{number}"}
         layers.append(ConvolutionalLayer(kernel, found.distinct, patches, config.channels, **options))
-        images, shape = _mean_images(images, patches, mean), (*patches.grid, config.channels)
+        images = _mean_images(images, patches, mean)
+        shape = (*patches.grid, config.channels)
     P = num_outputs(likelihood, Y)
     layers.append(_last_layer(images, shape, num_inducing, P, config, rng, precision))
     return DeepGP(layers, likelihood, num_data=len(Y) if num_data is None else num_data, num_samples=num_samples)
@@ -171,7 +176,8 @@ class _Found(NamedTuple):
         sample = everything[rows]
         _, first = np.unique(sample, axis=0, return_index=True)
         first = rng.permutation(first)
-        distinct, spread = sample[first], float(np.mean(np.var(sample[first], axis=0))) or 1.0
+        distinct = sample[first]
+        spread = float(np.mean(np.var(sample[first], axis=0))) or 1.0
         if len(first) < M:
             first = np.concatenate([first, rng.choice(first, M - len(first))])
             jitter = 0.1 * np.sqrt(spread) * rng.standard_normal((M - len(distinct), distinct.shape[1]))
@@ -197,11 +203,13 @@ def _last_layer(
     """With equal weights, such that the prior variance between images is `PRIOR_VARIANCE` on average."""
     patches = Patches(shape, (config.patch, config.patch), config.stride or 1)
     found = _Found.of(images, patches, num_inducing, rng)
-    lengthscale, Z = config.lengthscale or found.lengthscale, found.distinct
+    lengthscale = config.lengthscale or found.lengthscale
+    Z = found.distinct
     if config.places:  # in such units that all lengthscales are equal at the start
         patches = replace(patches, place_scale=lengthscale / (PLACE_LENGTHSCALE * max(shape[:2])))
         Z = np.concatenate([Z, patches.place_scale * found.places], axis=1)
-    kernel, K = config.kernel(patches, lengthscale), patches.num_patches
+    kernel = config.kernel(patches, lengthscale)
+    K = patches.num_patches
     weights = np.full(K, np.sqrt(PRIOR_VARIANCE * config.kernel_variance / _variance(kernel, patches(images[:20]))))
     options: dict[str, Any] = {"q_sqrt_scale": Q_SCALE, "precision": precision}
     return WeightedConvolutionalLayer(kernel, Z, patches, P, weights=weights, **options)

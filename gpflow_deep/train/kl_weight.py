@@ -56,13 +56,16 @@ def best_kl_weight(config: ModelConfig, log_densities: Callable[[ModelConfig], N
             found[weight] = log_densities(dataclasses.replace(config, kl_weight=weight))
         return float(found[weight].mean())
 
-    best, now = -1, KL_WEIGHTS.index(KL_WEIGHT)
+    best = -1
+    now = KL_WEIGHTS.index(KL_WEIGHT)
     while now != best:
         best = now
         near = range(max(best - 1, 0), min(best + 2, len(KL_WEIGHTS)))
         now = max(near, key=score)
-    weight, plain = KL_WEIGHTS[best], log_densities(config.plain(config.num_layers))
-    loss, note = plain - found[weight], None
+    weight = KL_WEIGHTS[best]
+    plain = log_densities(config.plain(config.num_layers))
+    loss = plain - found[weight]
+    note = None
     if loss.mean() > loss.std() / np.sqrt(len(loss)):
         note = (
             f"posterior=sigma_points has {found[weight].mean():.3f} nats per row on {len(plain)} held-out rows with "

@@ -41,7 +41,8 @@ from .training import clear_errors
 
 __all__ = ["Predicted", "Predictor", "float_type"]
 
-MODEL_FILE, INPUTS_FILE = "model.npz", "inputs.json"
+MODEL_FILE = "model.npz"
+INPUTS_FILE = "inputs.json"
 
 BATCH_ROWS = 10_000
 """Rows that are predicted together."""
@@ -119,8 +120,11 @@ class Predictor:
                 f"model and units must have equally many inputs, got {model.layers[0].input_dim} and "
                 f"{len(units.x.mean)}: they are of different data; take both from one run."
             )
-        self.model, self.units, self.task = model, units, task
-        self.target_names, self.class_names = tuple(target_names), tuple(class_names)
+        self.model = model
+        self.units = units
+        self.task = task
+        self.target_names = tuple(target_names)
+        self.class_names = tuple(class_names)
         self.schema = {} if schema is None else dict(schema)
         self._moments: dict[bool, Any] = {}
 
@@ -142,7 +146,8 @@ class Predictor:
 
     def _compiled(self) -> Any:
         """The function of `evaluate`: another one once the model has samples to predict from."""
-        model, dtype = self.model, gpflow.default_float()
+        model = self.model
+        dtype = gpflow.default_float()
         if (is_mixed := model.num_members > 1) not in self._moments:
             signature = [tf.TensorSpec([None, len(scale.mean)], dtype) for scale in (self.units.x, self.units.y)]
 
@@ -239,7 +244,8 @@ class Predictor:
         self, X: NDArray[Any], Y: NDArray[Any] | None, num_samples: int | None, *, batch_rows: int = BATCH_ROWS
     ) -> Iterator[tuple[_Pass, NDArray[Any] | None]]:
         """Some rows at a time, pushed through the layers once, with one factorisation for all."""
-        model, dtype = self.model, gpflow.default_float()
+        model = self.model
+        dtype = gpflow.default_float()
         with clear_errors("prediction failed: "):
             factors = model.cached_factors()
             weights = model.component_weights(num_samples)
@@ -249,7 +255,9 @@ class Predictor:
                 yield _Pass(inputs, weights, *moments), None if Y is None else Y[i : i + batch_rows]
 
     def _predict(self, part: _Pass, Y: NDArray[Any] | None, *, with_limits: bool = True) -> Predicted:
-        likelihood, seed, scale = self.model.likelihood, self.model.likelihood_seed(), self.units.y
+        likelihood = self.model.likelihood
+        seed = self.model.likelihood_seed()
+        scale = self.units.y
         X, weights, means, variances = part
         each = likelihoods.predict_mean_and_var(likelihood, X, means, variances, seed)
         mean, var = (np.asarray(moment, np.float64) for moment in mixture.moments(weights, *each))
@@ -331,7 +339,9 @@ class Predictor:
             raise ValueError(f"{folder} has no {MODEL_FILE}: no checkpoint was reached yet; continue training.")
         try:
             schema = stored["schema"]
-            task, targets, classes = schema["task"], map(str, schema["targets"]), map(str, schema["class_names"])
+            task = schema["task"]
+            targets = map(str, schema["targets"])
+            classes = map(str, schema["class_names"])
             units = Units(Scale.from_json(stored["x_scale"]), Scale.from_json(stored["y_scale"]))
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path} is damaged ({error!r}); train again, or take an undamaged copy.") from error

@@ -109,7 +109,8 @@ class Preset:
         :param seed: of k-means.
         :raises ValueError: if X or Y are not finite matrices of equal length, or the labels do not fit the likelihood.
         """
-        X, Y = finite_matrix("X", X), finite_matrix("Y", Y)
+        X = finite_matrix("X", X)
+        Y = finite_matrix("Y", Y)
         if len(X) != len(Y):
             raise ValueError(f"X and Y must have equally many rows, got {len(X)} and {len(Y)}.")
         if num_layers < 1:
@@ -126,7 +127,8 @@ class Preset:
         Z = finite_matrix("Z", inducing_inputs(X, num_inducing, seed=seed) if Z is None else Z)
         if Z.shape[1] != D:
             raise ValueError(f"Z must have the {D} columns of X, got {Z.shape[1]}.")
-        hidden_dim, propagated = min(30, D) if hidden_dim is None else hidden_dim, D if input_propagation else 0
+        hidden_dim = min(30, D) if hidden_dim is None else hidden_dim
+        propagated = D if input_propagation else 0
         layers = []
         for number in range(1, num_layers):
             layer = SVGPLayer(
@@ -197,7 +199,8 @@ def with_global_inducing(
                 f"global inducing outputs need SVGPLayers with InducingPoints, without noise between layers and "
                 f"propagated inputs, got {layer.label}; use preset=modern, or posterior=gaussian."
             )
-        is_last, M = layer is model.layers[-1], int(layer.q_mu.shape[0])
+        is_last = layer is model.layers[-1]
+        M = int(layer.q_mu.shape[0])
         where: Any = {"num_inducing": M, "input_dim": layer.input_dim} if layers else {"Z": layer.inducing_variable.Z}
         where |= {"mean_function": layer.mean_function, "precision": 1.0 if is_last else inner_precision}
         layers.append(GlobalInducingLayer(layer.kernel, layer.num_latent_gps, **where))

@@ -33,7 +33,9 @@ class SampledTrainer:
     def __init__(self, trainer: Trainer, sampler: Sampler) -> None:
         if trainer.course is None:
             raise ValueError("the trainer has no num_steps, so the chain would never begin; give some.")
-        self.trainer, self.sampler, self.course = trainer, sampler, trainer.course
+        self.trainer = trainer
+        self.sampler = sampler
+        self.course = trainer.course
         self._begun_at = tf.Variable(-1, dtype=tf.int64, trainable=False, name="chain_begun_at")
         self._potential = np.nan
 
@@ -64,10 +66,13 @@ class SampledTrainer:
         :return: the bound, or the potential of the chain, before the last of these steps, [], nats.
         :raises FloatingPointError: if a step fails.
         """
-        step, stop, found = first, first + count, None
+        step = first
+        stop = first + count
+        found = None
         while step < stop and int(self._begun_at) < 0 and not self.trainer.is_done(step):
             end = min(stop, step - step % WINDOW + WINDOW, max(self.course.end, step + 1))
-            found, step = self.trainer.advance(batch_at, step, end - step, seed), end
+            found = self.trainer.advance(batch_at, step, end - step, seed)
+            step = end
         if step < stop:
             if int(self._begun_at) < 0:
                 self._begun_at.assign(step)

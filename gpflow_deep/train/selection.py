@@ -159,8 +159,12 @@ class _Trained:
         batch_size: int,
         seed: int,
     ) -> None:
-        self.config, self._rows, self._noise = config, rows, noise
-        self._training, self._batch_size, self._seed = training, batch_size, seed
+        self.config = config
+        self._rows = rows
+        self._noise = noise
+        self._training = training
+        self._batch_size = batch_size
+        self._seed = seed
         self.model = self._new(np.arange(batch_size))
         self.model.num_data = tf.Variable(1, dtype=gpflow.default_float(), trainable=False, name="num_data")
         self.predictor = Predictor(self.model, units, target_names=_names(rows[1]))
@@ -343,11 +347,13 @@ class _Search:
         is_open = config.likelihood == "auto"
         self.config = dataclasses.replace(config, likelihood="gaussian") if is_open else config.for_task("regression")
         self.free = frozenset(free)
-        self.X, self.Y = np.asarray(X, np.float64), np.asarray(Y, np.float64)
+        self.X = np.asarray(X, np.float64)
+        self.Y = np.asarray(Y, np.float64)
         self.course = course
         self.units = Units.fit(self.X, self.Y, "gaussian")
         self.x, self.y = self.units.transform(self.X, self.Y)
-        self.show, self.show_steps = show, show if show_steps else None
+        self.show = show
+        self.show_steps = show if show_steps else None
         self.show_climb = show if len(self.X) > RACE_ROWS else None  # of fewer rows it is a matter of a second
         self.candidates: list[Candidate] = []
         self.advice: list[str] = []
@@ -371,13 +377,15 @@ class _Search:
 
     def begin(self, *, with_single: bool) -> Begun:
         """Choose; only a single layer with Gaussian noise is fitted to the end."""
-        training, batch_size = self.course.training, self.course.batch_size
+        training = self.course.training
+        batch_size = self.course.batch_size
         if self._is_asked_for():
             self.chosen = self._with_kernel()
             finished = None
             if with_single and self.config.likelihood == "gaussian":
                 self.config = dataclasses.replace(self.chosen, num_layers=1, num_inducing=self.config.num_inducing)
-                asked, self.free = self.chosen, self.free - {"kernel"}
+                asked = self.chosen
+                self.free = self.free - {"kernel"}
                 finished = self._finish_single(self._single(np.arange(len(self.X)))).predictor
                 self.chosen = asked
             return Begun(self._told(None, None), None, False, finished, training, batch_size, self.single_seconds)
@@ -414,7 +422,8 @@ class _Search:
         that about `HELD_OUT` rows are judged."""
         N = len(self.X)
         order = np.random.default_rng([self.course.seed, 0]).permutation(N)
-        count, size = 1, min(N // 10, 2000)
+        count = 1
+        size = min(N // 10, 2000)
         if N <= EXACT_ROWS:
             size = N // 5
             count = int(np.clip(round(HELD_OUT / size), 1, 5))
@@ -434,7 +443,9 @@ class _Search:
         rows = part
         if len(rows) > MAX_ROWS:
             rows = np.sort(np.random.default_rng([self.course.seed, 4]).choice(part, MAX_ROWS, replace=False))
-        x, y, seed = self.x[rows], self.y[rows], self.course.seed
+        x = self.x[rows]
+        y = self.y[rows]
+        seed = self.course.seed
         max_iter = min(self.course.max_iter, 200)
         if self.is_exact and len(rows) <= EXACT_ROWS:
             return search_exact(x, y, self._kernels(), max_iter=max_iter, seed=seed, show=self.show_climb)
@@ -465,7 +476,8 @@ class _Search:
 
     def _held_out(self, single: SingleLayer, folds: list[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[Array, Scores]:
         """Standardised residuals [n, P] and scores of the held-out rows of all parts."""
-        all_residuals, parts = [], []
+        all_residuals = []
+        parts = []
         for rows, held in folds:
             mean, variance = single.predict(self.x[rows], self.y[rows], self.x[held])
             residuals = (self.y[held] - mean) / np.sqrt(variance)[:, None]
@@ -508,7 +520,9 @@ class _Search:
             if single.noise > NO_NOISE and inside > 0.5 + max(0.05, 2 * 0.5 / np.sqrt(len(residuals))):
                 tried, found = self._try(dataclasses.replace(base, likelihood="studentt"), single, folds, scores)
                 if tried is not None:
-                    best, scores, base = tried, found, tried.config
+                    best = tried
+                    scores = found
+                    base = tried.config
         is_little = self.is_exact and single.noise > NO_NOISE and len(self.X) <= FEW_NOISY_ROWS
         if is_little:
             self._skip("deeper models", "not tried: of so few noisy rows held-out ones could not tell")
@@ -524,7 +538,8 @@ class _Search:
                 tried, found = self._try(config, single, folds, scores, other=other)
                 if tried is None:
                     break
-                best, scores = tried, found
+                best = tried
+                scores = found
         if {"num_layers", "posterior"} <= self.free and not self.is_exact and single.noise > NO_NOISE:
             held = folds[0][1]
             left = residuals if best is None else best.residuals(held, self.Y)  # depth may have mended them
@@ -567,7 +582,8 @@ class _Search:
 
         :param other: takes its place if it is better on the first of several parts, halfway.
         """
-        began, steps = time.process_time(), self._steps(config)
+        began = time.process_time()
+        steps = self._steps(config)
         rows, held = folds[0]
         training, batch_size = self._way_of(len(rows))
         self._warn_of_time(config, steps, batch_size, len(folds))
@@ -624,7 +640,8 @@ class _Search:
         self, tried: _Trained, rival: _Trained, fold: tuple[NDArray[Any], NDArray[Any]], num_steps: int
     ) -> _Trained:
         """Of two models the one that predicts the held-out rows of a part better after so many steps."""
-        began, (part, held) = time.process_time(), fold
+        began = time.process_time()
+        (part, held) = fold
         tried.run(part, num_steps, anew=True, show=self.show_steps)
         others = tried.scores(held, self.Y, by_crps=self.by_crps)
         try:
@@ -648,11 +665,13 @@ class _Search:
 
     def _finish_single(self, single: SingleLayer) -> Fitted:
         """All rows, more inducing inputs where they help, and the best q(u)."""
-        began, max_iter = time.process_time(), min(self.course.max_iter, 2 * MIDDLE)
+        began = time.process_time()
+        max_iter = min(self.course.max_iter, 2 * MIDDLE)
         begun_at = time.monotonic()
         if not self.is_exact:
             rows = np.sort(np.random.default_rng([self.course.seed, 4]).permutation(len(self.X))[:MAX_ROWS])
-            x, y = self.x[rows], self.y[rows]
+            x = self.x[rows]
+            y = self.y[rows]
             before = single.evaluations
             if self._has_rivals():
                 single = climb_sparse(single, x, y, max_iter, show=self.show)
@@ -680,7 +699,9 @@ class _Search:
 
     def _finish(self, best: _Trained) -> Fitted:
         """Train what was chosen on, with all rows."""
-        began, before, steps = time.process_time(), best.num_steps, self._steps(best.config)
+        began = time.process_time()
+        before = best.num_steps
+        steps = self._steps(best.config)
         steps = max(steps - before, steps // 2, 1)
         bounds = best.run(np.arange(len(self.X)), steps, anew=False, show=self.show)
         assert best.trainer is not None  # of mypy: it was trained
@@ -700,7 +721,8 @@ class _Search:
 
     def _deep_as_asked(self) -> Fitted:
         """The depth and the likelihood are given: at most the kernel is chosen, by the single layer."""
-        config, course = self._with_kernel(), self.course
+        config = self._with_kernel()
+        course = self.course
         began = time.process_time()
         fitted = fit(
             config,

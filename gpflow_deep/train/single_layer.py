@@ -186,12 +186,14 @@ def log_marginal_likelihood(theta: Array, kernel: str, X: Array, Y: Array) -> tu
     :param Y: [N, P].
     :return: minus `_FAILED` where the factorisation fails.
     """
-    (N, D), P = X.shape, Y.shape[1]
+    (N, D) = X.shape
+    P = Y.shape[1]
     A = X / np.exp(theta[1 : D + 1])
     squares = squared_distances(A, A)
     np.fill_diagonal(squares, 0.0)
     values, slopes = _stationary(kernel, squares)
-    variance, noise = np.exp(theta[0]), np.exp(theta[D + 1])
+    variance = np.exp(theta[0])
+    noise = np.exp(theta[D + 1])
     K = values = variance * values
     linear = None
     if kernel.endswith(LINEAR):
@@ -244,11 +246,17 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
     :param num_inducing: M.
     :return: minus `_FAILED` where a factorisation fails.
     """
-    (N, D), P, M = X.shape, Y.shape[1], num_inducing
-    theta, Z = packed[: -M * D], packed[-M * D :].reshape(M, D)
-    scales, variance, noise = np.exp(theta[1 : D + 1]), np.exp(theta[0]), np.exp(theta[D + 1])
+    (N, D) = X.shape
+    P = Y.shape[1]
+    M = num_inducing
+    theta = packed[: -M * D]
+    Z = packed[-M * D :].reshape(M, D)
+    scales = np.exp(theta[1 : D + 1])
+    variance = np.exp(theta[0])
+    noise = np.exp(theta[D + 1])
     linear = np.exp(theta[-1]) if kernel.endswith(LINEAR) else 0.0
-    scaled, scaled_Z = X / scales, Z / scales
+    scaled = X / scales
+    scaled_Z = Z / scales
     squares = squared_distances(scaled_Z, scaled_Z)
     np.fill_diagonal(squares, 0.0)
     values_u, slopes_u = _stationary(kernel, squares)
@@ -282,9 +290,12 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
     # Those with respect to the parameters.
     gradient = np.zeros_like(packed)
     gradient[0] = variance * (np.sum(Gf * values_f) + np.sum(Gu * values_u) - 0.5 * P * N / noise)
-    Wf, Wu = Gf * (variance * slopes_f), Gu * (variance * slopes_u)
-    sums_f, sums_u = Wf.sum(axis=1)[:, None], Wu.sum(axis=1)[:, None]
-    moved_f, moved_u = Wf @ scaled, Wu @ scaled_Z
+    Wf = Gf * (variance * slopes_f)
+    Wu = Gu * (variance * slopes_u)
+    sums_f = Wf.sum(axis=1)[:, None]
+    sums_u = Wu.sum(axis=1)[:, None]
+    moved_f = Wf @ scaled
+    moved_u = Wu @ scaled_Z
     of_f = sums_f.T @ scaled_Z**2 + Wf.sum(axis=0) @ scaled**2 - 2 * np.sum(scaled_Z * moved_f, axis=0)
     of_u = 2 * (sums_u.T @ scaled_Z**2 - np.sum(scaled_Z * moved_u, axis=0))
     gradient[1 : D + 1] = -2 * (of_f + of_u)[0]
@@ -326,7 +337,8 @@ def _climb(
 
     :param show: gets a line after every `MIDDLE` iterations.
     """
-    last, iterations = [np.nan], [0]
+    last = [np.nan]
+    iterations = [0]
 
     def loss(x: Array) -> tuple[float, Array]:
         found, gradient = value(x)
@@ -453,7 +465,8 @@ def search_sparse(
     for kernel in KERNELS:
         if of_kernel := [each for each in raced if each.kernel.removesuffix(LINEAR) == kernel]:
             best = max(of_kernel, key=lambda each: each.value)
-            theta, position = best.theta.copy(), 1 + X.shape[1]
+            theta = best.theta.copy()
+            position = 1 + X.shape[1]
             theta[position] = max(
                 theta[position], np.log(0.01)
             )  # what inducing inputs do not explain is noise at first
@@ -479,7 +492,8 @@ def climb_sparse(
         tolerance,
         show,
     )
-    theta, Z = packed[: -M * D], packed[-M * D :].reshape(M, D)
+    theta = packed[: -M * D]
+    Z = packed[-M * D :].reshape(M, D)
     return SingleLayer(begin.kernel, theta, Z, value, begin.evaluations + count)
 
 

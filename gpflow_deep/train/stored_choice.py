@@ -28,7 +28,9 @@ from .selection import Begun
 
 __all__ = ["FoundTrainer", "is_stored", "stored_choice"]
 
-FILE, MODEL, SINGLE = "choice.json", "model", "single"
+FILE = "choice.json"
+MODEL = "model"
+SINGLE = "single"
 
 
 def is_stored(folder: Path) -> bool:

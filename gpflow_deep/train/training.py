@@ -79,14 +79,17 @@ class Trainer:
             gamma = 0.1 if isinstance(model.likelihood, Gaussian) else 0.01
         with nullcontext() if strategy is None else strategy.scope():
             self.optimizer = tf.keras.optimizers.Adam(config.rate)
-        self.model, self.seconds, self._strategy = model, tf.Variable(0.0, dtype=tf.float64), strategy
+        self.model = model
+        self.seconds = tf.Variable(0.0, dtype=tf.float64)
+        self._strategy = strategy
         rows = float(model.num_data or 1)
         self.course = None if num_steps is None else Course(config, num_steps, num_data=rows)
         is_small = data is not None and strategy is None and len(data[0]) <= MAX_ROWS
         self._data = data if is_small else None
         self._config = config
         self._bound: tf.Tensor | None = None
-        self._num_steps, self._learning_rate = 0, -1.0
+        self._num_steps = 0
+        self._learning_rate = -1.0
         self._step = make_train_step(model, self.optimizer, natgrad_gamma=gamma, strategy=strategy)
 
     def restart(self, num_steps: int, *, num_data: float) -> None:
