@@ -229,8 +229,10 @@ def new_trainer(
     for units in (visible, hidden_units):
         if modes and units != Bernoulli():
             raise ValueError(f"a start from modes is for bits, got {type(units).__name__} units; leave out modes.")
-    own = {"visible": visible, "hidden": hidden_units}
-    rbm = low_rank_rbm(hidden, modes, **kind) if modes else initial_rbm(hidden, **own, **kind)
+    if modes:
+        rbm = low_rank_rbm(hidden, modes, **kind)
+    else:
+        rbm = initial_rbm(hidden, visible=visible, hidden=hidden_units, **kind)
     ladder = linear_ladder(num_temps)
     state = initial_state(rbm, ladder, num_chains, seed=seeds("chains"), data=data, config=config)
     if trajectory is not None:
