@@ -73,7 +73,7 @@ def test_gaps_pass_where_they_are_taken() -> None:
 
 
 def test_masks_are_gaps() -> None:
-    rows = np.ma.masked_array([[1, 2], [3, 4]], mask=[[False, True], [False, False]])
+    rows: Any = np.ma.masked_array([[1, 2], [3, 4]], mask=[[False, True], [False, False]])
     np.testing.assert_array_equal(as_numbers(rows, Model(), reset=True), [[1.0, np.nan], [3.0, 4.0]])
 
 
