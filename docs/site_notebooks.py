@@ -3,8 +3,8 @@
     python docs/site_notebooks.py                    run those whose outputs are missing or of other code
     python docs/site_notebooks.py docs/notebooks/05_rbm_log_z.md
 
-A page shows outputs only if they are of the code that it has (formatting and comments aside). It says when they were
-made, and which modules of ours that it imports have changed since; a page without outputs says that it has none. As a
+A page shows outputs only if they are of the code that it has. It says when they were made, and which modules of ours
+that it imports have changed since, formatting and comments aside; a page without outputs says that it has none. As a
 Sphinx extension it gives each page its outputs.
 """
 
@@ -47,15 +47,20 @@ def sources_of(code: str) -> list[Path]:
 
 
 def key_of(text: str) -> str:
-    """What the code of a notebook is known by, however it is formatted."""
-    trees = [ast.dump(ast.parse(cell)) for cell in code_of(text)]
-    return hashlib.sha256("\n".join(trees).encode()).hexdigest()[:16]
+    """What the code of a notebook is known by."""
+    return _key(code_of(text))
 
 
 def keys_of_sources(text: str) -> dict[str, str]:
     """What the modules that a notebook imports are known by, by their files relative to the root."""
     paths = sources_of("\n\n".join(code_of(text)))
-    return {path.relative_to(ROOT).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in paths}
+    return {path.relative_to(ROOT).as_posix(): _key([path.read_text(encoding="utf-8")]) for path in paths}
+
+
+def _key(cells: list[str]) -> str:
+    """A name for some code that formatting and comments do not change."""
+    trees = [ast.dump(ast.parse(cell)) for cell in cells]
+    return hashlib.sha256("\n".join(trees).encode()).hexdigest()[:16]
 
 
 def output_of(page: Path) -> Path:

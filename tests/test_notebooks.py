@@ -127,6 +127,8 @@ def test_outputs_are_those_of_the_code_that_a_page_has(tmp_path: Path, monkeypat
     assert site.key_of(page.replace("numpy", "scipy")) != key
     run = {"date": "2026-01-02", "cpu_seconds": 30, "sources": sources}
     assert site.note_of(run, sources) == "*Outputs of a full run of 2026-01-02, 30 CPU seconds.*"
+    model.write_text("DARN = 1  # as before\n")
+    assert site.keys_of_sources(page) == sources
     model.write_text("DARN = 2\n")
     later = site.note_of(run, site.keys_of_sources(page))
     assert later.endswith("These have changed since: `darn/model/model.py`.")
