@@ -148,11 +148,11 @@ def tuned_errors(
 
     def errors(value: float, part: tuple[Matrix, np.ndarray], other: tuple[Matrix, np.ndarray]) -> tuple[float, ...]:
         learner = make(value, part[0])
-        found = list[float]()
+        epoch_errors = list[float]()
         for epoch in range(epochs):
             learner.fit_epoch(*part, seed=seed, epoch=epoch)
-            found.append(error_percent(learner.scores(other[0]), other[1]))
-        return tuple(found)
+            epoch_errors.append(error_percent(learner.scores(other[0]), other[1]))
+        return tuple(epoch_errors)
 
     valid_errors = tuple(errors(value, (X[rest], Y[rest]), (X[valid], Y[valid]))[-1] for value in grid)
     best = np.flatnonzero(np.equal(valid_errors, min(valid_errors)))

@@ -233,12 +233,12 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if not is_first:
             check_classes(self, classes)
-        known = start_classes(classes) if is_first else self.classes_
-        encode_labels(y, known)  # what is wrong is found before anything is learned
+        all_classes = start_classes(classes) if is_first else self.classes_
+        encode_labels(y, all_classes)  # what is wrong is found before anything is learned
         weight_of_rows(X, sample_weight)
         if is_first:
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._start(X, known)
+            self._start(X, all_classes)
             self.n_epochs_ = 0
         else:
             self._make_room(X)
@@ -270,12 +270,12 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The network of all columns of X, coded by `coding_`."""
         if self._columns.numbers is None:
             return self._network
-        known = self._network.posterior
-        whole = self._new_network(self._columns.num_columns)
-        first = tf.constant(self._columns.spread(known.h[0].numpy()))
-        whole.assign(Posterior((first, *known.h[1:]), known.b))
-        whole.step.assign(self._network.step)
-        return whole
+        posterior = self._network.posterior
+        full_network = self._new_network(self._columns.num_columns)
+        first = tf.constant(self._columns.spread(posterior.h[0].numpy()))
+        full_network.assign(Posterior((first, *posterior.h[1:]), posterior.b))
+        full_network.step.assign(self._network.step)
+        return full_network
 
     @property
     def coding_(self) -> InputCoding:
@@ -375,9 +375,11 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._moments = self._moments.with_columns(self._columns.room)
         self._coding = InputCoding.of(self._coding.kind, self._moments)
         larger = self._new_network(self._columns.room)
-        known = self._network.posterior
+        posterior = self._network.posterior
         start = larger.posterior
-        larger.assign(Posterior((tf.concat([known.h[0], start.h[0][room:]], axis=0), *known.h[1:]), known.b))
+        larger.assign(
+            Posterior((tf.concat([posterior.h[0], start.h[0][room:]], axis=0), *posterior.h[1:]), posterior.b)
+        )
         larger.step.assign(self._network.step)
         self._network = larger
 

@@ -325,14 +325,14 @@ class CrossValidation:
         :raises ValueError: if units are left.
         """
         results = self.found
-        found = dict[str, dict[str, Any]]()
+        by_method = dict[str, dict[str, Any]]()
         if len(results) < len(self.units):
             raise ValueError(f"results need all {len(self.units)} units, and {len(results)} are done; call run.")
         for method in dict.fromkeys(unit.method for unit in self.units):
             epochs = [result for result in results if isinstance(result, EpochResult) and result.method == method]
             rivals = [result for result in results if isinstance(result, RivalResult) and result.method == method]
-            found |= network_results(epochs, self.config.num_votes) if epochs else {method: rival_results(rivals)}
-        return found
+            by_method |= network_results(epochs, self.config.num_votes) if epochs else {method: rival_results(rivals)}
+        return by_method
 
     # Private.
 

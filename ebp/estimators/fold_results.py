@@ -136,13 +136,15 @@ def summary(errors: NDArray[np.float64]) -> dict[str, Any]:
         "errors_percent", all errors.
     """
     best = errors.mean(axis=1).argmin(axis=1)  # [seeds]
-    result: dict[str, Any] = {}
+    statistics: dict[str, Any] = {}
     for name, epochs in (("last", np.full(len(errors), errors.shape[2] - 1)), ("best", best)):
         values = np.array([seed[:, epoch] for seed, epoch in zip(errors, epochs, strict=True)])  # [seeds, folds]
-        of = values.mean(axis=1) if len(values) > 1 else values[0]
-        result[f"{name}_percent"] = float(of.mean())
-        result[f"{name}_standard_error"] = float(of.std(ddof=1) / np.sqrt(len(of))) if len(of) > 1 else None
-    return {**result, "best_epochs": (best + 1).tolist(), "errors_percent": errors.tolist()}
+        sample = values.mean(axis=1) if len(values) > 1 else values[0]
+        statistics[f"{name}_percent"] = float(sample.mean())
+        statistics[f"{name}_standard_error"] = (
+            float(sample.std(ddof=1) / np.sqrt(len(sample))) if len(sample) > 1 else None
+        )
+    return {**statistics, "best_epochs": (best + 1).tolist(), "errors_percent": errors.tolist()}
 
 
 def network_results(results: Sequence[EpochResult], num_votes: int) -> dict[str, dict[str, Any]]:
@@ -155,16 +157,16 @@ def network_results(results: Sequence[EpochResult], num_votes: int) -> dict[str,
     last_epoch = max(result.epoch for result in results)
     last = [result for result in results if result.epoch == last_epoch]
     seconds = {"seconds_per_epoch": float(np.mean([result.seconds for result in results]))}
-    found = {}
+    by_output = {}
     for output in results[0].errors_percent:
         title = f"{num_votes} votes" if output == "votes" else output
         errors = _by_seed_and_fold(results, [[result.errors_percent[output]] for result in results])
-        found[f"{results[0].method} {title}"] = {**summary(errors), **seconds}
-    found[f"{results[0].method} P"] |= {
+        by_output[f"{results[0].method} {title}"] = {**summary(errors), **seconds}
+    by_output[f"{results[0].method} P"] |= {
         name: float(np.mean([getattr(result, name) for result in last]))
         for name in ("log_loss_nats", "calibration_error_percent")
     }
-    return found
+    return by_output
 
 
 def rival_results(results: Sequence[RivalResult]) -> dict[str, Any]:

@@ -181,7 +181,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         X = self._units.standardised(dense_rows(X, self._columns))
         if len(self.classes_) == 1:
             return np.zeros((len(X), 1))
-        found = []
+        log_probs = []
         for posterior in self.posteriors_:
             if isinstance(posterior, JointNetwork):
                 mu, sigma2 = posterior.moments(X)
@@ -190,10 +190,10 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
                 mu = last.mu
                 sigma2 = last.sigma2
             z = mu / np.sqrt(1.0 + sigma2)
-            found.append(log_probabilities(z[:, : _num_outputs(len(self.classes_))], are_logits=False))
-        if len(found) == 1:
-            return found[0]
-        return np.asarray(scipy.special.logsumexp(found, axis=0) - math.log(len(found)))
+            log_probs.append(log_probabilities(z[:, : _num_outputs(len(self.classes_))], are_logits=False))
+        if len(log_probs) == 1:
+            return log_probs[0]
+        return np.asarray(scipy.special.logsumexp(log_probs, axis=0) - math.log(len(log_probs)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -237,24 +237,26 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         """Networks before the first rows of `partial_fit`."""
         widths = layer_widths(self.hidden)
         num_units = widths[0] if widths else 0
-        known = np.unique(rows.y) if classes is None else start_classes(classes)
+        first_classes = np.unique(rows.y) if classes is None else start_classes(classes)
         size = rows.X.shape[1] + 1 + num_units
-        num_numbers = len(AMPLITUDES) * size**2 * (_num_outputs(len(known)) + 1)
+        num_numbers = len(AMPLITUDES) * size**2 * (_num_outputs(len(first_classes)) + 1)
         is_wide = self._columns.numbers is not None or num_numbers > MAX_NUMBERS
         if len(widths) > 1 or is_wide:
             self._start(rows, start_classes(classes))
             encode_labels(rows.y, self.classes_)
             return
-        if classes is not None and len(known) < 2:
-            raise ValueError(f"classes must be at least two, got {known.tolist()}; leave it out if others may come.")
-        if len(known) > 1:
-            encode_labels(rows.y, known)
-        self.classes_ = known
+        if classes is not None and len(first_classes) < 2:
+            raise ValueError(
+                f"classes must be at least two, got {first_classes.tolist()}; leave it out if others may come."
+            )
+        if len(first_classes) > 1:
+            encode_labels(rows.y, first_classes)
+        self.classes_ = first_classes
         self.n_epochs_ = 0
         self._is_joint = True
         self._has_spare = classes is None
         self._inputs = Moments.of(rows.X, rows.weight)
-        num_outputs = _num_outputs(len(known)) + self._has_spare
+        num_outputs = _num_outputs(len(first_classes)) + self._has_spare
         self.posteriors_ = [
             JointNetwork.start(rows.X.shape[1], num_units, num_outputs, self._rng(number, 0))
             for number in range(self.num_networks)

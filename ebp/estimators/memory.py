@@ -47,10 +47,12 @@ class Memory(NamedTuple):
         weight = np.concatenate([self.weight, np.ones(X.shape[0]) if weight is None else weight])
         order = np.lexsort((keys, numbers))
         rank = np.arange(len(order)) - np.searchsorted(numbers[order], numbers[order])  # within the class
-        kept = np.sort(order[rank < size])
+        kept_rows = np.sort(order[rank < size])
         rows = X if self.X is None else stacked(self.X, X)
-        is_new_kept = np.isin(np.arange(len(self.keys), len(keys)), kept)
-        memory = Memory(rows[kept], numbers[kept], weight[kept], keys[kept], self.num_seen + X.shape[0])
+        is_new_kept = np.isin(np.arange(len(self.keys), len(keys)), kept_rows)
+        memory = Memory(
+            rows[kept_rows], numbers[kept_rows], weight[kept_rows], keys[kept_rows], self.num_seen + X.shape[0]
+        )
         return memory, is_new_kept
 
     def of(self, is_wanted: NDArray[np.bool_]) -> Memory:

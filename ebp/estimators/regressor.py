@@ -186,12 +186,12 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         """Means of the predictions, [N] or [N, Q]; with `return_std` also their standard deviations, noise included."""
         means, variances = self._moments(X)
         mean = means.mean(axis=0)
-        found = [mean * self._targets.scale + self._targets.mean]
+        predictions = [mean * self._targets.scale + self._targets.mean]
         if return_std:
             variance = variances.mean(axis=0) + np.square(means - mean).mean(axis=0)
-            found.append(np.sqrt(variance) * self._targets.scale)
-        found = [part[:, 0] if self._is_single else part for part in found]
-        return tuple(found) if return_std else found[0]
+            predictions.append(np.sqrt(variance) * self._targets.scale)
+        predictions = [part[:, 0] if self._is_single else part for part in predictions]
+        return tuple(predictions) if return_std else predictions[0]
 
     def log_density(self, X: ArrayLike, y: ArrayLike) -> Array:
         """log p(y | x, training data) of each row in nats and in the units of y, [N]; of several targets together."""
@@ -201,8 +201,8 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         if y.shape != means.shape[1:]:
             raise ValueError(f"y must have the shape of the predictions, {list(means.shape[1:])}, got {list(y.shape)}.")
         z2 = np.square((y - self._targets.mean) / self._targets.scale - means) / variances
-        each = -0.5 * np.sum(z2 + np.log(2.0 * math.pi * variances), axis=2)
-        mixed = scipy.special.logsumexp(each, axis=0) - math.log(len(each))
+        log_densities = -0.5 * np.sum(z2 + np.log(2.0 * math.pi * variances), axis=2)
+        mixed = scipy.special.logsumexp(log_densities, axis=0) - math.log(len(log_densities))
         return np.asarray(mixed - np.sum(np.log(self._targets.scale)))
 
     @property
@@ -284,11 +284,11 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         They are those of networks that made so many passes over the others; NaN for a row that was not held back, as
         all are where nothing has to be tried.
         """
-        known = np.flatnonzero(rows.weights > 0)
+        counted_rows = np.flatnonzero(rows.weights > 0)
         errors = np.full(rows.y.shape, np.nan)
-        rows = rows.part(known)
-        groups = None if groups is None else groups[known]
-        folds = held_folds(len(known), self._seed, groups=groups)
+        rows = rows.part(counted_rows)
+        groups = None if groups is None else groups[counted_rows]
+        folds = held_folds(len(counted_rows), self._seed, groups=groups)
         chosen, trials = self._race(rows, folds, early_stopping=bool(self.early_stopping))
         if not trials:
             return chosen, errors
@@ -297,7 +297,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
             for trial in trials
             if trial.model.count_ == chosen.max_count and trial.model.n_epochs_ == chosen.epochs
         ]
-        for held in judging_folds(folds, len(known), self._seed, groups):
+        for held in judging_folds(folds, len(counted_rows), self._seed, groups):
             trial = next((trial for trial in ended if trial.held is held), None)
             if trial is None:
                 trial = self._trial(rows, chosen.max_count, held)
@@ -305,7 +305,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
                     trial.next_pass()
             if len(held):
                 y = trial.others.y
-                errors[known[held]] = y - trial.model.predict(trial.others.X).reshape(y.shape)
+                errors[counted_rows[held]] = y - trial.model.predict(trial.others.X).reshape(y.shape)
         return chosen, errors
 
     def _scores(self, rows: Rows) -> Array:

@@ -132,15 +132,15 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
     def _make_room(self, X: Any) -> int:
         """Inputs for columns that occur for the first time; how many these are."""
         columns = self._columns.after(X)
-        known = self._columns.num_seen
-        if columns.num_seen > known:
+        num_seen = self._columns.num_seen
+        if columns.num_seen > num_seen:
             self._inputs = self._inputs.with_columns(columns.num_seen)
             self.posteriors_ = [
-                with_inputs(posterior, columns.num_seen, self._rng(number, 2, known))
+                with_inputs(posterior, columns.num_seen, self._rng(number, 2, num_seen))
                 for number, posterior in enumerate(self.posteriors_)
             ]
         self._columns = columns
-        return columns.num_seen - known
+        return columns.num_seen - num_seen
 
     # Passes of `fit`.
 
@@ -212,8 +212,8 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
             mean = PassMean()
             order = self._rng(number, 1, self.n_epochs_).permutation(len(X))
             for batch, weight in batches(order, self.batch_size, rows.weight):
-                kept = math.exp(-forgetting * (len(batch) if weight is None else float(np.sum(weight))))
-                posterior = self._after_batch(number, posterior, X[batch], Y[batch], weight, kept)
+                kept_part = math.exp(-forgetting * (len(batch) if weight is None else float(np.sum(weight))))
+                posterior = self._after_batch(number, posterior, X[batch], Y[batch], weight, kept_part)
                 mean.add(posterior)
             posteriors.append(posterior)
             means.append(mean)

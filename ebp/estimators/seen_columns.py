@@ -36,8 +36,8 @@ class SeenColumns(NamedTuple):
         num_columns = int(X.shape[1])
         if not scipy.sparse.issparse(X) or num_columns <= MIN_ROOM:
             return cls(num_columns, None)
-        seen = cls(num_columns, np.unique(X.indices if X.nnz else 0).astype(np.intp))  # one at least
-        return seen if 2 * seen.room <= num_columns else cls(num_columns, None)
+        columns = cls(num_columns, np.unique(X.indices if X.nnz else 0).astype(np.intp))  # one at least
+        return columns if 2 * columns.room <= num_columns else cls(num_columns, None)
 
     def after(self, X: Any) -> SeenColumns:
         """With those of more rows."""

@@ -49,8 +49,8 @@ class Architecture:
     def weight_shapes(self) -> tuple[tuple[int, int], ...]:
         """[n_in, n_out] of the weights of each layer; of a convolution, inputs of a filter and filters."""
         pairs = tuple(itertools.pairwise(self.layer_sizes))
-        each = zip(pairs, self.convolutions or (None,) * len(pairs), strict=True)
-        return tuple(pair if shared is None else (shared.fan_in, shared.filters) for pair, shared in each)
+        layers = zip(pairs, self.convolutions or (None,) * len(pairs), strict=True)
+        return tuple(pair if shared is None else (shared.fan_in, shared.filters) for pair, shared in layers)
 
     @property
     def fan_ins(self) -> tuple[int, ...]:

@@ -262,13 +262,13 @@ def common_fraction_bits(*parts: Any) -> int:
 
     :raises ValueError: if they are not multiples of 2^-24.
     """
-    each = [fraction_bits(X) for X in parts]
-    if None in each:
+    part_bits = [fraction_bits(X) for X in parts]
+    if None in part_bits:
         raise ValueError(
             "packed networks need inputs with exact sums, multiples of 2^-24 at least, and these are not; use an "
             "input_coding other than raw, or round them."
         )
-    return max(bits for bits in each if bits is not None)
+    return max(bits for bits in part_bits if bits is not None)
 
 
 def recommended(dataset: str, X: Any) -> Kind:

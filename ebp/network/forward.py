@@ -108,8 +108,8 @@ def layer_covariance(v_cov: tf.Tensor, mean: tf.Tensor, var: tf.Tensor, *, fan_i
     u_k itself has sum over r of var_rk <v_r^2> + BIAS_VARIANCE more, with v_r^2 = 1.
     """
     shared = tf.einsum("rk,brs,sl->bkl", mean, v_cov, mean)
-    own = tf.reduce_sum(tf.broadcast_to(var, tf.shape(mean)), axis=0) + (BIAS_VARIANCE if has_bias else 0.0)
-    return (shared + tf.linalg.diag(own)) / fan_in
+    weight_variance = tf.reduce_sum(tf.broadcast_to(var, tf.shape(mean)), axis=0) + (BIAS_VARIANCE if has_bias else 0.0)
+    return (shared + tf.linalg.diag(weight_variance)) / fan_in
 
 
 def sign_covariance(mu: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:

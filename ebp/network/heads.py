@@ -193,8 +193,8 @@ class RegressionHead:
 
 def head_scores(head: Head, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
     """What a `Calibration` scales, [B, n_L]: `head.scores`, or <v_L> of a head that has none."""
-    own = getattr(head, "scores", head.mean)
-    return own(mu, sigma2)
+    score_function = getattr(head, "scores", head.mean)
+    return score_function(mu, sigma2)
 
 
 def check_labels(Y: ArrayLike, num_outputs: int) -> np.ndarray:
@@ -204,19 +204,21 @@ def check_labels(Y: ArrayLike, num_outputs: int) -> np.ndarray:
     """
     Y = np.asarray(Y)
     if Y.dtype == bool or Y.dtype.kind in "OUS":
-        found = ", ".join(repr(label) for label in np.unique(Y.astype(str))[:5])
+        label_text = ", ".join(repr(label) for label in np.unique(Y.astype(str))[:5])
     else:
         Y = _target_matrix(Y, num_outputs)
         values = np.unique(Y)
         if np.all(np.isin(values, (-1.0, 1.0))):
             return Y
-        found = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
+        label_text = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
     hint = (
         "map 0 to -1 with 2 * Y - 1"
-        if found in ("0", "1", "0, 1")
+        if label_text in ("0", "1", "0, 1")
         else "code them with Y, classes = ebp.encode_labels(labels)"
     )
-    raise ValueError(f"labels must be -1 and +1, got {found}; {hint}, or use EBPClassifier, which takes any labels.")
+    raise ValueError(
+        f"labels must be -1 and +1, got {label_text}; {hint}, or use EBPClassifier, which takes any labels."
+    )
 
 
 def encode_labels(labels: ArrayLike, classes: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:

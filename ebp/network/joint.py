@@ -116,10 +116,10 @@ class JointNetwork(NamedTuple):
             sigma2 = gain @ feature
             # Each output of each a is a row of its own, of which log P(y) is wanted.
             mu = (mean @ feature).reshape(-1, 1)
-            found = derivatives(targets[number][:, None], mu, sigma2.reshape(-1, 1))
-            slope = found.by_mu.reshape(sigma2.shape)
-            curvature = np.maximum(slope**2 - 2.0 * found.by_sigma2.reshape(sigma2.shape), 0.0)
-            evidence += importance * found.log_prob.reshape(sigma2.shape)
+            row_derivatives = derivatives(targets[number][:, None], mu, sigma2.reshape(-1, 1))
+            slope = row_derivatives.by_mu.reshape(sigma2.shape)
+            curvature = np.maximum(slope**2 - 2.0 * row_derivatives.by_sigma2.reshape(sigma2.shape), 0.0)
+            evidence += importance * row_derivatives.log_prob.reshape(sigma2.shape)
             if importance != 1.0:
                 # A row that counts w times is w observations at the place where it was expanded.
                 slope, curvature = _repeated(slope, curvature, sigma2, importance)

@@ -140,13 +140,13 @@ def stream_epoch(architecture: Architecture) -> Callable[..., Any]:
             return t + 1, _next(iterator, t + 1 < limit), posterior, seen, log_prob, damped
 
         zero = tf.constant(0, tf.int64)
-        t, _, posterior, seen, log_prob, damped = tf.while_loop(
+        t, _, posterior, num_seen, log_prob, damped = tf.while_loop(
             lambda t, more, *_: more.has_value(),
             body,
             (zero, _next(iterator, zero < limit), posterior, zero, tf.zeros([], architecture.dtype), zero),
             parallel_iterations=1,
         )
-        return posterior, (t, seen, log_prob, damped)
+        return posterior, (t, num_seen, log_prob, damped)
 
     return tf.function(stream, autograph=False, reduce_retracing=True)
 

@@ -72,10 +72,10 @@ def online_epoch(architecture: Architecture) -> Callable[..., Any]:
                 return tf.logical_and(t < end, now.drift <= MAX_DRIFT)
 
             t, last = tf.while_loop(goes_on, body, (start, _first_segment(architecture, posterior)))
-            seen = tf.gather(rows[:, 0], tf.minimum(start + tf.range(REFRESH_EVERY), num_steps - 1))
-            posterior = _caught_up(last, X, seen, t - start)
+            seen_rows = tf.gather(rows[:, 0], tf.minimum(start + tf.range(REFRESH_EVERY), num_steps - 1))
+            posterior = _caught_up(last, X, seen_rows, t - start)
             mu, sigma2 = (values.stack() for values in last.outputs)
-            log_prob += _log_prob(architecture, (mu, sigma2), tf.gather(Y, seen), t - start)
+            log_prob += _log_prob(architecture, (mu, sigma2), tf.gather(Y, seen_rows), t - start)
             # What is beyond the segment's last update is written over by the next segment.
             places = (start + tf.range(REFRESH_EVERY))[:, None]
             scores = tf.tensor_scatter_nd_update(scores, places, head_scores(architecture.head, mu, sigma2))
@@ -191,5 +191,5 @@ def _log_prob(
 
     :param outputs: mu_L and sigma2_L, [REFRESH_EVERY, n_L] each.
     """
-    each = architecture.head.log_prob(y, *outputs)
-    return tf.reduce_sum(tf.where(tf.range(REFRESH_EVERY) < count, each, tf.zeros_like(each)))
+    log_probs = architecture.head.log_prob(y, *outputs)
+    return tf.reduce_sum(tf.where(tf.range(REFRESH_EVERY) < count, log_probs, tf.zeros_like(log_probs)))

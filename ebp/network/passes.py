@@ -140,20 +140,20 @@ def chosen_passes(
             means.append(_mean(*scored[Passes(number, tried)][0]))
             if len(means) > TRIAL_PATIENCE and max(means[-TRIAL_PATIENCE:]) <= max(means[:-TRIAL_PATIENCE]):
                 break
-    left = _not_clearly_worse(scored)
+    candidates = _not_clearly_worse(scored)
     # Those that are left on the other parts.
     for held in folds[1:]:
-        if len(left) == 1:
+        if len(candidates) == 1:
             break
-        for tried in sorted({choice.max_count for choice in left}):
-            numbers = [choice.epochs for choice in left if choice.max_count == tried]
+        for tried in sorted({choice.max_count for choice in candidates}):
+            numbers = [choice.epochs for choice in candidates if choice.max_count == tried]
             trial = start(tried, held)
             for number in range(1, max(numbers) + 1):
                 trial.next_pass()
                 if number in numbers:
                     scored[Passes(number, tried)].append(trial.scores())
-        left = _not_clearly_worse({choice: scored[choice] for choice in left})
-    return left[0]
+        candidates = _not_clearly_worse({choice: scored[choice] for choice in candidates})
+    return candidates[0]
 
 
 def _mean(scores: Array, weight: Array) -> float:
@@ -172,7 +172,7 @@ def _not_clearly_worse(scored: dict[Passes, list[tuple[Array, Array]]]) -> list[
     }
     means = {choice: _mean(*parts) for choice, parts in joined.items()}
     best = max(means, key=means.__getitem__)
-    left = [best]
+    candidates = [best]
     for choice, (scores, weight) in joined.items():
         if choice == best or (means[choice] == -np.inf and means[best] > -np.inf):
             continue
@@ -183,8 +183,8 @@ def _not_clearly_worse(scored: dict[Passes, list[tuple[Array, Array]]]) -> list[
         with np.errstate(invalid="ignore"):
             error = np.sqrt(np.sum((weight * (difference - gap)) ** 2)) / total if total else np.inf
         if len(scores) < MIN_RACED or not gap > CLEAR_ERRORS * error:
-            left.append(choice)
-    return left
+            candidates.append(choice)
+    return candidates
 
 
 def held_folds(
@@ -279,14 +279,14 @@ def _drawn_groups(
     waiting = rng.permutation(group.max() + 1).tolist()
     folds = []
     for _ in range(num_folds):
-        left = np.bincount(label)
+        class_counts = np.bincount(label)
         held = np.zeros(len(group), np.bool_)
         for number in list(waiting):
             rows = group == number
-            after = left - np.bincount(label[rows], minlength=len(left))
+            after = class_counts - np.bincount(label[rows], minlength=len(class_counts))
             if np.all(after > 0):
                 held |= rows
-                left = after
+                class_counts = after
                 waiting.remove(number)
             if np.sum(held) >= part * len(group):
                 break

@@ -118,11 +118,13 @@ def _check_empty_rows(X: Any, has_biases: bool) -> None:
     rows = np.flatnonzero(is_empty)
     if not rows.size:
         return
-    found = f"{rows.size} of {X.shape[0]} rows have no input other than 0 (first: row {rows[0]})"
+    message = f"{rows.size} of {X.shape[0]} rows have no input other than 0 (first: row {rows[0]})"
     if not has_biases:
-        raise ValueError(f"{found}, so a network without biases knows nothing of them; drop them, or use biases=True.")
+        raise ValueError(
+            f"{message}, so a network without biases knows nothing of them; drop them, or use biases=True."
+        )
     if X.shape[0] == 1:  # such as the first of a stream, which is 0 in units of its own
         return
     warnings.warn(
-        f"{found}; only biases learn from them. Drop them if they are not meant.", InputCodingWarning, stacklevel=4
+        f"{message}; only biases learn from them. Drop them if they are not meant.", InputCodingWarning, stacklevel=4
     )

@@ -136,9 +136,9 @@ def fit_epoch(
         posterior, log_prob, damped, scores = run(network.posterior, data.X, data.Y, *batches, tf.constant(num_steps))
         network.assign(posterior)
     network.step.assign_add(num_steps)
-    seen = np.full(data.Y.shape, np.nan, architecture.dtype.as_numpy_dtype)
-    seen[numbers[is_data]] = scores.numpy()[:num_steps][is_data]
-    return EpochStats(num_steps, float(log_prob) / max(float(np.sum(counts)), 1e-300), int(damped), seen)
+    row_scores = np.full(data.Y.shape, np.nan, architecture.dtype.as_numpy_dtype)
+    row_scores[numbers[is_data]] = scores.numpy()[:num_steps][is_data]
+    return EpochStats(num_steps, float(log_prob) / max(float(np.sum(counts)), 1e-300), int(damped), row_scores)
 
 
 def fit_chunk(

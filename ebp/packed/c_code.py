@@ -190,13 +190,15 @@ def _export_real(
         header = header_of(net, name, has_probabilities=probabilities)
         write_text(Path(path).with_name(f"{name}.h"), header)
     labels = net.predict(X)
-    wanted = model.predict(X)
+    model_labels = model.predict(X)
     floats = 4 * sum(mean.size for mean in model.posteriors_[0].mean)
-    exported = Exported(net.num_bytes, floats, len(X), 0, float(np.mean(labels == wanted)), f"weights of {bits} bits")
+    exported = Exported(
+        net.num_bytes, floats, len(X), 0, float(np.mean(labels == model_labels)), f"weights of {bits} bits"
+    )
     if y is not None:
         truth = np.asarray(y)
         exported = exported._replace(
-            accuracy=float(np.mean(labels == truth)), accuracy_of_predict=float(np.mean(wanted == truth))
+            accuracy=float(np.mean(labels == truth)), accuracy_of_predict=float(np.mean(model_labels == truth))
         )
     print(exported.summary, flush=True)
     if exported.caution is not None:
@@ -264,8 +266,8 @@ def _numbers(net: PackedNetwork) -> Iterator[NDArray[np.int64]]:
         biases = _biases(net, layers[-1])
         if np.abs(biases).max() > INT32_MAX:
             raise ValueError(f"biases of outputs must be below 2^31 for C, got {biases[np.abs(biases).argmax()]:g}.")
-        whole = np.ceil(-biases) if len(biases) == 1 else np.floor(biases)
-        yield np.clip(whole, -INT32_MAX, INT32_MAX).astype(np.int64)
+        whole_parts = np.ceil(-biases) if len(biases) == 1 else np.floor(biases)
+        yield np.clip(whole_parts, -INT32_MAX, INT32_MAX).astype(np.int64)
 
 
 def _ranks(net: PackedNetwork, layer: Layer) -> NDArray[np.int64]:

@@ -210,9 +210,9 @@ def export_checked(
     ways = _ways(model, seed) if num_votes == "auto" else [(int(num_votes), seed)]
     num_votes, seed = ways[0]
     if len(ways) > 1:
-        wanted = _labels(model, rows, classes)
+        model_labels = _labels(model, rows, classes)
         files = [packed(network, num_votes=votes, seed=way, **options) for votes, way in ways]
-        shares = [float(np.mean(file.predict(coded_rows, is_coded=True) == wanted)) for file in files]
+        shares = [float(np.mean(file.predict(coded_rows, is_coded=True) == model_labels)) for file in files]
         num_votes, seed = next(
             way for way, share in zip(ways, shares, strict=True) if share >= max(shares) - MATERIAL_LOSS
         )
@@ -258,15 +258,15 @@ def _looked_at(
     :param coded: the same, coded.
     """
     labels = file.predict(coded, is_coded=True)
-    wanted = _labels(model, X, classes)
+    model_labels = _labels(model, X, classes)
     network = getattr(model, "network_", model)
     num_floats = file.num_networks * sum(int(np.prod(v.shape)) for v in (*network.h, *network.b))
-    exported = Exported(file.num_bytes, 4 * num_floats, X.shape[0], num_votes, float(np.mean(labels == wanted)))
+    exported = Exported(file.num_bytes, 4 * num_floats, X.shape[0], num_votes, float(np.mean(labels == model_labels)))
     if y is None:
         return exported
     truth = np.asarray(y)
     return exported._replace(
-        accuracy=float(np.mean(labels == truth)), accuracy_of_predict=float(np.mean(wanted == truth))
+        accuracy=float(np.mean(labels == truth)), accuracy_of_predict=float(np.mean(model_labels == truth))
     )
 
 
@@ -277,10 +277,12 @@ def _check_labels(y: ArrayLike | None, network: Any, X: Any, classes: Any) -> No
     if np.shape(y) != (X.shape[0],):
         raise ValueError(f"y must hold a label for each of {X.shape[0]} rows, got shape {list(np.shape(y))}.")
     num_outputs = network.layer_sizes[-1]
-    known = ([-1, 1] if num_outputs == 1 else range(num_outputs)) if classes is None else np.asarray(classes).tolist()
-    if not set(known) & set(np.asarray(y).tolist()):
+    known_labels = (
+        ([-1, 1] if num_outputs == 1 else range(num_outputs)) if classes is None else np.asarray(classes).tolist()
+    )
+    if not set(known_labels) & set(np.asarray(y).tolist()):
         raise ValueError(
-            f"y must hold labels as the file gives them, {', '.join(map(repr, [*known][:3]))}, ..., got "
+            f"y must hold labels as the file gives them, {', '.join(map(repr, [*known_labels][:3]))}, ..., got "
             f"{np.asarray(y).tolist()[0]!r}; give classes, or y in their names."
         )
 

@@ -175,13 +175,13 @@ class PackedNetwork:
         if self.has_convolutions:
             assert inputs.units is not None
             return convolved_sums(inputs.units, layers)
-        how: Any = {"engine": self.engine, "with_floats": self._with_floats}
+        options: Any = {"engine": self.engine, "with_floats": self._with_floats}
         if inputs.bits is not None:
-            sums: NDArray[Any] = sign_products(inputs.bits, layers[0], **how)
+            sums: NDArray[Any] = sign_products(inputs.bits, layers[0], **options)
         else:
             sums = self._first_sums(inputs, layers[0])
         for before, layer in itertools.pairwise(layers):
-            sums = hidden_sums(sums, before, layer, **how)
+            sums = hidden_sums(sums, before, layer, **options)
         return sums
 
     def _first_sums(self, inputs: _Inputs, layer: Layer) -> NDArray[Any]:

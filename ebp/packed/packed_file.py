@@ -141,17 +141,17 @@ def _shapes(shapes: Any, convolutions: Any) -> tuple[list[tuple[int, int]], list
     for shape in shapes:
         if not (isinstance(shape, list) and len(shape) == 2 and all(_is_whole(n, 1, INT32_MAX) for n in shape)):
             raise ValueError(f"shapes must list pairs of positive numbers, got {shape!r:.40}")
-    found = _convolutions(convolutions, len(shapes))
+    checked_convolutions = _convolutions(convolutions, len(shapes))
     image = None
     outputs = None
-    for i, ((n_in, n_out), shared) in enumerate(zip(shapes, found, strict=True)):
+    for i, ((n_in, n_out), shared) in enumerate(zip(shapes, checked_convolutions, strict=True)):
         if shared is not None:
             if (shared.fan_in, shared.filters) != (n_in, n_out) or (i and image != shared[:3]):
                 raise ValueError(f"the convolution of layer {i} must fit its shape and the layer before")
         elif i and outputs != n_in:
             raise ValueError(f"layer {i} must have as many inputs as the one before has outputs")
         image, outputs = (None, n_out) if shared is None else (shared.image, shared.num_outputs)
-    return [(n_in, n_out) for n_in, n_out in shapes], found
+    return [(n_in, n_out) for n_in, n_out in shapes], checked_convolutions
 
 
 def _convolutions(stored: Any, num_layers: int) -> list[Convolved | None]:
@@ -160,10 +160,10 @@ def _convolutions(stored: Any, num_layers: int) -> list[Convolved | None]:
         return [None] * num_layers
     if not isinstance(stored, list) or len(stored) != num_layers or stored[-1] is not None:
         raise ValueError("convolutions must list one for each layer, or null, and null for the last one")
-    found: list[Convolved | None] = []
+    convolutions: list[Convolved | None] = []
     for numbers in stored:
         if numbers is None:
-            found.append(None)
+            convolutions.append(None)
             continue
         fits = isinstance(numbers, list) and len(numbers) == len(Convolved._fields)
         if not fits or not all(_is_whole(number, 1, _MAX_IMAGE) for number in numbers):
@@ -172,8 +172,8 @@ def _convolutions(stored: Any, num_layers: int) -> list[Convolved | None]:
         shared.check()
         if shared.pool not in POOLS or max(shared.num_inputs, shared.num_positions * shared.fan_in) > _MAX_IMAGE:
             raise ValueError(f"a convolution must have pool 1, 2 or 4 and images of moderate size, got {numbers!r:.60}")
-        found.append(shared)
-    return found
+        convolutions.append(shared)
+    return convolutions
 
 
 def _classes(names: Any, num_outputs: int) -> NDArray[Any] | None:
@@ -206,9 +206,9 @@ def _num_bytes(shapes: Sequence[tuple[int, int]], bias_size: int) -> int:
 def _check_kind(kind: Any, fraction_bits: int | None) -> None:
     if kind is not None and kind not in get_args(Kind):
         raise ValueError(f"coding must be null or one of {', '.join(get_args(Kind))}, got {kind!r:.40}")
-    wanted = {"raw": fraction_bits, None: fraction_bits, "sign": None}.get(kind, FRACTION_BITS)
-    if fraction_bits != wanted:
-        raise ValueError(f"fraction_bits must be {wanted} with the coding {kind}, got {fraction_bits}")
+    expected = {"raw": fraction_bits, None: fraction_bits, "sign": None}.get(kind, FRACTION_BITS)
+    if fraction_bits != expected:
+        raise ValueError(f"fraction_bits must be {expected} with the coding {kind}, got {fraction_bits}")
 
 
 def _num_numbers(kind: str | None, num_inputs: int) -> int:

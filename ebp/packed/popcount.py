@@ -30,8 +30,8 @@ def words(x: NDArray[np.uint64], w: NDArray[np.uint64], num_bits: int, out: NDAr
     """Put K - 2 popcount(x xor w), K = `num_bits`, of all rows of `x` [N, M] and `w` [O, M] into `out` [N, O]."""
     (N, M) = x.shape
     K = np.int64(num_bits)
-    whole = N - N % 4
-    for n in range(0, whole, 4):  # four rows share one loading of the weights
+    num_in_fours = N - N % 4
+    for n in range(0, num_in_fours, 4):  # four rows share one loading of the weights
         for o in range(len(w)):
             a = b = c = d = np.uint64(0)
             for k in range(M):
@@ -43,7 +43,7 @@ def words(x: NDArray[np.uint64], w: NDArray[np.uint64], num_bits: int, out: NDAr
             out[n + 1, o] = K - 2 * np.int64(b)
             out[n + 2, o] = K - 2 * np.int64(c)
             out[n + 3, o] = K - 2 * np.int64(d)
-    for n in range(whole, N):
+    for n in range(num_in_fours, N):
         for o in range(len(w)):
             a = np.uint64(0)
             for k in range(M):

@@ -168,9 +168,9 @@ def round_network(model: Any, X: Any, *, bits: int = 4, inputs: str = "uint8") -
     for number, (mean, gain) in enumerate(zip(posterior.mean, posterior.gain, strict=True)):
         is_last = number == len(posterior.mean) - 1
         if not number:
-            kept = np.append(used, len(mean) - 1)
-            mean = mean[kept]
-            gain = gain[kept]
+            kept_inputs = np.append(used, len(mean) - 1)
+            mean = mean[kept_inputs]
+            gain = gain[kept_inputs]
         root = np.sqrt(len(posterior.mean[number]))
         weights = mean[:-1] * factor[:, None] / root
         biases = (mean[-1] + offset @ mean[:-1]) / root
@@ -224,7 +224,7 @@ def _rounded(
     if is_last:  # scores of classes are compared, so they have one step
         largest = np.full_like(largest, largest.max())
     tried: Array = STEPS[:, None] * largest[None] / float(most)  # [T, n_out]
-    found = []
+    candidates = []
     errors = []
     for output in range(len(biases)):
         active = np.ones(len(rows)) if is_last else (wanted[:, output] > 0).astype(np.float64)
@@ -237,14 +237,14 @@ def _rounded(
         # What rounding of the layers before has changed is made good by this one, as far as its posterior allows.
         missing = active * (wanted[:, output] - rows @ target)
         target = target + np.linalg.solve(P, multiple * (rows.T @ missing))
-        found.append(_tried_steps(target, P, np.asarray(tried[:, output]), most))
-        errors.append(np.einsum("ti,ij,tj->t", found[-1] - target, P, found[-1] - target))
+        candidates.append(_tried_steps(target, P, np.asarray(tried[:, output]), most))
+        errors.append(np.einsum("ti,ij,tj->t", candidates[-1] - target, P, candidates[-1] - target))
     best = np.argmin(errors, axis=1)
     if is_last:
         best[:] = np.argmin(np.sum(errors, axis=0))
     neurons = np.arange(len(biases))
     steps = tried[best, neurons]
-    chosen = np.stack([found[neuron][best[neuron]] for neuron in neurons], axis=1) / steps  # [n_in + 1, n_out]
+    chosen = np.stack([candidates[neuron][best[neuron]] for neuron in neurons], axis=1) / steps  # [n_in + 1, n_out]
     codes = np.rint((chosen[:-1] + most) / 2.0).astype(np.int64)
     limited = np.rint(np.clip(chosen[-1], -(2.0**30), 2.0**30)).astype(np.int64)
     shift = None
@@ -260,15 +260,15 @@ def _tried_steps(target: Array, P: Array, steps: Array, most: int) -> Array:
     order = np.append(np.argsort(-np.diag(P)[:-1], kind="stable"), len(P) - 1)
     covariance = np.linalg.inv(P[np.ix_(order, order)])
     upper = np.linalg.cholesky(covariance).T  # row i: C_i,rest over the root of C_ii, given those before
-    found = np.tile(target[order], (len(steps), 1))
+    ordered = np.tile(target[order], (len(steps), 1))
     for place in range(len(order) - 1):
-        odd = np.clip(2.0 * np.rint((found[:, place] / steps - 1.0) / 2.0) + 1.0, -most, most)
-        error = (found[:, place] - odd * steps) / upper[place, place]
-        found[:, place:] -= error[:, None] * upper[place, place:]
-        found[:, place] = odd * steps
-    result = np.empty_like(found)
-    result[:, order] = found
-    return result
+        odd = np.clip(2.0 * np.rint((ordered[:, place] / steps - 1.0) / 2.0) + 1.0, -most, most)
+        error = (ordered[:, place] - odd * steps) / upper[place, place]
+        ordered[:, place:] -= error[:, None] * upper[place, place:]
+        ordered[:, place] = odd * steps
+    rounded = np.empty_like(ordered)
+    rounded[:, order] = ordered
+    return rounded
 
 
 def _check_sums(layer: RoundedLayer, limits: tuple[int, int]) -> None:
