@@ -67,6 +67,7 @@ def read_rows(path: str) -> NDArray[Any]:
 def _read_csv(path: str) -> NDArray[Any]:
     with open(path, encoding="utf-8-sig") as file:
         first = file.readline()
+    # A first line that is not of numbers has names.
     has_names = False
     try:
         [float(cell) for cell in first.split(",")]

@@ -92,6 +92,7 @@ def tuned_rival(
     """
     if name not in RIVALS:
         raise ValueError(f"a rival must be one of {', '.join(RIVALS)}, got {name!r}.")
+    # Rows of one length, as sign neurons do not see lengths, either.
     length = mean_length(train[0])
 
     def make(value: float, X: Matrix) -> AROW | Backpropagation:
@@ -142,6 +143,7 @@ def tuned_errors(
         raise ValueError(
             f"tuning needs training and validation rows, got a fraction of {valid_fraction} of {X.shape[0]} rows."
         )
+    # Rows that are set aside, by an order that no pass has.
     order = epoch_order(as_seed(seed), 2**31 - 1, X.shape[0])
     valid = np.sort(order[:num_valid])
     rest = np.sort(order[num_valid:])
@@ -154,7 +156,9 @@ def tuned_errors(
             epoch_errors.append(error_percent(learner.scores(other[0]), other[1]))
         return tuple(epoch_errors)
 
+    # The error of each value on these rows, after the last epoch.
     valid_errors = tuple(errors(value, (X[rest], Y[rest]), (X[valid], Y[valid]))[-1] for value in grid)
+    # The middle one of equally good values; with it, a new learner of all training rows.
     best = np.flatnonzero(np.equal(valid_errors, min(valid_errors)))
     chosen = int(best[(len(best) - 1) // 2])
     is_at_edge = len(grid) > 1 and chosen in (0, len(grid) - 1)
@@ -217,6 +221,7 @@ class AROW:
         is_sparse = scipy.sparse.issparse(X)
         every = np.arange(len(self.mu))
         for row in epoch_order(seed, epoch, X.shape[0]):
+            # The inputs that are not 0, and a 1 for the bias.
             if is_sparse:
                 entries = slice(X.indptr[row], X.indptr[row + 1])
                 columns = np.append(X.indices[entries], every[-1])
@@ -229,6 +234,7 @@ class AROW:
             mu = self.mu[columns]
             sigma = self.sigma[columns]
             loss = np.maximum(0.0, 1.0 - y * (x @ mu))  # [C]
+            # Outputs with a margin of less than 1 are updated; beta is 0 for the others.
             if np.any(loss > 0):
                 beta = (loss > 0) / (np.square(x) @ sigma + self.r)
                 sigma_x = sigma * x[:, None]

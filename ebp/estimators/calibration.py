@@ -86,6 +86,7 @@ def log_probabilities(scores: ArrayLike, *, are_logits: bool) -> NDArray[np.floa
     if z.shape[1] == 1:
         both = np.hstack([-z, z])
         return scipy.special.log_expit(both) if are_logits else scipy.special.log_ndtr(both)
+    # Eq. (4.7): one class +1, all others -1.
     logits = z if are_logits else scipy.special.log_ndtr(z) - scipy.special.log_ndtr(-z)
     return scipy.special.log_softmax(logits, axis=1)
 
@@ -101,6 +102,7 @@ def fit_calibration(scores: ArrayLike, classes: ArrayLike, *, weight: ArrayLike 
     has_offset = scores.shape[1] == 1
     importance = np.ones(len(scores)) if weight is None else np.asarray(weight, np.float64)
     examples = Scored(scores, np.asarray(classes, np.intp), importance)
+    # The most probable log a and, for two classes, c.
     limits = [(-_MAX_LOG_SCALE, _MAX_LOG_SCALE), (-_MAX_OFFSET, _MAX_OFFSET)][: 1 + has_offset]
     start = np.zeros(len(limits))
     best = scipy.optimize.minimize(_loss, start, (examples,), jac=True, method="L-BFGS-B", bounds=limits).x
@@ -120,10 +122,12 @@ def _loss(parameters: NDArray[np.float64], examples: Scored) -> tuple[float, NDA
     log_factor = parameters[0]
     offset = parameters[1] if has_offset else 0.0
     scaled = PRIOR_SCALE * math.exp(log_factor) * scores
+    # By logits, -log P(class) has the derivative p - [class].
     log_p = log_probabilities(scaled + offset, are_logits=True)
     by_logits = np.exp(log_p)
     by_logits[rows, classes] -= 1.0
     by_logits = weight[:, None] * (by_logits[:, 1:] if has_offset else by_logits)
+    # Normal priors of log a and c, and the derivatives by both.
     value = 0.5 * (log_factor / LOG_SCALE_DEVIATION) ** 2 + 0.5 * (offset / OFFSET_DEVIATION) ** 2
     gradient = [log_factor / LOG_SCALE_DEVIATION**2 + np.sum(by_logits * scaled)]
     if has_offset:
@@ -152,6 +156,7 @@ def calibration_error(log_p: ArrayLike, classes: ArrayLike, num_bins: int = 15) 
     p = np.exp(np.asarray(log_p))
     confidence = p.max(axis=1)
     is_right = p.argmax(axis=1) == np.asarray(classes)
+    # In each bin, the sum of confidences less the number of right rows.
     place = np.minimum((confidence * num_bins).astype(int), num_bins - 1)
     gap = np.bincount(place, confidence - is_right, minlength=num_bins)
     return 100.0 * float(np.sum(np.abs(gap))) / len(p)

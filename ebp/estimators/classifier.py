@@ -165,6 +165,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y = self._check(X, y, reset=True)
         groups = group_numbers(groups, X.shape[0])
         row_weight = weight_of_rows(X, sample_weight)
+        # The rows in an order by their content, whatever that of the file is.
         classes, numbers = np.unique(y, return_inverse=True)
         order = row_order(X, numbers, row_weight, groups)
         X = X[order]
@@ -172,6 +173,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         row_weight = None if row_weight is None else row_weight[order]
         groups = None if groups is None else groups[order]
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        # Rows that are held back from the coding and from all passes but the last.
         held = np.zeros(0, np.intp)
         if self._holds_back():
             held = held_rows(len(y), self._seed, strata=y, groups=groups)
@@ -182,6 +184,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         data = prepare(self._network, scaled, self._targets(y))
         epochs = default_epochs(len(y)) if self.epochs == "auto" else int(self.epochs)
         options: dict[str, Any] = {"batch_size": self.batch_size, "seed": self._seed, "weight": weight}
+        # All passes but the last, over the other rows.
         losses: list[float] = []
         cost = Cost(epochs, "passes")
         for epoch in range(epochs - 1):
@@ -193,6 +196,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 if has_stopped(losses):
                     break
         self.n_epochs_ = (len(losses) or epochs - 1) + 1
+        # The last pass: rows that were held back are scored before they are learned.
         rows = None
         if self.n_epochs_ == 1 and len(held):  # at the end of the pass, when most is known
             fit_epoch(self._network, data, rows=others, **options)
@@ -200,6 +204,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         stats = fit_epoch(self._network, data, epoch=self.n_epochs_ - 1, rows=rows, **options)
         self._few_rows = []
         say_pass(self.verbose, self.n_epochs_, self.n_epochs_, f": {stats.log_evidence:.4f} nats a row")
+        # Rows that were held back count in the moments of later calls, and their scores calibrate.
         if len(held):
             self._moments += Moments.of(self._columns.inputs(X[held]))
         if self._is_calibrated() and len(held) and stats.scores is not None:
@@ -236,6 +241,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         all_classes = start_classes(classes) if is_first else self.classes_
         encode_labels(y, all_classes)  # what is wrong is found before anything is learned
         weight_of_rows(X, sample_weight)
+        # The first call starts from the prior; later ones make room for new columns, and code by all rows so far.
         if is_first:
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._start(X, all_classes)
@@ -245,6 +251,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if self.standardise:
                 self._moments += Moments.of(self._columns.inputs(X))
                 self._coding = InputCoding.of(self._coding.kind, self._moments)
+        # The new rows, and with a memory the kept ones of classes that no longer come.
         self._stream, chunk = self._stream.after(
             X,
             np.searchsorted(self.classes_, y),
@@ -254,6 +261,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             has_outputs=len(self.classes_) > 2 and not self.softmax,
         )
         data = prepare(self._network, self._scaled(chunk.X), self._targets(self.classes_[chunk.numbers]))
+        # A target of 0 is unknown, so that an output learns nothing from it.
         if chunk.is_learned is not None:
             data = data._replace(Y=data.Y * tf.constant(chunk.is_learned, data.Y.dtype))
         stats = fit_chunk(
@@ -261,6 +269,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         self.n_epochs_ += 1
         self._few_rows = []
+        # The scores of new rows before they were learned are remembered.
         if self._is_calibrated() and stats.scores is not None:
             self._remember(stats.scores[: len(y)], y, None if chunk.weight is None else chunk.weight[: len(y)])
         return self
@@ -270,6 +279,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The network of all columns of X, coded by `coding_`."""
         if self._columns.numbers is None:
             return self._network
+        # Columns that never occurred have h = 0.
         posterior = self._network.posterior
         full_network = self._new_network(self._columns.num_columns)
         first = tf.constant(self._columns.spread(posterior.h[0].numpy()))
@@ -374,6 +384,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return
         self._moments = self._moments.with_columns(self._columns.room)
         self._coding = InputCoding.of(self._coding.kind, self._moments)
+        # What is known goes over; h of the new inputs is as at the start.
         larger = self._new_network(self._columns.room)
         posterior = self._network.posterior
         start = larger.posterior

@@ -62,11 +62,13 @@ class Stream(NamedTuple):
         learns from about as many rows of each class, as if all still came. Without outputs of their own the rows of
         absent classes are added to the new ones.
         """
+        # Which classes are absent, and which new rows enter the memory.
         recency, is_absent = self.recency.after(numbers)
         memory = self.memory
         is_kept = np.zeros(len(numbers), np.bool_)
         if size:
             memory, is_kept = memory.after(X, numbers, weight, size=size, seed=seed)
+        # Outputs of absent classes learn from rows that enter the memory, and from those in it.
         chunk = Chunk(X, numbers, weight, None)
         if has_outputs and np.any(is_absent):
             chunk = chunk._replace(is_learned=is_kept[:, None] | ~is_absent)

@@ -140,6 +140,7 @@ class Unit(NamedTuple):
 def units_of(config: CrossValidationConfig, seeds: range, num_folds: int) -> list[Unit]:
     """All units of work, in order."""
     units = []
+    # Networks epoch by epoch; rivals as a whole, with the first seeds only.
     for seed in seeds:
         for fold in range(num_folds):
             for weights in config.weights if "ebp" in config.methods else ():
@@ -172,6 +173,7 @@ def checked_folds(folds: Folds, num_rows: int) -> list[tuple[NDArray[np.intp], N
     pairs = [(np.asarray(rows, np.intp), np.asarray(test_rows, np.intp)) for rows, test_rows in folds]
     if not pairs:
         raise ValueError("folds must hold at least one pair of training and test rows, got none.")
+    # Each fold has training and test rows among those of the data, and no row is both.
     for number, pair in enumerate(pairs):
         every = np.concatenate(pair)
         if not all(len(rows) for rows in pair) or every.min() < 0 or every.max() >= num_rows:
@@ -244,6 +246,7 @@ class CrossValidation:
             raise ValueError("softmax needs more than two classes, got two; leave it out.")
         self.config = config
         self.first_seed = seed
+        # What is to be done, and the first network.
         self.folds = checked_folds(folds, len(Y))
         self.layer_sizes = (X.shape[1], *config.hidden, Y.shape[1])
         self.input_coding = recommended(dataset, X) if config.input_coding == "auto" else config.input_coding
@@ -251,6 +254,7 @@ class CrossValidation:
         self.network = self._new_network(self.units[0])
         self.exported: Exported | None = None
         self._records = tf.Variable("")  # `found` as JSON lines, so that a checkpoint holds it
+        # Data, and what is made of them for the fold in work.
         self._X = X
         self._Y = Y
         self._prepare_fold = prepare
@@ -306,6 +310,7 @@ class CrossValidation:
             raise ValueError(f"units are done in their order, and the next one is {self.num_done}, got {number}.")
         unit = self.units[number]
         scalars, result = self._epoch(unit) if unit.method in WEIGHTS else self._rival(unit)
+        # A line of JSON for each unit; their number says which one is next.
         self._records.assign(self._text() + written_results([result]))
         self._last = unit
         if self._is_shown():
@@ -328,6 +333,7 @@ class CrossValidation:
         by_method = dict[str, dict[str, Any]]()
         if len(results) < len(self.units):
             raise ValueError(f"results need all {len(self.units)} units, and {len(results)} are done; call run.")
+        # A network has results of each of its outputs, a rival has one.
         for method in dict.fromkeys(unit.method for unit in self.units):
             epochs = [result for result in results if isinstance(result, EpochResult) and result.method == method]
             rivals = [result for result in results if isinstance(result, RivalResult) and result.method == method]
@@ -350,6 +356,7 @@ class CrossValidation:
         """The network to train. A checkpoint has restored its numbers alone, not its kind of weights."""
         if unit.epoch > 0 and self._last is not None:
             return self.network
+        # After a checkpoint: a network of the unit's kind, with the restored numbers.
         network = self._new_network(unit)
         if unit.epoch > 0:
             network.assign(self.network.posterior)
@@ -361,17 +368,20 @@ class CrossValidation:
         fold = self.fold(unit.fold)
         seed = _order_seed(unit)
         self.network = self._network_for(unit)
+        # Training, which alone is timed.
         start = time.monotonic()
         if self._prepared is None or self._prepared[0] != unit.fold:
             self._prepared = unit.fold, self._prepare(fold)
         stats = fit_epoch(self.network, self._prepared[1], batch_size=config.batch_size, seed=seed, epoch=unit.epoch)
         seconds = time.monotonic() - start
+        # Test errors of EBP-D, EBP-P and votes; and the export after the last epoch.
         errors = errors_percent(self.network, fold.X_test, fold.Y_test, num_votes=config.num_votes, seed=seed)
         if self._export is not None and unit == self._exported_unit():
             self.exported = self._write(fold, seed)
         scalars = {f"test/error_{name.lower()}_percent": error for name, error in errors.items()}
         scalars["train/log_evidence_nats"] = stats.log_evidence
         scalars["train/damped_percent"] = 100.0 * stats.damped_steps / stats.num_steps
+        # How good the probabilities of EBP-P are.
         loss, calibration = probability_scores(self.network, fold.X_test, fold.Y_test)
         scalars |= {"test/log_loss_nats": loss, "test/calibration_error_percent": calibration}
         return scalars, EpochResult(*unit, seconds, errors, loss, calibration)
@@ -390,6 +400,7 @@ class CrossValidation:
     def _rival(self, unit: Unit) -> tuple[dict[str, float], RivalResult]:
         fold = self.fold(unit.fold)
         start = time.monotonic()
+        # Tuned on a part of the fold's training rows, then trained on all of them.
         tuned = tuned_rival(
             unit.method,
             self.layer_sizes,
@@ -425,6 +436,7 @@ class CrossValidation:
         """The file, with the way of export that training rows choose; the test rows only say how good it is."""
         assert self._export is not None
         rows = numpy_rng(seed, "export").permutation(fold.X.shape[0])[:MAX_CHOOSING]
+        # Labels of the test rows as the file gives them.
         if fold.Y_test.shape[1] == 1:
             labels = fold.Y_test[:, 0].astype(int)
             numbers = (labels > 0).astype(int)
@@ -468,6 +480,7 @@ def posterior_scalars(network: EBPNetwork) -> dict[str, float]:
     for number, (h, prior, entropy) in enumerate(zip(shapes.values(), priors, network.entropy(), strict=True), start=1):
         scalars[f"layer_{number}/entropy_nats"] = entropy
         if prior.is_discrete:
+            # Little is left of the prior's variance.
             decided = prior.var(tf.constant(h)) < DECIDED * prior.var(tf.zeros([], h.dtype))
             scalars[f"layer_{number}/decided_percent"] = 100.0 * float(tf.reduce_mean(tf.cast(decided, h.dtype)))
     return scalars

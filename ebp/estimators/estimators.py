@@ -120,6 +120,7 @@ def dense_rows(X: Any, columns: SeenColumns) -> Any:
     :param columns: those that are kept.
     :raises ValueError: if it is sparse, and too large to be made dense.
     """
+    # Without the columns that have never occurred.
     if columns.numbers is not None:
         X = columns.inputs(X)[:, : len(columns.numbers)]
     if not is_sparse(X):

@@ -135,10 +135,12 @@ def summary(errors: NDArray[np.float64]) -> dict[str, Any]:
         sample over the root of its size (None of a single number); "best_epochs" of the seeds, from 1; and
         "errors_percent", all errors.
     """
+    # The best epoch of each seed, by the mean over folds.
     best = errors.mean(axis=1).argmin(axis=1)  # [seeds]
     statistics: dict[str, Any] = {}
     for name, epochs in (("last", np.full(len(errors), errors.shape[2] - 1)), ("best", best)):
         values = np.array([seed[:, epoch] for seed, epoch in zip(errors, epochs, strict=True)])  # [seeds, folds]
+        # The sample is of seeds; if there is but one, of folds.
         sample = values.mean(axis=1) if len(values) > 1 else values[0]
         statistics[f"{name}_percent"] = float(sample.mean())
         statistics[f"{name}_standard_error"] = (
@@ -158,10 +160,12 @@ def network_results(results: Sequence[EpochResult], num_votes: int) -> dict[str,
     last = [result for result in results if result.epoch == last_epoch]
     seconds = {"seconds_per_epoch": float(np.mean([result.seconds for result in results]))}
     by_output = {}
+    # Errors of each output, [seeds, folds, epochs].
     for output in results[0].errors_percent:
         title = f"{num_votes} votes" if output == "votes" else output
         errors = _by_seed_and_fold(results, [[result.errors_percent[output]] for result in results])
         by_output[f"{results[0].method} {title}"] = {**summary(errors), **seconds}
+    # EBP-P has probabilities, too.
     by_output[f"{results[0].method} P"] |= {
         name: float(np.mean([getattr(result, name) for result in last]))
         for name in ("log_loss_nats", "calibration_error_percent")

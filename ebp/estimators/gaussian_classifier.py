@@ -48,6 +48,7 @@ def sign_derivatives(y: Array, mu: Array, sigma2: Array) -> Derivatives:
 
     The noise keeps z bounded: without it, probabilities tend to 0 and 1 as the weights become known.
     """
+    # Eq. (4.3) with the variance of the noise, 1, added to sigma2.
     inverse = 1.0 / np.sqrt(1.0 + sigma2)
     z = y * mu * inverse
     log_p = scipy.special.log_ndtr(z)
@@ -134,6 +135,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         rows, groups = self._in_order(rows, numbers, groups)
         self._draw_seed()
         self._start(rows, classes)
+        # How often a row may count, by rows held back; then all rows are learned from the prior.
         chosen, _ = self._race(rows, held_folds(len(rows.X), self._seed, strata=rows.y, groups=groups))
         self._learn(rows, chosen)
         return self
@@ -182,6 +184,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         if len(self.classes_) == 1:
             return np.zeros((len(X), 1))
         log_probs = []
+        # u ~ N(mu, sigma2) of each network, and Eq. (4.7) with noise of variance 1.
         for posterior in self.posteriors_:
             if isinstance(posterior, JointNetwork):
                 mu, sigma2 = posterior.moments(X)
@@ -191,6 +194,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
                 sigma2 = last.sigma2
             z = mu / np.sqrt(1.0 + sigma2)
             log_probs.append(log_probabilities(z[:, : _num_outputs(len(self.classes_))], are_logits=False))
+        # The mean of the networks' probabilities.
         if len(log_probs) == 1:
             return log_probs[0]
         return np.asarray(scipy.special.logsumexp(log_probs, axis=0) - math.log(len(log_probs)))
@@ -238,6 +242,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         widths = layer_widths(self.hidden)
         num_units = widths[0] if widths else 0
         first_classes = np.unique(rows.y) if classes is None else start_classes(classes)
+        # With too many numbers for a joint posterior, networks as in `fit`.
         size = rows.X.shape[1] + 1 + num_units
         num_numbers = len(AMPLITUDES) * size**2 * (_num_outputs(len(first_classes)) + 1)
         is_wide = self._columns.numbers is not None or num_numbers > MAX_NUMBERS
@@ -245,6 +250,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
             self._start(rows, start_classes(classes))
             encode_labels(rows.y, self.classes_)
             return
+        # With a joint posterior the classes need not be known: a spare output is for others.
         if classes is not None and len(first_classes) < 2:
             raise ValueError(
                 f"classes must be at least two, got {first_classes.tolist()}; leave it out if others may come."
@@ -272,6 +278,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
             return
         if not self._has_spare:
             encode_labels(y, self.classes_)  # raises
+        # New classes one by one, each at its place among the sorted names.
         for name in np.setdiff1d(y, self.classes_):
             classes = np.union1d(self.classes_, [name])
             place = int(np.searchsorted(classes, name))
@@ -283,6 +290,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         numbers = np.searchsorted(self.classes_, rows.y)
         num_outputs = _num_outputs(len(self.classes_))
         first = 1 if num_outputs == 1 else 0  # the class of the first output
+        # One class against the others; the spare output has -1 in every row.
         Y = np.where(numbers[:, None] == np.arange(first, first + num_outputs), 1.0, -1.0)
         if self._has_spare:
             Y = np.concatenate([Y, np.full((len(Y), 1), -1.0)], axis=1)

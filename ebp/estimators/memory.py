@@ -41,10 +41,12 @@ class Memory(NamedTuple):
         :param size: how many rows of each class are kept.
         :param seed: of the keys, not negative.
         """
+        # A row's key depends on its number in the stream alone.
         keys = np.random.Generator(np.random.PCG64(seed).advance(self.num_seen)).random(len(numbers))
         keys = np.concatenate([self.keys, keys])
         numbers = np.concatenate([self.numbers, numbers])
         weight = np.concatenate([self.weight, np.ones(X.shape[0]) if weight is None else weight])
+        # The smallest keys of each class stay.
         order = np.lexsort((keys, numbers))
         rank = np.arange(len(order)) - np.searchsorted(numbers[order], numbers[order])  # within the class
         kept_rows = np.sort(order[rank < size])

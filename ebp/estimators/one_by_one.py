@@ -41,6 +41,7 @@ class OneByOne:
             self._names = list(x)
             self._mean = np.zeros(len(self._names))
         row = self._row(x)
+        # Means so far, for features that a later row lacks.
         self._count += 1
         self._mean += (row - self._mean) / self._count
         options = {} if self.classes is None else {"classes": self.classes}

@@ -92,6 +92,7 @@ class Predictor:
         :raises ValueError: if its network has weights or a head of another kind, or convolutions.
         """
         architecture = self.network.architecture
+        # Kinds that a file has names for.
         kinds = {_PRIORS.get(type(prior).__name__) for prior in architecture.priors}
         heads = _HEADS.get(type(architecture.head).__name__)
         if len(kinds) != 1 or None in kinds or heads is None:
@@ -100,6 +101,7 @@ class Predictor:
             raise ValueError(
                 "networks of convolutions cannot be saved here; use ebp.export_network or tf.train.Checkpoint."
             )
+        # What the network is; its numbers are arrays.
         header = {
             "layer_sizes": architecture.layer_sizes,
             "weights": kinds.pop(),
@@ -141,6 +143,7 @@ class Predictor:
         network = EBPNetwork(
             sizes, header["weights"], head=header["head"], biases=header["biases"] is True, dtype=header["dtype"]
         )
+        # The posterior, every number of which has to be finite.
         for name, variable in _variables(network).items():
             if not np.isfinite(arrays[name]).all():
                 raise ValueError(f"{name} must be finite")

@@ -43,6 +43,7 @@ class Recency(NamedTuple):
         :param labels: numbers of classes, in the order of the stream, [n].
         :return: the state, and [C]. A class that never occurred is not absent.
         """
+        # How often each class is among the new labels, and at what place last.
         occurs = np.bincount(labels, minlength=len(self.counts))
         last = np.full(len(self.counts), -1)
         last[labels] = np.arange(len(labels))
@@ -50,6 +51,7 @@ class Recency(NamedTuple):
         counts = self.counts + occurs
         total = np.where(occurs > 0, length + last + 1, self.total)
         new = Recency(counts, total, length + len(labels) - total)
+        # (1 - p)^m: the probability that a class of share p is missing from m labels.
         share = counts / np.maximum(total, 1)
         log_chance = new.gaps * np.log1p(-np.minimum(share, 1.0 - 1e-12))
         return new, (occurs == 0) & (counts > 0) & (log_chance < np.log(SURPRISE))

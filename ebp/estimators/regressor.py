@@ -141,6 +141,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         rows = self._check(X, y, sample_weight, reset=True)
         rows, groups = self._in_order(rows, rows.y, groups)
         self._draw_seed()
+        # Rows held back choose the passes, and say by their errors how wide predictions are.
         chosen, errors = self._chosen_passes(rows, groups)
         self._start(rows)
         self._learn(rows, chosen)
@@ -174,6 +175,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
             self._start(self._first, epochs=self.n_epochs_)
             rows = self._first
         else:
+            # Enough rows: units follow the data so far, and the posteriors are put into them.
             self._first = None
             self._inputs += Moments.of(rows.X, rows.weight)
             self._change_units(self._targets + Moments.of(rows.y, rows.weight))
@@ -188,6 +190,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         mean = means.mean(axis=0)
         predictions = [mean * self._targets.scale + self._targets.mean]
         if return_std:
+            # The variance of a mixture: within its normals, and between their means.
             variance = variances.mean(axis=0) + np.square(means - mean).mean(axis=0)
             predictions.append(np.sqrt(variance) * self._targets.scale)
         predictions = [part[:, 0] if self._is_single else part for part in predictions]
@@ -201,6 +204,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         if y.shape != means.shape[1:]:
             raise ValueError(f"y must have the shape of the predictions, {list(means.shape[1:])}, got {list(y.shape)}.")
         z2 = np.square((y - self._targets.mean) / self._targets.scale - means) / variances
+        # log N(y | mean, variance) of each network, and the log of the mean density.
         log_densities = -0.5 * np.sum(z2 + np.log(2.0 * math.pi * variances), axis=2)
         mixed = scipy.special.logsumexp(log_densities, axis=0) - math.log(len(log_densities))
         return np.asarray(mixed - np.sum(np.log(self._targets.scale)))
@@ -266,11 +270,13 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
     def _change_units(self, targets: Moments) -> None:
         """Put the last layers and the noise into units in which all targets so far have mean 0 and deviation 1."""
         old = self._targets
+        # A target y becomes ratio y + shift, and u of the last layer with it.
         ratio = old.scale / targets.scale
         shift = (old.mean - targets.mean) / targets.scale
         for number, posterior in enumerate(self.posteriors_):
             mean = posterior.mean[-1] * ratio
             gain = posterior.gain[-1]
+            # The bias bears the shift; u has its bias over sqrt(K).
             mean[-1] += math.sqrt(len(mean)) * shift
             self.posteriors_[number] = Gaussian(
                 (*posterior.mean[:-1], mean), (*posterior.gain[:-1], in_units(gain, ratio))
@@ -284,6 +290,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         They are those of networks that made so many passes over the others; NaN for a row that was not held back, as
         all are where nothing has to be tried.
         """
+        # Rows of weight 0 take no part in the race.
         counted_rows = np.flatnonzero(rows.weights > 0)
         errors = np.full(rows.y.shape, np.nan)
         rows = rows.part(counted_rows)
@@ -292,6 +299,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         chosen, trials = self._race(rows, folds, early_stopping=bool(self.early_stopping))
         if not trials:
             return chosen, errors
+        # Networks of the race that stopped at the choice; where there is none for a fold, one is trained.
         ended = [
             trial
             for trial in trials
@@ -322,10 +330,13 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         if not np.any(is_held):
             return np.ones(errors.shape[1])
         means, variances = self._moments_of(rows.X[is_held])
+        # Squares of the errors, in standard deviations of this network.
         squares = np.square(errors[is_held] / self._targets.scale) / (variances.mean(axis=0) + means.var(axis=0))
         weight = rows.weights[is_held]
+        # Their mean, with the prior's rows.
         count = PRIOR_ROWS + np.sum(weight)
         spread = (PRIOR_ROWS * PRIOR_SQUARE + weight @ squares) / count
+        # Wider intervals, as the variance rests on few rows: Student's t over the normal.
         upper = 0.5 + 0.5 * INTERVAL
         spread *= (scipy.special.stdtrit(count, upper) / scipy.special.ndtri(upper)) ** 2
         return np.where(np.isfinite(spread), spread, 1.0)
@@ -361,6 +372,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         if np.count_nonzero(rows.weights) < FIRST_ROWS:
             return
         squares = rows.weights[:, None] * np.square((rows.y - self._targets.mean) / self._targets.scale)
+        # Each row's part of the variance; the sum of their squares is 1 / n for n equal parts.
         parts = squares / np.maximum(np.sum(squares, axis=0), np.finfo(np.float64).tiny)
         equal_rows = 1.0 / np.maximum(np.sum(parts**2, axis=0), 1.0 / len(parts))  # as many of equal parts are as few
         target = int(np.argmin(equal_rows))

@@ -131,6 +131,7 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
 
     def _make_room(self, X: Any) -> int:
         """Inputs for columns that occur for the first time; how many these are."""
+        # Rows so far are 0 in the new columns.
         columns = self._columns.after(X)
         num_seen = self._columns.num_seen
         if columns.num_seen > num_seen:
@@ -155,6 +156,7 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
 
     def _trial(self, rows: Rows, count: int, held: NDArray[np.intp]) -> Trial:
         """An estimator before its first pass over rows but for those held back."""
+        # A copy with the seed of this one, at the start of its first pass.
         learned = rows.part(np.delete(np.arange(len(rows.X)), held))
         model = clone(self)
         model._seed = self._seed
@@ -192,6 +194,7 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
         """A pass of `fit`, which forgets what is older than `count_` passes."""
         is_full = self.n_epochs_ >= self.count_ and rows.total > 0
         is_first = self.n_epochs_ == 0
+        # A pass goes on from the last posterior, and shows the mean over the pass.
         if not is_first:
             self.posteriors_ = self._last
         means = self._pass(rows, forgetting=1.0 / (self.count_ * rows.total) if is_full else 0.0)
@@ -208,10 +211,12 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
         X, Y = self._standardised(rows)
         posteriors = []
         means = []
+        # Each network takes the batches in an order of its own.
         for number, posterior in enumerate(self.posteriors_):
             mean = PassMean()
             order = self._rng(number, 1, self.n_epochs_).permutation(len(X))
             for batch, weight in batches(order, self.batch_size, rows.weight):
+                # The part of h and lambda that this batch leaves.
                 kept_part = math.exp(-forgetting * (len(batch) if weight is None else float(np.sum(weight))))
                 posterior = self._after_batch(number, posterior, X[batch], Y[batch], weight, kept_part)
                 mean.add(posterior)

@@ -63,6 +63,7 @@ class SeenColumns(NamedTuple):
         if self.numbers is None:
             return X
         X = scipy.sparse.csr_matrix(X)
+        # Entries of the columns that are kept, at the places of these.
         is_seen = np.isin(X.indices, self.numbers)
         order = np.argsort(self.numbers)
         places = order[np.searchsorted(self.numbers, X.indices[is_seen], sorter=order)]

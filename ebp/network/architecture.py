@@ -104,9 +104,11 @@ def initial_h(architecture: Architecture, seed: tf.Tensor) -> list[tf.Tensor]:
     start = []
     for layer, (prior, shape) in enumerate(zip(architecture.priors, architecture.weight_shapes, strict=True)):
         fan_in = architecture.fan_ins[layer]
+        # Without hidden layers there is no symmetry to break.
         if architecture.num_layers == 1:
             start.append(tf.zeros(shape, architecture.dtype))
             continue
+        # A uniform number within +-bound has the variance bound^2 / 3, here 1 / (K var0).
         var0 = float(prior.var(tf.zeros([], tf.float64)))
         bound = math.sqrt(3.0 / (fan_in * var0))
         start.append(

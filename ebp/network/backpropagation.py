@@ -64,9 +64,11 @@ class Backpropagation:
         self.batch_size = batch_size
         self.clipped = clipped
         self.learning_rate = np.float32(learning_rate)
+        # sqrt(K) of each layer; K of the first is an input's mean squared length, with its 1 for the bias.
         square = X.multiply(X) if scipy.sparse.issparse(X) else np.square(X, dtype=np.float64)
         lengths = [float(square.sum()) / X.shape[0] + 1.0, *(size + 1.0 for size in layer_sizes[1:-1])]
         self._scales = [np.float32(math.sqrt(length)) for length in lengths]
+        # Weights start as N(0, 1), smaller in the first layer, and biases as 0.
         self.weights: list[Array] = [
             tf.random.stateless_normal(shape, tf.random.fold_in(as_seed(seed), number)).numpy()
             for number, shape in enumerate(itertools.pairwise(layer_sizes))
@@ -104,8 +106,10 @@ class Backpropagation:
         :param columns: their numbers.
         """
         first, *others = self.weights
+        # Forward pass, and the derivative of the mean loss by the outputs.
         u = self._inputs(x @ first[columns], others)
         delta = self._by_output(u[-1], y) / np.float32(len(y))  # d loss / d u_l
+        # Down the layers: each descends its gradient, and hands delta on through tanh.
         for layer in reversed(range(len(u))):
             delta = delta / self._scales[layer]
             self.biases[layer] -= self.learning_rate * delta.sum(axis=0)

@@ -27,8 +27,10 @@ def hidden_delta(delta: tf.Tensor, above: Layer, below: Layer) -> tf.Tensor:
     Of a convolution the sum is over all positions that an input is used at, and what comes from a mean of signs belongs
     to each of them in equal parts.
     """
+    # N(0 | mu, sigma2): half of d<v> / dmu, by Eq. (4.1).
     sigma = tf.sqrt(below.sigma2)
     density = tf.exp(-0.5 * tf.square(below.mu / sigma)) / (math.sqrt(2.0 * math.pi) * sigma)
+    # sum_j <W_ji> Delta_j, d log P(y) / d<v_i> but for 1 / sqrt(K).
     by_input = tf.matmul(delta, above.mean, transpose_b=True)
     if above.convolved is not None:
         by_input = folded(by_input, above.convolved)
@@ -43,6 +45,7 @@ def backward(output_delta: tf.Tensor, layers: Sequence[Layer]) -> list[tf.Tensor
     :param output_delta: Delta_L from the head, Eq. (4.3), [B, n_L].
     :param layers: of the forward pass.
     """
+    # Eq. (4.4) from the last layer down.
     deltas = [output_delta]
     for above, below in zip(reversed(layers[1:]), reversed(layers[:-1]), strict=True):
         deltas.append(hidden_delta(deltas[-1], above, below))

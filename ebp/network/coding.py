@@ -97,9 +97,11 @@ class Moments:
         if weight is None or not np.any(weight > 0):
             weight = np.ones(num_rows)
         total = float(np.sum(weight))
+        # A single row is its mean, and varies in no column.
         if num_rows == 1 and not is_sparse(X):
             row = np.array(X[0], np.float64)
             return cls(total, row, np.zeros_like(row), np.zeros(row.shape, np.bool_))
+        # Sparse: sums over entries, in units of the column's size, so that no square overflows.
         if is_sparse(X):
             X = X.tocoo()
             largest = np.zeros(X.shape[1])
@@ -112,6 +114,7 @@ class Moments:
             var = np.maximum(square - mean**2, 0.0)
             varies = var > 1e-12 * square
         else:
+            # Dense: the mean first, then squares of the distances from it.
             X = np.asarray(X, np.float64)
             unit = _power_of_two(np.max(np.abs(X), axis=0))
             scaled = X / unit
@@ -125,6 +128,7 @@ class Moments:
     def __add__(self, other: Moments) -> Moments:
         """Those of all rows."""
         num_rows = self.num_rows + other.num_rows
+        # The law of total variance: within the two parts, and between their means.
         part = other.num_rows / num_rows
         distance = other.mean - self.mean
         within = np.hypot(math.sqrt(1.0 - part) * self.deviation, math.sqrt(part) * other.deviation)
@@ -189,6 +193,7 @@ class InputCoding:
         if kind not in get_args(Kind):
             raise ValueError(f"input_coding must be one of {', '.join(get_args(Kind))}, got {kind!r}.")
         deviation = moments.deviation
+        # s, sqrt(s) or S, by the kind.
         if kind in ("common", "centred"):
             unit = _power_of_two(np.max(deviation, keepdims=True))
             deviation = np.full_like(deviation, unit * np.sqrt(np.mean(np.square(deviation / unit))))
@@ -206,6 +211,7 @@ class InputCoding:
         """
         if X.ndim != 2 or X.shape[1] != len(self.mean):
             raise ValueError(f"inputs must be of shape [N, {len(self.mean)}], got {list(X.shape)}.")
+        # Codings under which 0 stays 0: of a sparse matrix the entries alone are coded.
         if is_sparse(X) and self.kind in _SPARSE:
             X = X.tocsr()
             if self.kind == "raw":
@@ -213,6 +219,7 @@ class InputCoding:
             coded = type(X)((_rounded(X.data * self.factor[X.indices]), X.indices.copy(), X.indptr.copy()), X.shape)
             coded.eliminate_zeros()
             return coded
+        # All others need a dense matrix.
         if is_sparse(X):
             if X.shape[0] * X.shape[1] > MAX_DENSE:
                 raise ValueError(

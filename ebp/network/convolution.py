@@ -122,6 +122,7 @@ def flat_sizes(layers: Sequence[Any]) -> tuple[tuple[int, ...], tuple[Convolved 
     sizes = [int(np.prod(image)) if image else int(layers[0])]
     convolutions = list[Convolved | None]()
     for layer in layers[1:]:
+        # An ordinary layer; behind it there is no image any more.
         if not isinstance(layer, Convolution):
             sizes.append(int(layer))
             convolutions.append(None)
@@ -132,6 +133,7 @@ def flat_sizes(layers: Sequence[Any]) -> tuple[tuple[int, ...], tuple[Convolved 
                 "a Convolution needs an image before it: begin layer_sizes with (height, width, channels), and put "
                 "widths after all convolutions."
             )
+        # Its image is what the next layer gets.
         convolved = Convolved(*image, layer.size, layer.filters, layer.pool)
         convolved.check()
         image = convolved.image
@@ -150,6 +152,7 @@ def unfolded(X: Any, convolved: Convolved, reshape: Any = np.reshape, concatenat
     """
     rows, columns = convolved.positions
     images = reshape(X, [-1, convolved.height, convolved.width, convolved.channels])
+    # For each pixel of a filter the pixels that it meets at all positions; side by side these are the rows.
     offsets = np.ndindex(convolved.size, convolved.size)
     parts = [images[:, i : i + rows, j : j + columns] for i, j in offsets]
     return reshape(concatenate(parts, axis=3), [-1, convolved.fan_in])

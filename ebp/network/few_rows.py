@@ -50,10 +50,12 @@ class FewRows(NamedTuple):
         architecture = network.architecture
         layers = list[_Layer]()
         for prior, h, fan_in in zip(architecture.priors, network.h, architecture.fan_ins, strict=True):
+            # Moments of the weights in float64.
             natural = tf.cast(h, tf.float64)
             mean = prior.mean(natural)
             var = tf.broadcast_to(prior.var_from_mean(natural, mean), mean.shape).numpy()
             mean = mean.numpy()
+            # Behind signs sum var is the same for every row.
             constant = var.sum(axis=0) if layers else np.zeros(mean.shape[1])
             b: Array | float = 0.0
             if architecture.has_biases:
@@ -67,6 +69,7 @@ class FewRows(NamedTuple):
         v = np.asarray(X, np.float64)
         q = v**2
         for layer in self.layers:
+            # Eqs. (4.1) and (4.2); then v = <sign u>, and q = 1 - v^2.
             mu = (v @ layer.mean + layer.b) / math.sqrt(layer.fan_in)
             sigma2 = np.maximum((q @ layer.square + layer.constant) / layer.fan_in, np.finfo(np.float64).tiny)
             v = scipy.special.erf(mu / np.sqrt(2.0 * sigma2))

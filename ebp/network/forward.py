@@ -81,10 +81,12 @@ def layer_inputs(
     Eq. (4.2) written with positive terms only: the first layer has sum v^2 var, the others
     sum <W^2> - <W>^2 v^2 = sum var + <W>^2 (1 - v^2), or with <v^2> = v^2 + v_var, sum <v^2> var + <W>^2 v_var.
     """
+    # Eq. (4.1), left: mu before the bias and 1 / sqrt(K).
     mu = product(v, mean)
     v2 = tf.sparse.map_values(tf.square, v) if isinstance(v, tf.SparseTensor) else tf.square(v)
     if not var.shape.rank:
         var = var * tf.ones([mean.shape[0] or tf.shape(mean)[0], 1], mean.dtype)
+    # Eq. (4.2), by what the inputs are: means of several signs, known numbers, or single signs, whose square is 1.
     if v_var is not None:
         sigma2 = tf.matmul(v2 + v_var, var) + tf.matmul(v_var, tf.square(mean))
     elif for_xla and var.shape[1] != 1:
@@ -107,7 +109,9 @@ def layer_covariance(v_cov: tf.Tensor, mean: tf.Tensor, var: tf.Tensor, *, fan_i
     Weights of different neurons are independent, so Cov(u_k, u_k') = sum over r, r' of M_rk v_cov_rr' M_r'k' / K, and
     u_k itself has sum over r of var_rk <v_r^2> + BIAS_VARIANCE more, with v_r^2 = 1.
     """
+    # M' Cov(v) M: what the neurons of a layer have in common.
     shared = tf.einsum("rk,brs,sl->bkl", mean, v_cov, mean)
+    # On the diagonal alone: the variances of a neuron's weights and bias.
     weight_variance = tf.reduce_sum(tf.broadcast_to(var, tf.shape(mean)), axis=0) + (BIAS_VARIANCE if has_bias else 0.0)
     return (shared + tf.linalg.diag(weight_variance)) / fan_in
 
@@ -124,12 +128,14 @@ def sign_covariance(mu: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
     """
     n = mu.shape[-1]
     variance = tf.linalg.diag_part(sigma)
+    # a and b are means in standard deviations; theta runs from 0 to asin rho.
     z = mu * tf.math.rsqrt(variance)
     rho = sigma * tf.math.rsqrt(variance)[..., :, None] * tf.math.rsqrt(variance)[..., None, :]
     off_diagonal = 1.0 - tf.eye(n, dtype=mu.dtype)
     angle = tf.math.asin(tf.clip_by_value(rho, -1.0, 1.0) * off_diagonal)
     a = z[..., :, None]
     b = z[..., None, :]
+    # Gauss-Legendre quadrature of the integral over theta.
     nodes, weights = np.polynomial.legendre.leggauss(24)
     total = tf.zeros_like(rho)
     for node, weight in zip(nodes, weights, strict=True):
@@ -137,6 +143,7 @@ def sign_covariance(mu: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
         exponent = (tf.square(a - b) + 2.0 * a * b * (1.0 - tf.sin(theta))) / (2.0 * tf.square(tf.cos(theta)))
         total += float(weight) * tf.exp(-exponent)
     pairs = total * angle / math.pi  # (2 / pi) * (angle / 2) * total
+    # A sign with itself: 1 - <v>^2.
     return tf.linalg.set_diag(pairs, 1.0 - tf.square(sign_mean(mu, variance)))
 
 
@@ -167,10 +174,12 @@ def forward(
     v_var = None
     v_cov = None
     shared = convolutions or (None,) * len(means)
+    # Layer by layer: u by Eqs. (4.1) and (4.2), then <v> of its signs.
     for mean, var, b, fan_in, convolved in zip(means, variances, biases, fan_ins, shared, strict=True):
         if convolved is not None:
             v, v_var = (part if part is None else unfolded_rows(part, convolved) for part in (v, v_var))
         mu, sigma2 = layer_inputs(v, mean, var, b, fan_in=fan_in, is_first=not layers, v_var=v_var, for_xla=for_xla)
+        # Appendix B: Sigma_l follows from Cov(v_(l-1)), and sigma2 is its diagonal.
         if full_covariance:
             if v_cov is None:  # the first layer: neurons share no random variable
                 sigma = tf.linalg.diag(sigma2)
@@ -180,6 +189,7 @@ def forward(
             if len(layers) + 1 < len(means):
                 v_cov = sign_covariance(mu, sigma)
         layers.append(Layer(v, mean, mu, sigma2, fan_in, convolved))
+        # Eq. (4.1), right: inputs of the next layer; pooled ones are means of signs, with a variance.
         v = sign_mean(mu, sigma2)
         v_var = None
         if convolved is not None:

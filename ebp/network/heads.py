@@ -203,6 +203,7 @@ def check_labels(Y: ArrayLike, num_outputs: int) -> np.ndarray:
     :raises ValueError: if there are other labels, with the mapping to use.
     """
     Y = np.asarray(Y)
+    # Texts and truth values are no codes.
     if Y.dtype == bool or Y.dtype.kind in "OUS":
         label_text = ", ".join(repr(label) for label in np.unique(Y.astype(str))[:5])
     else:
@@ -211,6 +212,7 @@ def check_labels(Y: ArrayLike, num_outputs: int) -> np.ndarray:
         if np.all(np.isin(values, (-1.0, 1.0))):
             return Y
         label_text = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
+    # Say how these labels are to be coded.
     hint = (
         "map 0 to -1 with 2 * Y - 1"
         if label_text in ("0", "1", "0, 1")
@@ -240,13 +242,16 @@ def encode_labels(labels: ArrayLike, classes: ArrayLike | None = None) -> tuple[
     classes = np.unique(labels) if classes is None else np.asarray(classes)
     if len(classes) < 2:
         raise ValueError(f"labels must be of at least two classes, got 1 class: {list(classes)}.")
+    # A label that is not among the classes has no code.
     unseen = sorted(set(labels.tolist()) - set(classes.tolist()), key=str)
     if unseen:
         raise ValueError(
             f"labels must be among the classes {classes.tolist()}, got {unseen[:5]}; name all classes in advance."
         )
+    # The number of each label's class; classes may be in any order.
     order = np.argsort(classes)
     index = order[np.searchsorted(classes, labels, sorter=order)]
+    # One column for two classes, else a column for each.
     if len(classes) == 2:
         return np.where(index == 1, 1.0, -1.0)[:, None], classes
     return 2.0 * (index[:, None] == np.arange(len(classes))) - 1.0, classes

@@ -21,6 +21,7 @@ def check_inputs(X: Matrix, num_inputs: int, dtype: tf.DType) -> Any:
     """
     numpy_dtype = dtype.as_numpy_dtype
     is_sparse = scipy.sparse.issparse(X)
+    # CSR with sorted indices, or a contiguous array.
     if is_sparse:
         X = scipy.sparse.csr_matrix(X, dtype=numpy_dtype, copy=False)
         if not X.has_canonical_format:
@@ -35,6 +36,7 @@ def check_inputs(X: Matrix, num_inputs: int, dtype: tf.DType) -> Any:
         raise ValueError(f"inputs must be of shape [N, {num_inputs}], got {list(X.shape)}.")
     if X.shape[0] == 0:
         raise ValueError("inputs must have at least one row, got none.")
+    # Values have to be finite; the message names the first column in which one is not.
     values = X.data if is_sparse else X
     if not np.all(np.isfinite(values)):
         if is_sparse:

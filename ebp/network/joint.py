@@ -62,10 +62,12 @@ class JointNetwork(NamedTuple):
     @classmethod
     def start(cls, num_inputs: int, num_units: int, num_outputs: int, rng: np.random.Generator) -> JointNetwork:
         """Before the first row."""
+        # V and c, which stay as they are drawn.
         weights = rng.normal(size=(num_inputs, num_units))
         biases = rng.uniform(-REACH, REACH, num_units)
         amplitudes = np.array(AMPLITUDES if num_units else AMPLITUDES[:1])
         size = num_inputs + 1 + num_units
+        # The prior: variance 1 of inputs and bias, a^2 of the units.
         variance = np.ones((len(amplitudes), size))
         variance[:, num_inputs + 1 :] = np.square(amplitudes)[:, None]
         cov = np.repeat((variance[:, :, None] * np.eye(size))[:, None], num_outputs, axis=1)
@@ -83,8 +85,10 @@ class JointNetwork(NamedTuple):
         features = self.features(X)
         means = self.mean @ features.T  # [A, C, N]
         variances = np.sum((features @ self.cov) * features, axis=3)
+        # Bayes' rule: the probability of each a, given the rows so far.
         weight = np.exp(self.evidence - np.max(self.evidence, axis=0))
         weight = (weight / np.sum(weight, axis=0))[:, :, None]
+        # Mean and variance of the mixture over a.
         mean = np.sum(weight * means, axis=0)
         variance = np.sum(weight * (variances + np.square(means - mean)), axis=0)
         return mean.T, variance.T
@@ -112,17 +116,20 @@ class JointNetwork(NamedTuple):
         targets = np.tile(Y, len(evidence))  # [N, A C]
         for number, feature in enumerate(self.features(X)):
             importance = 1.0 if weight is None else float(weight[number])
+            # u ~ N(m'f, f'S f) for each a and output, before the row is learned.
             gain = cov @ feature  # S f, [A, C, n]
             sigma2 = gain @ feature
             # Each output of each a is a row of its own, of which log P(y) is wanted.
             mu = (mean @ feature).reshape(-1, 1)
             row_derivatives = derivatives(targets[number][:, None], mu, sigma2.reshape(-1, 1))
+            # g = d log Z / d mu, and c = g^2 - 2 d log Z / d sigma2.
             slope = row_derivatives.by_mu.reshape(sigma2.shape)
             curvature = np.maximum(slope**2 - 2.0 * row_derivatives.by_sigma2.reshape(sigma2.shape), 0.0)
             evidence += importance * row_derivatives.log_prob.reshape(sigma2.shape)
             if importance != 1.0:
                 # A row that counts w times is w observations at the place where it was expanded.
                 slope, curvature = _repeated(slope, curvature, sigma2, importance)
+            # m += S f g, S -= (S f)(S f)' c.
             mean += gain * slope[..., None]
             cov -= (curvature[..., None] * gain)[..., :, None] * gain[..., None, :]
         return self._replace(mean=mean, cov=cov, evidence=evidence)
@@ -133,6 +140,7 @@ def _repeated(slope: Array, curvature: Array, sigma2: Array, weight: float) -> t
 
     An observation of precision p of u ~ N(mu, s) has c = p / (1 + p s), and g = c (place - mu).
     """
+    # p follows from c, and the precision of w observations is w p.
     precision = curvature / np.maximum(1.0 - curvature * sigma2, 1e-12)
     repeated = weight * precision / (1.0 + weight * precision * sigma2)
     ratio = np.divide(repeated, curvature, out=np.full_like(curvature, weight), where=curvature > 0)

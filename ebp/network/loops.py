@@ -35,6 +35,7 @@ def dense_epoch(
         posterior: Posterior, X: tf.Tensor, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor, num_steps: tf.Tensor
     ) -> tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]:
         def body(t: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor, damped: tf.Tensor, scores: Any) -> Any:
+            # A batch by its row numbers, its increments by Eq. (4.5), and the posterior after it.
             x = tf.ensure_shape(tf.gather(X, rows[t]), [batch_size, architecture.layer_sizes[0]])
             weight = weights[t] if has_weights or batch_size > 1 else None
             means = architecture.means(posterior.h)
@@ -91,6 +92,7 @@ def sparse_epoch(
         h_1: tf.Variable, rest: Posterior, X: SparseRows, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor
     ) -> tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]:
         def body(t: tf.Tensor, rest: Posterior, log_prob: tf.Tensor, damped: tf.Tensor, scores: Any) -> Any:
+            # Of h_1 only the rows of columns that occur in the batch are read and changed.
             x, columns = _sparse_batch(X, rows[t], batch_size, has_empty_rows)
             y = tf.gather(Y, rows[t])
             weight = weights[t] if has_weights or batch_size > 1 else None
@@ -100,6 +102,7 @@ def sparse_epoch(
 
         zero = tf.zeros([], architecture.dtype)
         num_steps = tf.shape(rows)[0]
+        # One step at a time, as each reads what the one before has written to h_1.
         _, rest, log_prob, damped, scores = tf.while_loop(
             lambda t, *_: t < num_steps,
             body,
@@ -124,6 +127,7 @@ def stream_epoch(architecture: Architecture) -> Callable[..., Any]:
         ) -> Any:
             x, y = more.get_value()
             y = _checked_targets(architecture, x, y)
+            # A sparse batch changes h_1 in place, a dense one the posterior that goes around the loop.
             if isinstance(x, tf.SparseTensor):
                 compact, columns = _compact(
                     x.indices[:, 0], x.indices[:, 1], tf.cast(x.values, architecture.dtype), x.dense_shape[0]
@@ -139,6 +143,7 @@ def stream_epoch(architecture: Architecture) -> Callable[..., Any]:
             damped += tf.cast(change.is_damped, tf.int64)
             return t + 1, _next(iterator, t + 1 < limit), posterior, seen, log_prob, damped
 
+        # Up to the end of the pipeline or to `limit`, beyond which no batch is taken out of it.
         zero = tf.constant(0, tf.int64)
         t, _, posterior, num_seen, log_prob, damped = tf.while_loop(
             lambda t, more, *_: more.has_value(),
@@ -180,6 +185,7 @@ def _sparse_batch(
     """Some rows without the columns that do not occur in them, and the numbers of those that do."""
     starts = tf.gather(X.indptr, rows)
     ends = tf.gather(X.indptr, rows + 1)
+    # A single row is a slice of the matrix.
     if batch_size == 1:
         columns = X.indices[starts[0] : ends[0]]
         values = X.data[starts[0] : ends[0]]
@@ -188,6 +194,7 @@ def _sparse_batch(
             columns = tf.concat([columns, tf.zeros(is_empty, columns.dtype)], axis=0)
             values = tf.concat([values, tf.zeros(is_empty, values.dtype)], axis=0)
         return tf.ensure_shape(values[None], [1, None]), columns
+    # Of several rows: all entries, and then the columns that occur.
     row, place = _entries(starts, ends)
     return _compact(row, tf.gather(X.indices, place), tf.gather(X.data, place), batch_size)
 
@@ -197,6 +204,7 @@ def _entries(starts: tf.Tensor, ends: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
     `tf.ragged.range` gives the same, but has no kernel for a GPU.
     """
+    # Entry number i is of the first row whose cumulative number of entries exceeds i.
     limits = tf.cumsum(ends - starts)
     number = tf.range(limits[-1])
     row = tf.searchsorted(limits, number, side="right", out_type=tf.int64)

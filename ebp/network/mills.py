@@ -45,9 +45,8 @@ def log_ndtr(z: tf.Tensor) -> tf.Tensor:
     :param z: float32 or float64, any shape.
     """
     is_left = z < -1.0
-    left_z = tf.where(
-        is_left, z, -tf.ones_like(z)
-    )  # both branches are computed, so each gets an argument that it bears
+    # Both branches are computed, so each gets an argument that it bears.
+    left_z = tf.where(is_left, z, -tf.ones_like(z))
     right_z = tf.where(is_left, tf.zeros_like(z), z)
     tail = -0.5 * left_z**2 + tf.math.log(0.5 * tfp.math.erfcx(-left_z / math.sqrt(2.0)))
     return tf.where(is_left, tail, tf.math.log1p(-0.5 * tf.math.erfc(right_z / math.sqrt(2.0))))

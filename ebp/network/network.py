@@ -66,6 +66,7 @@ class EBPNetwork(tf.Module):
         dtype: Any = tf.float32,
     ) -> None:
         super().__init__(name="ebp_network")
+        # Layers, and a prior for each.
         sizes, convolutions = flat_sizes(layer_sizes) if len(layer_sizes) else ((), ())
         if len(sizes) < 2 or min(sizes) < 1:
             raise ValueError(
@@ -91,6 +92,7 @@ class EBPNetwork(tf.Module):
             dtype=dtype,
             convolutions=convolutions if has_convolutions else (),
         )
+        # The state: h, b and the number of updates.
         start = initial_h(self.architecture, as_seed(seed))
         self.h = [tf.Variable(h, name=f"h_{layer}") for layer, h in enumerate(start, 1)]
         self.b = [
@@ -172,6 +174,7 @@ class EBPNetwork(tf.Module):
             raise ValueError(f"k must be at least 1, got {k}.")
         seed = as_seed(seed)
         total = np.zeros((X.shape[0], self.layer_sizes[-1]))
+        # Draw i depends on the seed and i alone: more votes begin with the same draws.
         for i in range(k):
             scores = self._network_scores(X, self.sample_weights(tf.random.fold_in(seed, i)))
             total += self.architecture.head.output(tf.constant(scores)).numpy()
@@ -200,6 +203,7 @@ class EBPNetwork(tf.Module):
         """One draw of W and b of each layer from the posterior; weights are independent, biases N(b, 1)."""
         seed = as_seed(seed)
         dtype = self.architecture.dtype
+        # 0 is left out of the uniform numbers, as its quantile may be infinite.
         tiny = np.finfo(dtype.as_numpy_dtype).tiny
         weights = []
         for layer, (prior, h) in enumerate(zip(self.architecture.priors, self.h, strict=True)):
@@ -232,6 +236,7 @@ class EBPNetwork(tf.Module):
         convolutions = self.architecture.convolutions or (None,) * len(weights)
         layers = [(W.astype(np.float64), b, shared) for (W, b), shared in zip(weights, convolutions, strict=True)]
         parts = []
+        # Signs through the hidden layers, and u of the last, a chunk of rows at a time.
         for rows in _row_slices(X.shape[0], self.architecture.widest):
             v = X[rows]
             for W, b, shared in layers:
@@ -253,6 +258,7 @@ class EBPNetwork(tf.Module):
             return
         for rows in _row_slices(X.shape[0], widest):
             part = X[rows]
+            # Without the columns that do not occur, so that few rows of h_1 are read.
             columns, compact = np.unique(part.indices, return_inverse=True)
             row = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
             where = np.stack([row, compact.reshape(-1)], axis=1).astype(np.int64)
@@ -277,6 +283,7 @@ def _compiled_moments(architecture: Architecture, is_sparse: bool) -> Callable[.
         last = architecture.forward(X, means, architecture.variances(h, means), b)[-1]
         return last.mu, last.sigma2
 
+    # Types of arguments with any number of rows, and of columns if they are sparse.
     shapes: list[tuple[int | None, int]] = [*architecture.weight_shapes]
     dtype = architecture.dtype
     num_columns = None if is_sparse else architecture.layer_sizes[0]

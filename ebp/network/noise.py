@@ -66,10 +66,12 @@ class Noise(NamedTuple):
         :param weight: how often each row counts, [B]; None: once.
         :param max_count: number of rows on which the Gamma may rest.
         """
+        # <e^2> given y: the square of the mean of e, and its variance.
         part = self.variance / (sigma2 + self.variance)
         squares = (part * (y - mu)) ** 2 + part * sigma2
         count = np.ones(len(y)) if weight is None else weight
         shape = self.shape + 0.5 * float(np.sum(count))
         rate = self.rate + 0.5 * count @ squares
+        # What is older than `max_count` rows is forgotten, at the same mean.
         factor = min(1.0, (PRIOR_SHAPE + 0.5 * max_count) / shape)
         return Noise(factor * shape, factor * rate)

@@ -62,6 +62,7 @@ def online_epoch(architecture: Architecture) -> Callable[..., Any]:
         posterior: Posterior, X: tf.Tensor, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor, num_steps: tf.Tensor
     ) -> tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]:
         def segment(start: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor, scores: tf.Tensor) -> tuple[Any, ...]:
+            # Up to the next multiple of `REFRESH_EVERY` updates, or until the means have drifted too far.
             end = tf.minimum((start // REFRESH_EVERY + 1) * REFRESH_EVERY, num_steps)
 
             def body(t: tf.Tensor, now: _Segment) -> tuple[tf.Tensor, _Segment]:
@@ -72,6 +73,7 @@ def online_epoch(architecture: Architecture) -> Callable[..., Any]:
                 return tf.logical_and(t < end, now.drift <= MAX_DRIFT)
 
             t, last = tf.while_loop(goes_on, body, (start, _first_segment(architecture, posterior)))
+            # h of lazy layers catches up; log P(y) and scores are those of all updates at once.
             seen_rows = tf.gather(rows[:, 0], tf.minimum(start + tf.range(REFRESH_EVERY), num_steps - 1))
             posterior = _caught_up(last, X, seen_rows, t - start)
             mu, sigma2 = (values.stack() for values in last.outputs)
@@ -134,7 +136,9 @@ def _after_update(architecture: Architecture, now: _Segment, x: tf.Tensor, y: tf
     """
     (h, b) = now.posterior
     lazy = _lazy_layers(architecture)
+    # Means as they are carried; where they are h itself, h.
     means = [mean if mean.shape.rank else value for mean, value in zip(now.means, h, strict=True)]
+    # Eq. (4.5) for one example.
     change = update.bayes_increments(architecture, h, means, b, x, y, for_xla=True)
     posterior = update.updated(now.posterior, change)
     last = change.layers[-1]
@@ -144,8 +148,10 @@ def _after_update(architecture: Architecture, now: _Segment, x: tf.Tensor, y: tf
         new_h[layer] = h[layer]
         v = change.layers[layer].v
         delta = change.scaled_deltas[layer]
+        # The largest change of an h in this outer product, infinite if it is too large to be followed.
         largest = tf.reduce_max(tf.abs(v)) * tf.reduce_max(tf.abs(delta))
         drift += tf.where(largest <= MAX_CHANGE, largest, np.inf)
+    # Lazy layers: the mean follows by tanh(h + d), and h stays until the segment ends.
     new_means = _carried_means(architecture, new_h)
     for layer, prior in lazy.items():
         new_means[layer] = prior.shifted_mean(means[layer], change.h[layer])

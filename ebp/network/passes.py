@@ -121,6 +121,7 @@ def chosen_passes(
     :param count: how often a row may count, or None: to be chosen.
     :param early_stopping: whether to choose the number of passes, too.
     """
+    # How often a row may count: what is to be tried.
     counts = sorted({min(tried, epochs) for tried in COUNTS}) if count is None else [count]
     if count is None and num_rows > MAX_TRIED_ROWS:
         counts = [min(COUNT_OF_MANY, epochs)]
@@ -133,11 +134,13 @@ def chosen_passes(
         means: list[float] = []
         for number in range(1, epochs + 1):
             trial.next_pass()
+            # Scored after 10, 20, 40, ... passes and after the last one.
             is_tried = early_stopping and number == FIRST_TRIED * 2 ** len(means)
             if not is_tried and number < epochs:
                 continue
             scored[Passes(number, tried)] = [trial.scores()]
             means.append(_mean(*scored[Passes(number, tried)][0]))
+            # The last few trials were no better than those before.
             if len(means) > TRIAL_PATIENCE and max(means[-TRIAL_PATIENCE:]) <= max(means[:-TRIAL_PATIENCE]):
                 break
     candidates = _not_clearly_worse(scored)
@@ -166,6 +169,7 @@ def _mean(scores: Array, weight: Array) -> float:
 
 def _not_clearly_worse(scored: dict[Passes, list[tuple[Array, Array]]]) -> list[Passes]:
     """The best choice so far, and then those that rows may yet prove to be better."""
+    # The scores of all parts of the rows together.
     joined = {
         choice: (np.concatenate([one for one, _ in parts]), np.concatenate([weight for _, weight in parts]))
         for choice, parts in scored.items()
@@ -182,6 +186,7 @@ def _not_clearly_worse(scored: dict[Passes, list[tuple[Array, Array]]]) -> list[
         gap = means[best] - means[choice]
         with np.errstate(invalid="ignore"):
             error = np.sqrt(np.sum((weight * (difference - gap)) ** 2)) / total if total else np.inf
+        # A choice stays in the race while its gap is within a few standard errors.
         if len(scores) < MIN_RACED or not gap > CLEAR_ERRORS * error:
             candidates.append(choice)
     return candidates
@@ -202,6 +207,7 @@ def held_folds(
     :param groups: of each row its group, [N]: whole groups are held back; None: every row is its own.
     :raises ValueError: if all rows are of one group.
     """
+    # An eighth of the rows, or more where that is too few to be scored.
     part = min(max(1.0 / ROWS_PER_HELD, SCORED_ROWS / num_rows), MAX_PART)
     num_folds = min(int(np.ceil(SCORED_ROWS / (part * num_rows))), round(1.0 / MAX_PART))
     return _drawn(num_rows, seed, strata, groups, part, num_folds)
@@ -251,6 +257,7 @@ def _drawn(
 ) -> list[NDArray[np.intp]]:
     """Parts of the rows that have none in common; only the first one may be empty."""
     rng = np.random.default_rng([seed, 3])
+    # Whole groups, or the same part of each class.
     if groups is not None:
         names, group = np.unique(np.asarray(groups), return_inverse=True)
         if len(names) < 2:
@@ -278,11 +285,13 @@ def _drawn_groups(
     _, label = np.unique(np.zeros(len(group)) if strata is None else strata, return_inverse=True)
     waiting = rng.permutation(group.max() + 1).tolist()
     folds = []
+    # A fold is filled from the groups that no fold has.
     for _ in range(num_folds):
         class_counts = np.bincount(label)
         held = np.zeros(len(group), np.bool_)
         for number in list(waiting):
             rows = group == number
+            # No class may lose its last rows.
             after = class_counts - np.bincount(label[rows], minlength=len(class_counts))
             if np.all(after > 0):
                 held |= rows

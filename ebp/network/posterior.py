@@ -91,6 +91,7 @@ class BinaryWeights:
 
     def entropy(self, h: tf.Tensor) -> tf.Tensor:
         """Between log 2 at h = 0 and 0, in nats."""
+        # a: log odds of the more probable value. Entropy: log(1 + e^-a) + a P(less probable value).
         a = 2.0 * tf.abs(h)
         return tf.math.softplus(-a) + a * tf.sigmoid(-a)
 
@@ -160,6 +161,7 @@ class TernaryWeights:
 
     def _unnormalised(self, h: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """P(0) and P(-sign h) over P(sign h), and the sum of all three."""
+        # Divided by P(sign h), the largest but for P(0), so that nothing overflows.
         e = tf.exp(-tf.abs(h))
         zero = math.exp(self.nu) * e
         minus = tf.square(e)

@@ -59,13 +59,16 @@ def prepare(network: EBPNetwork, X: Matrix | Prepared, Y: ArrayLike | None = Non
     architecture = network.architecture
     if Y is None:
         raise ValueError("targets are missing: give Y, or data from ebp.prepare(network, X, Y).")
+    # Inputs and targets as network and head take them.
     X = check_inputs(X, architecture.layer_sizes[0], architecture.dtype)
     Y = architecture.head.check_targets(Y, architecture.layer_sizes[-1])
     if Y.shape[0] != X.shape[0]:
         raise ValueError(f"inputs and targets must have as many rows, got {X.shape[0]} and {Y.shape[0]}.")
+    # Inputs that are legal, but from which little can be learned.
     _check_empty_rows(X, architecture.has_biases)
     if architecture.priors[0].is_discrete:
         check_coding(X)
+    # Tensors; of a sparse matrix the three of CSR.
     targets = tf.constant(Y, architecture.dtype)
     if scipy.sparse.issparse(X) and architecture.convolutions:
         raise ValueError("inputs of convolutions are images and cannot be sparse; give a dense array.")
@@ -97,10 +100,12 @@ def check_coding(X: Matrix) -> None:
     """
     if X.shape[0] < 10:
         return
+    # Columns that vary by less than a third of their mean.
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).reshape(-1)
     square = X.multiply(X) if scipy.sparse.issparse(X) else np.square(X)
     mean_square = np.asarray(square.mean(axis=0), dtype=np.float64).reshape(-1)
     is_constant = mean_square - mean**2 < 0.1 * mean**2
+    # How much of the inputs' mean square is theirs.
     part = float(np.sum(mean_square[is_constant]) / max(np.sum(mean_square), np.finfo(np.float64).tiny))
     if part > MAX_CONSTANT_PART and np.sum(is_constant) > 1:
         warnings.warn(

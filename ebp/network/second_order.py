@@ -150,6 +150,7 @@ class Derivatives(NamedTuple):
 def sign_moments(mu: Array, sigma2: Array) -> Moments:
     """Those of sign(u), Eq. (4.1): the neurons of the paper."""
     mean = scipy.special.erf(mu / np.sqrt(2.0 * sigma2))
+    # d<v> / dmu, and by the heat equation d<v> / dsigma2 = 1/2 d^2<v> / dmu^2.
     by_mu = 2.0 * _density(mu, sigma2)
     by_sigma2 = -0.5 * mu / sigma2 * by_mu
     return Moments(mean, 1.0 - mean**2, by_mu, by_sigma2, -2.0 * mean * by_mu, -2.0 * mean * by_sigma2)
@@ -186,6 +187,7 @@ def initial_posterior(layer_sizes: Sequence[int], rng: np.random.Generator) -> G
     """
     pairs = list(itertools.pairwise(layer_sizes))
     means = [rng.normal(size=(n_in + 1, n_out)) for n_in, n_out in pairs]
+    # Outputs begin near 0; without hidden layers, at 0.
     means[-1] *= math.sqrt(0.1) if len(pairs) > 1 else 0.0
     return Gaussian(tuple(means), tuple(np.zeros_like(mean) for mean in means))
 
@@ -210,8 +212,10 @@ def with_inputs(posterior: Gaussian, num_inputs: int, rng: np.random.Generator) 
     num_new = num_inputs + 1 - len(mean)
     num_outputs = mean.shape[1]
     ratio = math.sqrt((num_inputs + 1) / len(mean))  # as sums of inputs are divided by sqrt(K)
+    # The new weights are as at the start, those before them grow with sqrt(K).
     new = rng.normal(size=(num_new, num_outputs)) if len(posterior.mean) > 1 else np.zeros((num_new, num_outputs))
     mean = np.concatenate([mean[:-1] * ratio, new, mean[-1:] * ratio])
+    # Precisions in the new units; lambda of the new weights is 0.
     gain = in_units(gain, ratio)
     gain = np.concatenate([gain[:-1], np.zeros_like(new), gain[-1:]])
     return Gaussian((mean, *posterior.mean[1:]), (gain, *posterior.gain[1:]))
@@ -230,6 +234,7 @@ def forward(posterior: Gaussian, X: Array, units: str) -> list[Layer]:
     zeros = np.zeros([len(X), 1])
     v = np.hstack([X, ones])
     v_var = np.zeros([len(X), X.shape[1] + 1])
+    # Eqs. (4.1) and (4.2), with inputs that have variances, and the moments of the units.
     for mean, var in zip(posterior.mean, posterior.var, strict=True):
         fan_in = len(mean)
         is_last = len(layers) == len(posterior.mean) - 1
@@ -261,6 +266,7 @@ def batch_update(
     :param kept: part of h and lambda that is kept of the data before.
     :return: the posterior, and of the forward pass before it the last layer, and log P(y).
     """
+    # Forward pass, and log Z with its derivatives by mu_L and sigma2_L.
     layers = forward(posterior, X, units)
     last = derivatives(layers[-1].mu, layers[-1].sigma2)
     column: Any = 1.0 if weight is None else weight[:, None]
@@ -268,11 +274,13 @@ def batch_update(
     by_sigma2 = last.by_sigma2
     means = list(posterior.mean)
     gains = list(posterior.gain)
+    # From the last layer down: d h and d lambda of its weights, then derivatives of the layer below.
     for number in reversed(range(len(layers))):
         layer = layers[number]
         mean = posterior.mean[number]
         var = 1.0 / (1.0 + posterior.gain[number])
         gradient, curvature = _changes(layer, mean, column, by_mu, by_sigma2)
+        # d lambda = -d^2 log Z / dm^2, but lambda falls by `MAX_FALL` of itself at most.
         old = kept * posterior.gain[number]
         gain = np.maximum(old + curvature, (1.0 - MAX_FALL) * old)
         # What is left of the mean where a part of the data is forgotten, and from there a step of bounded length.
@@ -281,6 +289,7 @@ def batch_update(
         most = MAX_STEP * np.sqrt(var)
         means[number] = start + np.clip(natural / (1.0 + gain) - start, -most, most)
         gains[number] = gain
+        # Backward pass, through means and variances.
         below = layers[number - 1].output if number else None
         if below is not None:
             by_mu, by_sigma2 = _backward(layer, mean, var, by_mu, by_sigma2, below)
@@ -296,6 +305,7 @@ def _changes(layer: Layer, mean: Array, weight: Any, by_mu: Array, by_sigma2: Ar
     v = layer.v
     v_var = layer.v_var
     root = math.sqrt(fan_in)
+    # Terms of known inputs, and of those with a variance.
     first = weight * by_mu / root
     second = weight * by_sigma2 / fan_in
     gradient = v.T @ first
@@ -312,11 +322,13 @@ def _backward(
 ) -> tuple[Array, Array]:
     """d log Z / d mu and d log Z / d sigma2 of the layer below, [B, n_in] each."""
     fan_in = len(mean)
+    # Derivatives by <v> and Var(v), which mu and sigma2 depend on.
     by_v = by_mu @ mean.T / math.sqrt(fan_in) + 2.0 * layer.v * (by_sigma2 @ var.T) / fan_in
     by_v_var = by_sigma2 @ (var + mean**2).T / fan_in
     # without the bias
     by_v = by_v[:, :-1]
     by_v_var = by_v_var[:, :-1]
+    # The chain rule through the moments of the units.
     return (
         by_v * below.mean_mu + by_v_var * below.var_mu,
         by_v * below.mean_sigma2 + by_v_var * below.var_sigma2,

@@ -19,6 +19,7 @@ def folded(rows: tf.Tensor, convolved: Convolved) -> tf.Tensor:
     height, width = convolved.positions
     size = convolved.size
     channels = convolved.channels
+    # What belongs to a pixel of the filter, put back to where that pixel lies at each position.
     parts = tf.split(tf.reshape(rows, [-1, height, width, convolved.fan_in]), size**2, axis=3)
     by_row = []
     for i in range(size):  # first along the width, so that fewer large images are made

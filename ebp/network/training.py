@@ -108,6 +108,7 @@ def fit_epoch(
     """
     data = prepare(network, X, Y)
     architecture = network.architecture
+    # Batches of the rows to learn, in the order of (seed, epoch), and how often each row counts.
     learned = np.arange(data.Y.shape[0]) if rows is None else np.asarray(rows)
     num_data = len(learned)
     if batch_size < 1:
@@ -119,6 +120,7 @@ def fit_epoch(
     counts = is_data if weight is None else is_data * _checked_weight(weight, len(data.Y))[numbers]
     num_steps = len(numbers)
     has_weights = weight is not None
+    # Sparse rows: h_1 is changed in place, and the other layers are handed back.
     if isinstance(data.X, SparseRows):
         has_empty_rows = bool(tf.reduce_any(data.X.indptr[1:] == data.X.indptr[:-1]))
         run = sparse_epoch(architecture, batch_size, has_empty_rows, has_weights)
@@ -126,6 +128,7 @@ def fit_epoch(
         rest, log_prob, damped, scores = run(network.h[0], _upper(network), data.X, data.Y, *batches)
         network.assign_upper(rest)
     else:
+        # Dense rows: with XLA the updates are padded to a power of two, so that one compiled loop serves many.
         use_xla = num_steps >= MIN_STEPS_FOR_XLA if jit_compile is None else jit_compile
         room = [(0, power_of_two(num_steps) - num_steps), (0, 0)] if use_xla else [(0, 0), (0, 0)]
         batches = tf.constant(np.pad(numbers, room)), tf.constant(np.pad(counts, room), architecture.dtype)
@@ -136,6 +139,7 @@ def fit_epoch(
         posterior, log_prob, damped, scores = run(network.posterior, data.X, data.Y, *batches, tf.constant(num_steps))
         network.assign(posterior)
     network.step.assign_add(num_steps)
+    # Scores in the order of the data, NaN where a row was not reached.
     row_scores = np.full(data.Y.shape, np.nan, architecture.dtype.as_numpy_dtype)
     row_scores[numbers[is_data]] = scores.numpy()[:num_steps][is_data]
     return EpochStats(num_steps, float(log_prob) / max(float(np.sum(counts)), 1e-300), int(damped), row_scores)
@@ -158,6 +162,7 @@ def fit_chunk(
     options: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "epoch": epoch}
     if isinstance(data.X, SparseRows) or batch_size > MAX_PADDING or int(network.step) < MIN_STEPS_FOR_XLA:
         return fit_epoch(network, data, weight=weight, **options)
+    # With rows of zeros, which are not learned, up to a power of two.
     num_rows = int(data.Y.shape[0])
     room = padded(data)
     if weight is not None:
@@ -189,6 +194,7 @@ def fit_stream(network: EBPNetwork, dataset: tf.data.Dataset, *, max_steps: int 
             f"the pipeline must give batches (x [B, {sizes[0]}], y [B, {sizes[-1]}]), got {spec}; use dataset.batch(1) "
             "for single examples."
         )
+    # All batches of the pipeline in one compiled loop.
     limit = tf.constant(np.iinfo(np.int64).max if max_steps is None else max_steps, tf.int64)
     run = stream_epoch(architecture)
     if isinstance(spec[0], tf.SparseTensorSpec):
@@ -226,6 +232,7 @@ def _batches(order: np.ndarray, batch_size: int, steps: slice) -> tuple[np.ndarr
         raise ValueError(
             f"steps must satisfy 0 <= first_step < last_step <= {steps_per_epoch}, got {steps.start} and {steps.stop}."
         )
+    # The last batch of a pass is filled up with row 0, marked as no data.
     rows = np.zeros(steps_per_epoch * batch_size, np.int32)
     rows[:num_data] = order
     is_data = np.arange(rows.size) < num_data

@@ -62,14 +62,17 @@ def damping(
     :return: scalar. With increments times this factor, to first order, no mu of an example is shifted by more than
         |Delta| sigma^2, which is at least what the example itself asks for, and `max_shift` sigma; so 1 for B = 1.
     """
+    # d mu sqrt(K) to first order: d<W> = var d_h.
     shift = product(layer.v, var * d_h)
     if d_b is not None:
         shift += d_b
     sigma = tf.sqrt(layer.sigma2)
+    # Delta of each example as if it counted once; its weight is that of all its positions.
     if weight is not None and layer.convolved is not None:
         weight = tf.repeat(weight, layer.convolved.num_positions)
     if weight is not None:
         delta /= tf.maximum(weight, 1.0)[:, None]
+    # How many times too far each mu is shifted; that of padding does not matter.
     excess = tf.abs(shift) / math.sqrt(layer.fan_in) / (max_shift * sigma + tf.abs(delta) * layer.sigma2)
     if weight is not None:
         excess = tf.where(weight[:, None] > 0, excess, tf.zeros_like(excess))
@@ -119,6 +122,7 @@ def bayes_increments(
         padding; None: once.
     :param for_xla: see `forward.layer_inputs`; for one example only.
     """
+    # Forward pass, Eqs. (4.1) and (4.2), and Delta_L of the head, Eq. (4.3).
     variances = architecture.variances(h, means)
     layers = architecture.forward(X, means, variances, b, for_xla=for_xla)
     last = layers[-1]
@@ -127,11 +131,13 @@ def bayes_increments(
     if weight is not None:
         log_prob = log_prob * weight
         output_delta = output_delta * weight[:, None]
+    # Backward pass, Eq. (4.4), and the increments of the batch, Eq. (4.5).
     deltas = backward(output_delta, layers)
     scaled_deltas = [delta / math.sqrt(layer.fan_in) for delta, layer in zip(deltas, layers, strict=True)]
     d_h = [weight_increment(layer.v, delta) for layer, delta in zip(layers, scaled_deltas, strict=True)]
     d_b = [bias_increment(delta, layer) for delta, layer in zip(deltas, layers, strict=True)]
     d_b = d_b if architecture.has_biases else []
+    # Sums over several examples or positions may overshoot; one example's update does not.
     is_damped = tf.constant(False)
     has_sums = any(layer.convolved is not None for layer in layers)
     if weight is not None or has_sums or not (isinstance(X, tf.Tensor) and X.shape[0] == 1):

@@ -145,6 +145,7 @@ def export_c(
     """
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise ValueError(f"name must be one that C takes, such as ebp_predict, got {name!r}.")
+    # Real weights are rounded, binary ones packed.
     if hasattr(network, "posteriors_"):
         return _export_real(network, path, inputs or "uint8", name, X, y, **options)
     inputs = inputs or "float32"
@@ -155,10 +156,12 @@ def export_c(
         raise ValueError(f"a packed network has all of its options already, got {', '.join(options)}; leave them out.")
     if net is network and X is not None:
         raise ValueError("a packed network knows no other predict to be compared with; give the classifier it is of.")
+    # What the C source cannot hold.
     if net.has_convolutions:
         raise ValueError("a network of convolutions cannot be written as C; run its file by ebp.PackedNetwork.")
     if max(net.num_networks, net.layer_sizes[-1], len(net.layer_sizes) - 1) > 255 or max(net.layer_sizes) > 2**31 - 9:
         raise ValueError("C is written for at most 255 networks, outputs and layers; export fewer votes.")
+    # Write it, and look at how it predicts.
     source = _source(net, inputs, name)
     if path is not None:
         write_text(path, source)
@@ -189,6 +192,7 @@ def _export_real(
         write_text(path, source)
         header = header_of(net, name, has_probabilities=probabilities)
         write_text(Path(path).with_name(f"{name}.h"), header)
+    # How the rounded network predicts beside `predict`.
     labels = net.predict(X)
     model_labels = model.predict(X)
     floats = 4 * sum(mean.size for mean in model.posteriors_[0].mean)
@@ -212,10 +216,12 @@ def _source(net: PackedNetwork, inputs: str, name: str) -> str:
     num_classes = max(2, num_outputs)
     last = len(sizes) - 2
     words: dict[str, Any] = {"last": last, "num_classes": num_classes}
+    # Types as small as the numbers allow.
     index = "uint16_t" if max(sizes) < 2**16 - 8 else "uint32_t"
     coded, coding = input_coding(net, inputs)
     numbers = np.concatenate(list(_numbers(net)))
     number = "int16_t" if np.abs(numbers).max() < 2**15 else "int32_t"
+    # Constants: weights, thresholds, sizes, the coding, and the order of biases' fractions.
     constants = [
         array("uint8_t", "weights", np.concatenate([_weights(layer) for part in net.networks for layer in part])),
         array(number, "numbers", numbers),
@@ -251,6 +257,7 @@ def _source(net: PackedNetwork, inputs: str, name: str) -> str:
 def _weights(layer: Layer) -> NDArray[np.uint8]:
     """Of eight neurons after the other the bits of their weights to each input."""
     bits = np.unpackbits(layer.bits, axis=1, count=layer.num_inputs, bitorder="little")
+    # Neurons up to a multiple of eight; then for each input a byte with the bits of eight neurons.
     padded = np.zeros((-(-len(bits) // 8) * 8, layer.num_inputs), np.uint8)
     padded[: len(bits)] = bits
     return np.packbits(padded.reshape(-1, 8, layer.num_inputs), axis=1, bitorder="little").reshape(-1)

@@ -25,6 +25,7 @@ def input_coding(net: PackedNetwork, inputs: str) -> tuple[list[str], str]:
         return [floats("mean", coding.mean)], "    return x[i] > mean[i] ? 1 : -1;"
     if net.fraction_bits is None:
         return [], "    return x[i] > 0 ? 1 : -1;"
+    # q = rint((x - mean) factor 2^e), by whole numbers if raw inputs are.
     mean = np.zeros(net.layer_sizes[0]) if coding is None else coding.mean
     factor = np.ones(net.layer_sizes[0]) if coding is None else coding.factor
     kind = "raw" if coding is None else coding.kind
@@ -35,6 +36,7 @@ def input_coding(net: PackedNetwork, inputs: str) -> tuple[list[str], str]:
     scaled = factor * 2.0**net.fraction_bits
     if not inputs.startswith("float"):
         return _integer_coding(net, inputs, mean, scaled, kind)
+    # In double precision, cut off so that sums fit in 32 bits.
     limit = min(INT32_MAX // net.layer_sizes[0], 2**24)
     text = f"x[i] * {2.0**net.fraction_bits!r}" if kind == "raw" else "(double)x[i] * factor[i]"
     text = text.replace("(double)x[i]", "((double)x[i] - mean[i])") if mean.any() else text
@@ -64,6 +66,7 @@ def _integer_coding(
     """q = (a x + b) >> s, checked for each value of each input; columns that are coded alike share their numbers."""
     limits = np.iinfo(inputs)
     values = np.arange(limits.min, limits.max + 1, dtype=np.int64)
+    # Columns that are coded alike.
     pairs, where = np.unique(np.stack([mean, scaled], axis=1), axis=0, return_inverse=True)
     where = where.reshape(-1)
     largest = np.zeros(len(pairs), np.int64)
@@ -71,6 +74,7 @@ def _integer_coding(
     b = np.zeros(len(pairs), np.int64)
     for number, (m, f) in enumerate(pairs):
         unit = 2.0 ** (net.fraction_bits or 0) if kind != "raw" else 1.0
+        # What NumPy gives for every value that an input can have.
         expected = np.rint((values - m) * (f / unit) * unit)
         largest[number] = int(np.abs(expected).max())
         is_right = largest[number] < _MAX_CODED
@@ -85,10 +89,12 @@ def _integer_coding(
             )
     if int(largest[where].sum()) > INT32_MAX:
         raise ValueError(f"sums of {inputs} inputs may not fit in 32 bits; code them by another input coding.")
+    # One coding for all columns needs no array.
     if len(pairs) == 1 and a[0] == 1 << _SHIFT and b[0] == 1 << (_SHIFT - 1):
         return [], "    return x[i];"
     if len(pairs) == 1:
         return [], f"    return (int32_t)((x[i] * INT64_C({a[0]}) + INT64_C({b[0]})) >> {_SHIFT});"
+    # A few codings are looked up by a column's number of its coding; many stand column by column.
     constants = []
     kinds = "which[i]" if len(pairs) <= 16 else "i"
     if len(pairs) <= 16:

@@ -142,6 +142,7 @@ def source_of(net: RoundedNetwork, name: str, *, has_probabilities: bool) -> str
     num_classes = len(net.classes)
     bitmap = np.packbits(np.isin(np.arange(net.num_inputs), net.used), bitorder="little")
     reads_all = len(net.used) == net.num_inputs
+    # Constants; a map of bits says which inputs are read, if not all are.
     constants = [
         array("uint8_t", "weights", np.concatenate([_bytes_of(layer) for layer in net.layers])),
         array("int32_t", "biases", np.concatenate([layer.biases for layer in net.layers])),
@@ -173,12 +174,14 @@ def _layers(net: RoundedNetwork, reads_all: bool) -> Iterator[str]:
         source = f"units_{number - 1}[i]" if number else "x[i]"
         per_byte = 8 // layer.bits
         num_inputs = len(layer.codes) if number or reads_all else net.num_inputs
+        # Inputs that are not read have no weights.
         skip = (
             ""
             if number or reads_all
             else ("            if (!(BYTE_AT(used + (i >> 3)) >> (i & 7) & 1))\n                continue;\n")
         )
         counter = "n" if skip else "i"
+        # A weight of 8 bits is a byte; others are shifted out of one, and counted.
         if per_byte == 1:
             parts = {"byte": "", "read": "", "code": "BYTE_AT(w++)", "next": ""}
         else:
@@ -190,6 +193,7 @@ def _layers(net: RoundedNetwork, reads_all: bool) -> Iterator[str]:
                 "next": f"            byte = (uint8_t)(byte >> {layer.bits});\n"
                 + ("            n++;\n" if skip else ""),
             }
+        # Scores, of which that of the first of two classes is 0; or units, cut off at both ends.
         if is_last:
             place = "1" if num_outputs == 1 else "o"
             result = f"        scores[{place}] = sum;\n"

@@ -196,6 +196,7 @@ def export_checked(
     rows = X if chosen_by is None else chosen_by
     if not X.shape[0] or not rows.shape[0]:
         raise ValueError("X and chosen_by must have at least one row to look at, got none.")
+    # Inputs as the network takes them.
     coded = X
     coded_rows = rows
     if hasattr(network, "coding_"):
@@ -207,6 +208,7 @@ def export_checked(
             fraction_bits = common_fraction_bits(coded, coded_rows)
     _check_labels(y, network, X, classes)
     options = {"fraction_bits": fraction_bits, "coding": coding, "classes": classes}
+    # The smallest file that has nearly as many labels of `predict` as the best one.
     ways = _ways(model, seed) if num_votes == "auto" else [(int(num_votes), seed)]
     num_votes, seed = ways[0]
     if len(ways) > 1:
@@ -216,6 +218,7 @@ def export_checked(
         num_votes, seed = next(
             way for way, share in zip(ways, shares, strict=True) if share >= max(shares) - MATERIAL_LOSS
         )
+    # Written, read back, and compared before the file gets its name.
     with atomic_path(path) as temporary:
         export_network(temporary, network, num_votes=num_votes, seed=seed, **options)
         file = PackedNetwork.load(temporary)

@@ -82,6 +82,7 @@ class PackedNetwork:
         self.classes = content.classes
         self.num_bytes = content.num_bytes
         self.engine = _engine(engine)
+        # Weights are kept as floats where these do not take too much memory.
         as_floats = first[:1] if self.engine == "numba" else first
         num_floats = self.num_networks * sum(layer.num_inputs * layer.num_outputs for layer in as_floats)
         self._with_floats = num_floats <= _MAX_FLOATS
@@ -157,6 +158,7 @@ class PackedNetwork:
             X = self.coding.transform(X)
         if self.has_convolutions and is_sparse(X):
             raise ValueError("inputs of convolutions are images and cannot be sparse; give a dense array.")
+        # As the first layer takes them: whole numbers, or packed signs.
         if self.has_convolutions:
             return _Inputs(units=sign_units(X) if self.fraction_bits is None else units(X, self.fraction_bits))
         if self.fraction_bits is not None:
@@ -176,6 +178,7 @@ class PackedNetwork:
             assert inputs.units is not None
             return convolved_sums(inputs.units, layers)
         options: Any = {"engine": self.engine, "with_floats": self._with_floats}
+        # The first layer's sums, and then thresholds and sums of each further layer.
         if inputs.bits is not None:
             sums: NDArray[Any] = sign_products(inputs.bits, layers[0], **options)
         else:

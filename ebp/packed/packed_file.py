@@ -93,6 +93,7 @@ def _parsed(content: bytes, num_bytes: int) -> Content:
     bits = header["fraction_bits"]
     dtype = header["bias_dtype"]
     kind = header["coding"]
+    # Each field of the header is checked before the numbers behind it are read.
     if not _is_whole(count, 1, len(content)):
         raise ValueError(f"networks must be a number from 1 on, got {count!r:.40}")
     if bits is not None and not _is_whole(bits, 0, MAX_FRACTION_BITS):
@@ -101,9 +102,11 @@ def _parsed(content: bytes, num_bytes: int) -> Content:
         raise ValueError(f"bias_dtype must be <f4 or <f8, got {dtype!r:.40}")
     _check_kind(kind, bits)
     classes = _classes(header["classes"], shapes[-1][1])
+    # The file has as many bytes as its header says.
     size = count * _num_bytes(shapes, int(dtype[2])) + 8 * _num_numbers(kind, num_inputs)
     if start + size != len(content):
         raise ValueError(f"it has {len(content)} bytes, its header says {start + size}")
+    # The numbers of the coding, then network by network.
     coding, start = _coding(kind, content, start, num_inputs)
     networks = []
     for _ in range(count):
@@ -123,6 +126,7 @@ def _layers(
     layers = []
     for i, (n_in, n_out) in enumerate(shapes):
         row = -(-n_in // 8)
+        # A row of bits for each neuron, then thresholds or biases.
         bits = np.frombuffer(content, np.uint8, row * n_out, start).reshape(n_out, row)
         start += bits.nbytes
         numbers = np.frombuffer(content, dtype if i == len(shapes) - 1 else "<i4", n_out, start)
@@ -142,6 +146,7 @@ def _shapes(shapes: Any, convolutions: Any) -> tuple[list[tuple[int, int]], list
         if not (isinstance(shape, list) and len(shape) == 2 and all(_is_whole(n, 1, INT32_MAX) for n in shape)):
             raise ValueError(f"shapes must list pairs of positive numbers, got {shape!r:.40}")
     checked_convolutions = _convolutions(convolutions, len(shapes))
+    # Each layer has to fit what the one before gives: an image, or so many numbers.
     image = None
     outputs = None
     for i, ((n_in, n_out), shared) in enumerate(zip(shapes, checked_convolutions, strict=True)):
@@ -236,6 +241,7 @@ def _coding(kind: str | None, content: bytes, start: int, num_inputs: int) -> tu
         return None, start
     size = 8 * _num_numbers(kind, num_inputs)
     num_means = num_inputs if kind in ("zscore", "centred", "sign") else 0
+    # Means, of codings that centre; then factors, or one factor and which columns vary.
     mean = np.frombuffer(content, "<f8", num_means, start) if num_means else np.zeros(num_inputs)
     factor: NDArray[Any] = np.ones(num_inputs)
     rest = start + 8 * num_means

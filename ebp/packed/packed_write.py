@@ -42,6 +42,7 @@ def content_of(
     shapes = None
     payload = []
     dtype = _bias_dtype(networks)
+    # Bits of the weights, then thresholds, or biases of the last layer.
     for number, weights in enumerate(networks):
         signs, biases = _checked(weights, f"network {number}")
         if shapes is not None and [list(w.shape) for w in signs] != shapes:
@@ -56,6 +57,7 @@ def content_of(
     convolutions = networks[0].convolutions
     if any(weights.convolutions != convolutions for weights in networks):
         raise ValueError("all networks of a file must have the same convolutions.")
+    # What all networks have in common.
     header = {
         "shapes": shapes,
         "networks": len(networks),

@@ -43,6 +43,7 @@ def words(x: NDArray[np.uint64], w: NDArray[np.uint64], num_bits: int, out: NDAr
             out[n + 1, o] = K - 2 * np.int64(b)
             out[n + 2, o] = K - 2 * np.int64(c)
             out[n + 3, o] = K - 2 * np.int64(d)
+    # The rest of the rows, one by one.
     for n in range(num_in_fours, N):
         for o in range(len(w)):
             a = np.uint64(0)
@@ -65,6 +66,7 @@ def masked(X: NDArray[Any], scale: float, masks: NDArray[np.int8], out: NDArray[
         size = np.float64(0)
         count = 0
         total = np.int64(0)
+        # The inputs of the row that are not 0, and their sum.
         for k in range(K):
             value = np.float64(X[n, k]) * scale
             if value != 0.0:
@@ -91,6 +93,7 @@ def masked(X: NDArray[Any], scale: float, masks: NDArray[np.int8], out: NDArray[
             for o in range(out.shape[1]):
                 first = (A[o] & a) + (B[o] & b) + (C[o] & c) + (D[o] & d)
                 sums[o] += np.int32(first + (E[o] & e) + (F[o] & f) + (G[o] & g) + (H[o] & h))
+        # Twice the masked sums, less the sum of all inputs.
         for o in range(out.shape[1]):
             sums[o] = np.int32(2 * np.int64(sums[o]) - total)
     return True

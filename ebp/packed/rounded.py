@@ -124,6 +124,7 @@ class RoundedNetwork:
     def predict_proba(self, X: Any) -> Array:
         """Probabilities as C gives them, in 255 parts of one, [N, C]; they sum to one but for rounding."""
         scores = self.scores(X)
+        # Powers of two by a table of sixteenths and a shift, in 255 parts of their sum.
         behind = scores.max(axis=1, keepdims=True) - scores
         power = np.minimum((np.minimum(behind >> self.cut, 65535) * self.multiplier) >> 12, 255)  # sixteenths of a bit
         parts = HALVES[power & 15] >> (power >> 4)
@@ -160,13 +161,16 @@ def round_network(model: Any, X: Any, *, bits: int = 4, inputs: str = "uint8") -
     moments = model._units
     scale = np.where(moments.varies, 1.0 / moments.scale, 0.0)
     used = np.flatnonzero(moments.varies)
+    # Sums with real weights, which those with rounded ones have to meet.
     floats = forward(posterior, moments.standardised(rows), "relu")
     values = rows[:, used].astype(np.int64)
+    # An input of the layer is factor x + offset, of a whole number x.
     factor = scale[used]  # from a whole number to an input of the layer, but for the part in the bias
     offset = -moments.mean[used] * scale[used]
     layers = []
     for number, (mean, gain) in enumerate(zip(posterior.mean, posterior.gain, strict=True)):
         is_last = number == len(posterior.mean) - 1
+        # Inputs that do not vary are not read.
         if not number:
             kept_inputs = np.append(used, len(mean) - 1)
             mean = mean[kept_inputs]
@@ -184,11 +188,13 @@ def round_network(model: Any, X: Any, *, bits: int = 4, inputs: str = "uint8") -
         )
         layers.append(layer)
         _check_sums(layer, RANGES[inputs] if not number else (0, MAX_UNIT))
+        # Inputs of the next layer: whole numbers again, of known size.
         if not is_last:
             assert layer.shift is not None
             values = layer.units(values)
             factor = steps * 2.0**layer.shift
             offset = np.zeros(len(steps))
+    # Probabilities are powers of two of scores, as near as can be to those of the model.
     draft = RoundedNetwork(inputs, used, rows.shape[1], tuple(layers), model.classes_, 1, 0)
     multiplier, cut = _fitted_power(draft.scores(rows), model.predict_proba(rows))
     return RoundedNetwork(inputs, used, rows.shape[1], tuple(layers), model.classes_, multiplier, cut)
@@ -220,6 +226,7 @@ def _rounded(
     weights, biases, prior, gain = floats
     most = 2**bits - 1
     rows = np.concatenate([values, np.ones((len(values), 1))], axis=1)
+    # The steps to try, as multiples of the least one that reaches the neuron's largest weight.
     largest = np.maximum(np.max(np.abs(weights), axis=0), np.finfo(np.float64).tiny)
     if is_last:  # scores of classes are compared, so they have one step
         largest = np.full_like(largest, largest.max())
@@ -227,6 +234,7 @@ def _rounded(
     candidates = []
     errors = []
     for output in range(len(biases)):
+        # P of the neuron: its posterior's diagonal, with correlations by the rows for which it is active.
         active = np.ones(len(rows)) if is_last else (wanted[:, output] > 0).astype(np.float64)
         second = rows.T @ (rows * active[:, None])
         told = float(np.sum(np.diag(second)[:-1] / prior[:, 0]))
@@ -238,17 +246,21 @@ def _rounded(
         missing = active * (wanted[:, output] - rows @ target)
         target = target + np.linalg.solve(P, multiple * (rows.T @ missing))
         candidates.append(_tried_steps(target, P, np.asarray(tried[:, output]), most))
+        # The loss of rounding w: (w - m)' P (w - m).
         errors.append(np.einsum("ti,ij,tj->t", candidates[-1] - target, P, candidates[-1] - target))
+    # The best step of each neuron, or of all outputs together.
     best = np.argmin(errors, axis=1)
     if is_last:
         best[:] = np.argmin(np.sum(errors, axis=0))
     neurons = np.arange(len(biases))
     steps = tried[best, neurons]
     chosen = np.stack([candidates[neuron][best[neuron]] for neuron in neurons], axis=1) / steps  # [n_in + 1, n_out]
+    # Odd multiples of the step as codes, and biases as multiples of it.
     codes = np.rint((chosen[:-1] + most) / 2.0).astype(np.int64)
     limited = np.rint(np.clip(chosen[-1], -(2.0**30), 2.0**30)).astype(np.int64)
     shift = None
     layer = RoundedLayer(codes, bits, limited, 0)
+    # A shift after which nearly all sums fit in 12 bits.
     if not is_last:
         largest_sum = max(1, int(np.quantile(layer.sums(values).max(axis=1), 0.999)))
         shift = max(0, largest_sum.bit_length() - 12)
@@ -257,15 +269,18 @@ def _rounded(
 
 def _tried_steps(target: Array, P: Array, steps: Array, most: int) -> Array:
     """Weights rounded to odd multiples of each step, the bias last and not rounded, [T, n]."""
+    # Weights that are known best first, the bias last.
     order = np.append(np.argsort(-np.diag(P)[:-1], kind="stable"), len(P) - 1)
     covariance = np.linalg.inv(P[np.ix_(order, order)])
     upper = np.linalg.cholesky(covariance).T  # row i: C_i,rest over the root of C_ii, given those before
     ordered = np.tile(target[order], (len(steps), 1))
     for place in range(len(order) - 1):
+        # Round one, and move the rest: m_rest -= C_rest,i / C_ii e.
         odd = np.clip(2.0 * np.rint((ordered[:, place] / steps - 1.0) / 2.0) + 1.0, -most, most)
         error = (ordered[:, place] - odd * steps) / upper[place, place]
         ordered[:, place:] -= error[:, None] * upper[place, place:]
         ordered[:, place] = odd * steps
+    # Back in the order of the inputs.
     rounded = np.empty_like(ordered)
     rounded[:, order] = ordered
     return rounded
@@ -287,6 +302,7 @@ def _fitted_power(scores: Integers, probabilities: Array) -> tuple[int, int]:
         log_p = scipy.special.log_softmax(-np.exp(log_rate) * behind / unit, axis=1)
         return -float(np.mean(np.sum(probabilities * log_p, axis=1)))
 
+    # The rate in nats per unit of a score, then in sixteenths of a bit.
     rate = np.exp(scipy.optimize.minimize_scalar(loss, bounds=(-5.0, 5.0), method="bounded").x) / unit  # nats
     sixteenths = 16.0 * rate / np.log(2.0)
     # Differences of up to 16 bits, times a multiplier of 16 bits, over 2^12.

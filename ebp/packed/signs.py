@@ -152,6 +152,7 @@ def sign_products(
 
         popcount.words(x.view(np.uint64), layer.bits.view(np.uint64), layer.num_inputs, out)
         return out
+    # NumPy: by floats that are kept, by counting bits for few rows, or by floats made in blocks.
     if with_floats and prefers_floats(layer, len(x)):
         out[:] = _signs(x, layer.num_inputs, np.float32) @ layer.floats
     elif len(x) < _FEW_ROWS:
@@ -183,6 +184,7 @@ def units(X: Any, fraction_bits: int) -> Units:
             rest -= q
             if np.vdot(rest, rest) == 0:
                 return Units(q, bound)
+    # Otherwise each value is checked, and the absolute values of each row are summed.
     with np.errstate(over="ignore"):
         if is_sparse(X):
             q = X.tocsr().astype(dtype, copy=True)
@@ -207,10 +209,12 @@ def exact_product(X: Units, layer: Layer, *, with_floats: bool = True) -> NDArra
     """
     q = X.values
     is_single = X.largest < 2**24
+    # By floats that are kept, where sums fit in float32.
     if is_single and with_floats:
         q = q.astype(np.float32, copy=False)
         return np.asarray(q @ layer.floats) if is_sparse(q) else np.dot(q, layer.floats)  # takes less time than @
     dtype: Any = np.float32 if is_single else np.float64
+    # Or by signs made for this call, in blocks; of sparse rows for the columns that occur.
     columns = np.unique(q.indices) if is_sparse(q) else None
     q = q.astype(dtype, copy=False) if columns is None else q[:, columns].astype(dtype)
     out = np.empty((q.shape[0], layer.num_outputs), dtype)
@@ -230,6 +234,7 @@ def convolved_sums(X: Units, layers: Sequence[Layer]) -> NDArray[Any]:
     Behind a convolution inputs are sums, not means, of pool x pool signs, and so are these a multiple of the sums.
     """
     unfolded_sizes = [one.num_positions * one.fan_in for one in (layer.convolved for layer in layers) if one]
+    # So many rows that their unfolded images need few bytes.
     step = max(1, _BLOCK_BYTES // (4 * max(unfolded_sizes)))
     dtype: Any = np.float32 if X.largest < 2**24 else np.float64
     parts = []
@@ -238,6 +243,7 @@ def convolved_sums(X: Units, layers: Sequence[Layer]) -> NDArray[Any]:
         for number, layer in enumerate(layers, 1):
             rows = v if layer.convolved is None else unfolded(v, layer.convolved)
             sums = rows @ layer.floats
+            # +1 where sums reach thresholds; of a convolution, sums over blocks of these signs.
             if number < len(layers):
                 v = np.where(sums >= layer.numbers, np.float32(1), np.float32(-1))
                 v = v if layer.convolved is None else pooled(v, layer.convolved)
@@ -293,6 +299,7 @@ def _ones(words: NDArray[np.uint64]) -> NDArray[np.int64]:
     one = np.uint64(1)
     two = np.uint64(2)
     four = np.uint64(4)
+    # Counts of ones in pairs of bits, in fours, in bytes; a product adds up the bytes.
     words -= (words >> one) & pairs
     upper = (words >> two) & quads
     words &= quads
