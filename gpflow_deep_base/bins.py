@@ -39,15 +39,16 @@ class Bins:
         :param most: bins.
         :raises ValueError: if all are missing.
         """
-        known = np.sort(values[~np.isnan(values)])
-        distinct = np.unique(known)
+        sorted_values = np.sort(values[~np.isnan(values)])
+        distinct = np.unique(sorted_values)
         if not len(distinct):
             raise ValueError("a column of numbers must have at least one that is not missing.")
         if len(distinct) <= most:
             return cls((distinct[:-1] + distinct[1:]) / 2.0, distinct, tuple(f"{value:.15g}" for value in distinct))
-        edges = np.unique(known[np.arange(1, most) * len(known) // most])
-        edges = edges[edges > known[0]]
-        parts = np.split(known, np.searchsorted(known, edges))
+        # Edges at quantiles; equal ones, of a value that many rows have, make one bin.
+        edges = np.unique(sorted_values[np.arange(1, most) * len(sorted_values) // most])
+        edges = edges[edges > sorted_values[0]]
+        parts = np.split(sorted_values, np.searchsorted(sorted_values, edges))
         # A middle number, so that whole numbers stay whole.
         middles = np.array([part[len(part) // 2] for part in parts])
         ends = [(part[0], part[-1]) for part in parts]
@@ -73,6 +74,6 @@ class Bins:
     def levels(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Which bin each number is in: zeros and ones, [N, K]; NaN in all of them where it is missing."""
         places = np.searchsorted(self.edges, values, side="right")
-        found = (places[:, None] == np.arange(len(self.values))).astype(float)
-        found[np.isnan(values)] = np.nan
-        return found
+        levels = (places[:, None] == np.arange(len(self.values))).astype(float)
+        levels[np.isnan(values)] = np.nan
+        return levels

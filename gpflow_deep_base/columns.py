@@ -34,10 +34,12 @@ def as_numbers(X: Any, estimator: Any, *, reset: bool, may_miss: bool = False) -
         vars(estimator).pop("table_encoder_", None)
     if isinstance(X, np.ma.MaskedArray):
         return np.ma.filled(X.astype(np.float64), np.nan)
+    # A table of Arrow; what is no frame goes as it is.
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
         X = X.to_pandas()
     if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
         return X
+    # The encoder of the fit, or a new one if columns are not all plain numbers.
     encoder = getattr(estimator, "table_encoder_", None)
     if encoder is None:
         if not (odd := _odd_columns(X, may_miss)):

@@ -99,6 +99,7 @@ def container_bytes(*, kind: str, version: int, header: Mapping[str, Any], array
     for name, array in plain.items():
         if array.dtype.kind not in _NUMBERS_AND_TEXT or array.dtype.names is not None:
             raise ValueError(f"the array {name} must have numbers or text, got {array.dtype}.")
+    # The first member: what the file is, its checksum, and the header.
     content = jsonable(header)
     start = {"kind": kind, "version": int(version), "sha256": _digest(kind, version, content, plain), "header": content}
     text = json.dumps(start, allow_nan=False, separators=(",", ":")).encode("ascii")
@@ -106,6 +107,7 @@ def container_bytes(*, kind: str, version: int, header: Mapping[str, Any], array
         raise ValueError(
             f"the header takes {len(text)} bytes, more than {_MAX_HEADER_BYTES}; keep long lists of numbers as arrays."
         )
+    # Uncompressed, and without times, so that equal content makes equal files.
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(_HEADER), text)
@@ -159,6 +161,7 @@ def read_container(
     """
     budget = budget_of(length, max_bytes)
     with zipfile.ZipFile(file) as archive:
+        # The header first, then the start of each array; nothing large is read before all of it fits.
         infos = _members(archive, length)
         if _HEADER not in infos:
             raise ValueError(f"it has no {_HEADER}: it is of an earlier version, or of another program")
@@ -167,6 +170,7 @@ def read_container(
         if expected is not None:
             _check_shapes(members, expected(header))
         arrays = {name: _array(archive, member) for name, member in members.items()}
+    # The checksum covers what was read, not the bytes of the archive.
     if _digest(kind, version, header, arrays) != digest:
         raise ValueError("its checksum does not match its content")
     return Container(version, header, arrays)
@@ -179,11 +183,11 @@ def read_npy(path: PathLike) -> NDArray[Any]:
     :raises ValueError: in one line, if the file is missing or damaged, holds Python objects, or claims more.
     """
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
-        if not isinstance(found, np.ndarray):
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(mapped, np.ndarray):
             raise ValueError("it is an archive")
-        budget_of(os.path.getsize(path)).take(_claimed(found.shape, found.dtype), "it")
-        return np.array(found)
+        budget_of(os.path.getsize(path)).take(_claimed(mapped.shape, mapped.dtype), "it")
+        return np.array(mapped)
     except (ValueError, *_DAMAGED) as error:
         refuse_damaged(path, "an .npy file of one plain array", error)
 
@@ -229,6 +233,7 @@ def _start(
     start = parse_json(archive.read(info))
     if not isinstance(start, dict) or set(start) != {"kind", "version", "sha256", "header"}:
         raise ValueError("its header has other members than kind, version, sha256 and header")
+    # Of this kind and a version that can be read.
     if start["kind"] != kind:
         raise ValueError(f"it is {one_line(start['kind'], 60)}")
     version = start["version"]
@@ -250,6 +255,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: Budget) -> 
     """
     with archive.open(info) as stream:
         start = io.BytesIO(stream.read(_LONGEST_START))
+    # The array's own header, in one of two versions of NumPy's format.
     format_version = np.lib.format.read_magic(start)
     if format_version not in ((1, 0), (2, 0)):
         raise ValueError(f"its member {one_line(info.filename, 60)} has an unknown version")
@@ -261,6 +267,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: Budget) -> 
         raise ValueError(f"its member {name} must have numbers or text, got {one_line(dtype, 60)}")
     if min(shape, default=0) < 0:
         raise ValueError(f"its member {name} has a negative size")
+    # As many bytes as shape and type need, and no more than the file may claim.
     needed = math.prod(shape) * dtype.itemsize
     present = info.file_size - start.tell()
     if present != needed:
@@ -278,6 +285,7 @@ def _claimed(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 
 def _check_shapes(members: Mapping[str, _Member], shapes: Shapes) -> None:
     """Compare what is there with what the header asks for."""
+    # No array too few or too many, and each of the right shape.
     for name in sorted(members.keys() ^ shapes.keys()):
         is_missing = name in shapes
         raise ValueError(f"it {'lacks' if is_missing else 'must not have'} the array {one_line(name, 60)}")
@@ -300,6 +308,7 @@ def _digest(kind: str, version: int, header: Any, arrays: Mapping[str, NDArray[A
     text = json.dumps([kind, int(version), header], sort_keys=True, allow_nan=False, separators=(",", ":"))
     digest = hashlib.sha256(text.encode("ascii"))
     for name in sorted(arrays):
+        # Little endian, row by row, on every machine.
         little = np.asarray(arrays[name], order="C")
         little = little.astype(little.dtype.newbyteorder("<"), copy=False)
         digest.update(f"\n{name} {little.dtype.str} {list(little.shape)}\n".encode())

@@ -46,14 +46,16 @@ class Cost:
 
         :param done: from 1.
         """
-        now = time.monotonic()
+        moment = time.monotonic()
+        # Time is taken from the end of the first step, which may compile.
         if self._first is None:
-            self._first = done, now
+            self._first = done, moment
             return
         first, start = self._first
-        if self._is_said or now - start < MEASURED_SECONDS or done <= first:
+        if self._is_said or moment - start < MEASURED_SECONDS or done <= first:
             return
         self._is_said = True
-        left = (now - start) / (done - first) * (self._total - done)
-        if left > LEAST_SECONDS:
-            tell(f"{done} of at most {self._total} {self._unit} are done; the others may take {left / 60:.0f} min")
+        # The other steps take as long as those so far, on average.
+        wait = (moment - start) / (done - first) * (self._total - done)
+        if wait > LEAST_SECONDS:
+            tell(f"{done} of at most {self._total} {self._unit} are done; the others may take {wait / 60:.0f} min")

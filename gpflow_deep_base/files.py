@@ -64,6 +64,7 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
     """
     final = _destination(path)
     make_folder(final.parent)
+    # Beside the file, so that renaming is one act of the file system.
     temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name[-_LONGEST_NAME:]}")
     try:
         yield temporary
@@ -117,21 +118,21 @@ def entries(folder: PathLike, pattern: str = "*", *, below: bool = False) -> lis
         if error.errno not in (errno.ENOENT, errno.ENOTDIR) and error.filename == os.fspath(folder):
             raise error
 
-    found: list[Path] = []
+    paths: list[Path] = []
     for path, folders, files in os.walk(folder, onerror=look_at):
-        found += [Path(path, name) for name in fnmatch.filter([*folders, *files], pattern)]
+        paths += [Path(path, name) for name in fnmatch.filter([*folders, *files], pattern)]
         if not below:
             break
-    return sorted(found)
+    return sorted(paths)
 
 
 def files_below(folder: PathLike) -> dict[Path, os.stat_result]:
     """The files in a folder and those below it, each with its size and times; what vanishes meanwhile is left out."""
-    found: dict[Path, os.stat_result] = {}
+    facts_by_path: dict[Path, os.stat_result] = {}
     for path in entries(folder, below=True):
         with contextlib.suppress(FileNotFoundError):
-            found[path] = path.stat()
-    return {path: facts for path, facts in found.items() if stat.S_ISREG(facts.st_mode)}
+            facts_by_path[path] = path.stat()
+    return {path: facts for path, facts in facts_by_path.items() if stat.S_ISREG(facts.st_mode)}
 
 
 def make_folder(path: PathLike) -> None:

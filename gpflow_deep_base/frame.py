@@ -36,6 +36,7 @@ def unframed(content: bytes, *, magic: bytes, versions: Collection[int]) -> tupl
     """
     if content[: len(magic)] != magic:
         raise ValueError(f"it starts with {content[: len(magic)]!r}, not with {magic!r}")
+    # Behind the magic bytes come the version and the checksum of the payload.
     start = len(magic) + 1 + _CHECKSUM.size
     if len(content) < start:
         raise ValueError(f"it has {len(content)} bytes, too few for a header")
@@ -102,6 +103,7 @@ class Reader:
         :param what: it counts, for the message.
         :raises ValueError: if it is larger, or has more than 70 bits, or the content ends.
         """
+        # Seven bits a byte, the lowest first; the high bit says that more follow.
         number = 0
         for i in range(_MAX_LEB128_BYTES):
             byte = self.byte()

@@ -69,6 +69,7 @@ def lock(path: str | os.PathLike[str], *, flag: str = "run_dir") -> Iterator[Hel
     _refuse_patterns(folder, flag)
     make_folder(folder)
     held = Held(folder, flag)
+    # The lock is the system's, and lasts as long as the process.
     descriptor = _locked(folder, flag)
     if descriptor is None:  # now there is a note that can be locked
         (folder / LOCK).touch()

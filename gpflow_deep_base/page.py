@@ -150,6 +150,7 @@ def page(title: str, verdict: str, parts: Iterable[Part]) -> str:
     last = None
     if verdict:
         body.append(f'<p class="verdict">{escape(verdict)}</p>')
+    # A heading where the title changes.
     for part in parts:
         if part.title != last:
             body.append(f"<h2>{escape(part.title)}</h2>")
@@ -181,6 +182,7 @@ def reliability(title: str, confidence: ArrayLike, is_right: ArrayLike) -> Panel
     """
     p = np.asarray(confidence, np.float64)
     right = np.asarray(is_right, np.float64)
+    # Ten groups of equally many rows, by their confidence.
     order = np.argsort(p, kind="stable")
     groups = [group for group in np.array_split(order, 10) if len(group)]
     shares = np.array([right[group].mean() for group in groups])
@@ -202,6 +204,7 @@ def png(image: NDArray[np.uint8]) -> bytes:
     """A PNG file of an image [H, W] of grey values, or [H, W, 3] of colours."""
     pixels = np.ascontiguousarray(image, np.uint8)
     height, width = pixels.shape[:2]
+    # The three chunks of a PNG file.
     lines = np.zeros([height, 1 + pixels[0].size], np.uint8)  # each line begins with the number of its filter, 0
     lines[:, 1:] = pixels.reshape(height, -1)
 
@@ -221,6 +224,7 @@ def svg(panel: Panel) -> str:
     (x0, x1), (y0, y1) = (_range(values) for values in _extent(panel.marks))
     plot = _Plot(panel, x0, x1, y0, y1, HEIGHT)
     plot.axes()
+    # Marks that stand for themselves take the colours in turn; bands, and faint or dashed lines, that of the next one.
     colour = 0
     for mark in panel.marks:
         is_own = not isinstance(mark, Band) and not (isinstance(mark, Line) and (mark.is_faint or mark.is_dashed))
@@ -259,6 +263,7 @@ class _Plot:
     def axes(self, *, has_y: bool = True) -> None:
         low = self.height - BOTTOM
         right = WIDTH - RIGHT
+        # Lines of the grid with their numbers, first across, then up.
         for tick in _ticks(self.x0, self.x1):
             at = float(self.x(tick))
             self.elements.append(f'<path d="M{at:.1f} {self.top}V{low}" stroke="#e5e7eb"/>')
@@ -290,10 +295,11 @@ class _Plot:
             self._points(mark, colour)
         else:
             edges = np.asarray(mark.edges, np.float64)
+            # Bars stand on 0, or on the lower end of the plot.
             zero = float(self.y(max(0.0, self.y0)))
-            for left, right, height in zip(edges[:-1], edges[1:], np.asarray(mark.heights), strict=True):
-                a = float(self.x(left))
-                b = float(self.x(right))
+            for left_edge, right_edge, height in zip(edges[:-1], edges[1:], np.asarray(mark.heights), strict=True):
+                a = float(self.x(left_edge))
+                b = float(self.x(right_edge))
                 top = float(self.y(height))
                 box = f'x="{a:.1f}" y="{top:.1f}" width="{max(b - a - 1, 0.5):.1f}" height="{max(zero - top, 0):.1f}"'
                 self.elements.append(f'<rect {box} fill="{colour}" fill-opacity="0.75"/>')
@@ -303,6 +309,7 @@ class _Plot:
     def _points(self, mark: Points, colour: str) -> None:
         x = np.asarray(mark.x, np.float64)
         y = np.asarray(mark.y, np.float64)
+        # Not more points than can be told apart, evenly chosen.
         rows = np.unique(np.linspace(0, len(x) - 1, min(len(x), MOST_POINTS)).astype(int)) if len(x) else []
         half = None if mark.half is None else np.broadcast_to(np.asarray(mark.half, np.float64), [2, len(y)])
         for row in rows:
@@ -354,16 +361,18 @@ def _places(labels: Sequence[str]) -> list[tuple[str, int, int]]:
 def _named_bars(panel: Panel, bars: Bars) -> str:
     heights = np.asarray(bars.heights, np.float64)
     height = TOP + BOTTOM + 20 * len(heights)
-    left = 150
+    left_margin = 150
     low = min(0.0, float(np.min(heights, initial=0.0)))
     high = max(0.0, float(np.max(heights, initial=0.0)))
-    plot = _Plot(panel, low, high if high > low else low + 1.0, 0.0, float(max(len(heights), 1)), height, left)
+    plot = _Plot(panel, low, high if high > low else low + 1.0, 0.0, float(max(len(heights), 1)), height, left_margin)
     plot.axes(has_y=False)
     for number, (name, value) in enumerate(zip(bars.names, heights, strict=True)):
         y = TOP + 20 * number
         a = float(plot.x(min(0.0, value)))
         b = float(plot.x(max(0.0, value)))
-        plot.elements.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{escape(_short(name, 22))}</text>')
+        plot.elements.append(
+            f'<text x="{left_margin - 6}" y="{y + 14}" text-anchor="end">{escape(_short(name, 22))}</text>'
+        )
         box = f'x="{a:.1f}" y="{y + 3}" width="{max(b - a, 0.5):.1f}" height="14"'
         plot.elements.append(
             f'<rect {box} fill="{COLOURS[0]}" fill-opacity="0.75"><title>{escape(name)}</title></rect>'
@@ -403,7 +412,7 @@ def _extent(marks: Sequence[Line | Band | Points | Bars]) -> tuple[NDArray[np.fl
 
 
 def _joined(values: Sequence[ArrayLike]) -> NDArray[np.float64]:
-    return np.concatenate([np.zeros(0), *(np.ravel(np.asarray(each, np.float64)) for each in values)])
+    return np.concatenate([np.zeros(0), *(np.ravel(np.asarray(numbers, np.float64)) for numbers in values)])
 
 
 def _range(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -419,6 +428,7 @@ def _range(values: NDArray[np.float64]) -> tuple[float, float]:
 
 def _ticks(low: float, high: float) -> list[float]:
     """Four to nine round numbers between two."""
+    # The least step of 1, 2, 5 or 10 times a power of ten that gives fewer than nine intervals.
     size = 10.0 ** math.floor(math.log10((high - low) / 4))
     step = next(size * factor for factor in (1, 2, 5, 10) if (high - low) / (size * factor) < 9)
     first = math.ceil(low / step)

@@ -56,6 +56,7 @@ def without_noise() -> Iterator[None]:
     On a machine with NVIDIA's driver, errors about GPUs are no noise. After an exception nothing is left out.
     """
     try:
+        # The descriptor is replaced, as C++ writes past `sys.stderr`.
         saved = None if sys.stderr is None else os.dup(2)
     except OSError:
         saved = None
@@ -73,6 +74,7 @@ def without_noise() -> Iterator[None]:
         finally:
             with suppress(OSError):
                 sys.stderr.flush()
+            # Standard error as it was, and then what was held back.
             os.dup2(saved, 2)
             os.close(saved)
             held.seek(0)

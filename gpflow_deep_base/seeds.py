@@ -43,6 +43,7 @@ def as_seed(seed: Seed) -> tf.Tensor:
     """
     import tensorflow as tf
 
+    # One number: its high and its low 31 bits.
     if isinstance(seed, int | np.integer) or (isinstance(seed, np.ndarray) and seed.ndim == 0):
         return tf.constant(seed_words(seed))
     try:
@@ -53,6 +54,7 @@ def as_seed(seed: Seed) -> tf.Tensor:
         raise ValueError(
             f"seed must be an integer, or int32 of shape [2], got {tensor.dtype.name} of shape {tensor.shape}."
         )
+    # Words that int32 cannot hold are refused.
     words = tf.cast(tensor, tf.int32)
     if tf.executing_eagerly() and not np.array_equal(words, tensor):
         raise ValueError(f"seed must be an integer, or int32 of shape [2], got the larger {tensor.numpy().tolist()}.")

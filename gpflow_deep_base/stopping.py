@@ -49,6 +49,7 @@ class Stopping:
         :param step: updates made before it.
         :param score: a number; NaN is worse than all others, and the first score is the best unless it is NaN.
         """
+        # Losses with their sign changed, so that larger is better.
         signed = -score if self.is_lower_better else score
         best = -self.score if self.is_lower_better and self.step >= 0 else self.score
         is_best = not math.isnan(score) and (self.step < 0 or signed > best + self.margin)

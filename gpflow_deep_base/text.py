@@ -63,12 +63,12 @@ def within(text: str) -> str:
 
 def duration(seconds: float) -> str:
     """Time as text: "42 s", "3 min 5 s", "2 h 40 min"."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    whole_seconds = round(seconds)
+    if whole_seconds < 60:
+        return f"{whole_seconds} s"
+    if whole_seconds < 3600:
+        return f"{whole_seconds // 60} min {whole_seconds % 60} s"
+    return f"{whole_seconds // 3600} h {whole_seconds % 3600 // 60} min"
 
 
 def plus_minus(mean: float, standard_error: float | None, digits: int = 3) -> str:
