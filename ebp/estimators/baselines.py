@@ -160,9 +160,9 @@ def tuned_errors(
     valid_errors = tuple(errors(value, (X[rest], Y[rest]), (X[valid], Y[valid]))[-1] for value in grid)
     # The middle one of equally good values; with it, a new learner of all training rows.
     best = np.flatnonzero(np.equal(valid_errors, min(valid_errors)))
-    chosen = int(best[(len(best) - 1) // 2])
-    is_at_edge = len(grid) > 1 and chosen in (0, len(grid) - 1)
-    return Tuned(float(grid[chosen]), is_at_edge, valid_errors, errors(grid[chosen], train, test))
+    chosen_index = int(best[(len(best) - 1) // 2])
+    is_at_edge = len(grid) > 1 and chosen_index in (0, len(grid) - 1)
+    return Tuned(float(grid[chosen_index]), is_at_edge, valid_errors, errors(grid[chosen_index], train, test))
 
 
 def mean_length(X: Matrix) -> float:
@@ -219,15 +219,15 @@ class AROW:
         """One pass, example by example."""
         X = check_inputs(X, len(self.mu) - 1, tf.float64)
         is_sparse = scipy.sparse.issparse(X)
-        every = np.arange(len(self.mu))
+        all_columns = np.arange(len(self.mu))
         for row in epoch_order(seed, epoch, X.shape[0]):
             # The inputs that are not 0, and a 1 for the bias.
             if is_sparse:
                 entries = slice(X.indptr[row], X.indptr[row + 1])
-                columns = np.append(X.indices[entries], every[-1])
+                columns = np.append(X.indices[entries], all_columns[-1])
                 x = np.append(X.data[entries], 1.0)
             else:
-                columns = every
+                columns = all_columns
                 x = np.append(X[row], 1.0)
             # [C], [n, C], [n, C]
             y = Y[row]

@@ -72,8 +72,8 @@ class Scored:
 
     def then(self, others: Scored, num_last: int) -> Scored:
         """The last `num_last` examples of these and of others after them."""
-        mine, theirs = ((part.scores, part.classes, part.weight) for part in (self, others))
-        return Scored(*(np.concatenate(pair)[-num_last:] for pair in zip(mine, theirs, strict=True)))
+        fields, other_fields = ((part.scores, part.classes, part.weight) for part in (self, others))
+        return Scored(*(np.concatenate(pair)[-num_last:] for pair in zip(fields, other_fields, strict=True)))
 
 
 def log_probabilities(scores: ArrayLike, *, are_logits: bool) -> NDArray[np.float64]:
@@ -84,8 +84,8 @@ def log_probabilities(scores: ArrayLike, *, are_logits: bool) -> NDArray[np.floa
     """
     z = np.asarray(scores, np.float64)
     if z.shape[1] == 1:
-        both = np.hstack([-z, z])
-        return scipy.special.log_expit(both) if are_logits else scipy.special.log_ndtr(both)
+        signed_scores = np.hstack([-z, z])
+        return scipy.special.log_expit(signed_scores) if are_logits else scipy.special.log_ndtr(signed_scores)
     # Eq. (4.7): one class +1, all others -1.
     logits = z if are_logits else scipy.special.log_ndtr(z) - scipy.special.log_ndtr(-z)
     return scipy.special.log_softmax(logits, axis=1)

@@ -109,8 +109,8 @@ class CrossValidationConfig:
             values: tuple[str, ...] = getattr(self, name)
             unknown = [value for value in values if value not in allowed]
             if unknown or not values or len(set(values)) < len(values):
-                got = ", ".join(unknown or values) or "nothing"
-                raise ValueError(f"{name} may list {', '.join(allowed)}, each once, got {got}.")
+                wrong_names = ", ".join(unknown or values) or "nothing"
+                raise ValueError(f"{name} may list {', '.join(allowed)}, each once, got {wrong_names}.")
         if self.input_coding not in ("auto", *get_args(Kind)):
             kinds = ", ".join(("auto", *get_args(Kind)))
             raise ValueError(f"input_coding must be one of {kinds}, got {self.input_coding!r}.")
@@ -175,8 +175,8 @@ def checked_folds(folds: Folds, num_rows: int) -> list[tuple[NDArray[np.intp], N
         raise ValueError("folds must hold at least one pair of training and test rows, got none.")
     # Each fold has training and test rows among those of the data, and no row is both.
     for number, pair in enumerate(pairs):
-        every = np.concatenate(pair)
-        if not all(len(rows) for rows in pair) or every.min() < 0 or every.max() >= num_rows:
+        all_rows = np.concatenate(pair)
+        if not all(len(rows) for rows in pair) or all_rows.min() < 0 or all_rows.max() >= num_rows:
             raise ValueError(f"fold {number} must have training and test rows from 0 to {num_rows - 1}, got others.")
         if common := np.intersect1d(*pair).size:
             raise ValueError(f"test rows of fold {number} must not be training rows, and {common} are.")

@@ -59,9 +59,12 @@ class Memory(NamedTuple):
 
     def of(self, is_wanted: NDArray[np.bool_]) -> Memory:
         """That of the classes that are wanted, [C]."""
-        chosen = is_wanted[self.numbers]
+        is_chosen = is_wanted[self.numbers]
         return self._replace(
-            X=self.X[chosen], numbers=self.numbers[chosen], weight=self.weight[chosen], keys=self.keys[chosen]
+            X=self.X[is_chosen],
+            numbers=self.numbers[is_chosen],
+            weight=self.weight[is_chosen],
+            keys=self.keys[is_chosen],
         )
 
 

@@ -300,13 +300,13 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         if not trials:
             return chosen, errors
         # Networks of the race that stopped at the choice; where there is none for a fold, one is trained.
-        ended = [
+        finished_trials = [
             trial
             for trial in trials
             if trial.model.count_ == chosen.max_count and trial.model.n_epochs_ == chosen.epochs
         ]
         for held in judging_folds(folds, len(counted_rows), self._seed, groups):
-            trial = next((trial for trial in ended if trial.held is held), None)
+            trial = next((trial for trial in finished_trials if trial.held is held), None)
             if trial is None:
                 trial = self._trial(rows, chosen.max_count, held)
                 for _ in range(chosen.epochs):

@@ -70,12 +70,12 @@ def _element(X: Any, number: int, rows: NDArray[np.intp]) -> list[NDArray[Any]]:
     positive. Of two positive numbers of different columns the one further left is there first, so it is the greater
     row; of two negative ones it is the less.
     """
-    at = X.indptr[rows].astype(np.intp) + number
-    exists = at < X.indptr[rows + 1]
-    at = np.where(exists, at, 0)
-    value = np.where(exists, X.data[at], 0.0)
+    entries = X.indptr[rows].astype(np.intp) + number
+    exists = entries < X.indptr[rows + 1]
+    entries = np.where(exists, entries, 0)
+    value = np.where(exists, X.data[entries], 0.0)
     sign = np.sign(value)
-    return [sign, -sign * X.indices[at], value]
+    return [sign, -sign * X.indices[entries], value]
 
 
 def _compared(place: NDArray[np.intp], tied: NDArray[np.intp], keys: list[NDArray[Any]]) -> NDArray[np.intp]:
@@ -84,14 +84,14 @@ def _compared(place: NDArray[np.intp], tied: NDArray[np.intp], keys: list[NDArra
         return tied
     order = np.lexsort((*reversed(keys), place[tied]))
     rows = tied[order]
-    before = place[rows]
-    starts_group = np.append(True, before[1:] != before[:-1])
+    group_places = place[rows]
+    starts_group = np.append(True, group_places[1:] != group_places[:-1])
     starts = starts_group.copy()
     for key in keys:
         starts[1:] |= key[order][1:] != key[order][:-1]
     # A row is behind those of its group that are less.
     number = np.arange(len(rows))
     first = np.maximum.accumulate(np.where(starts, number, 0))
-    place[rows] = before + first - np.maximum.accumulate(np.where(starts_group, number, 0))
+    place[rows] = group_places + first - np.maximum.accumulate(np.where(starts_group, number, 0))
     is_alone = starts & np.append(starts[1:], True)
     return rows[~is_alone]

@@ -85,7 +85,7 @@ class EBPNetwork(tf.Module):
             raise ValueError(f"dtype must be float32 or float64, got {dtype.name}.")
         self.architecture = Architecture(
             layer_sizes=sizes,
-            priors=tuple(weight_prior(one) for one in priors),
+            priors=tuple(weight_prior(layer_prior) for layer_prior in priors),
             head=head_of(head, sizes[-1]),
             full_covariance=covariance == "full",
             has_biases=bool(biases),
@@ -261,9 +261,9 @@ class EBPNetwork(tf.Module):
             # Without the columns that do not occur, so that few rows of h_1 are read.
             columns, compact = np.unique(part.indices, return_inverse=True)
             row = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-            where = np.stack([row, compact.reshape(-1)], axis=1).astype(np.int64)
+            positions = np.stack([row, compact.reshape(-1)], axis=1).astype(np.int64)
             yield (
-                tf.SparseTensor(where, part.data, [part.shape[0], len(columns)]),
+                tf.SparseTensor(positions, part.data, [part.shape[0], len(columns)]),
                 (tf.gather(self.h[0], columns), *self.h[1:]),
             )
 

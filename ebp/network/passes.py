@@ -171,7 +171,10 @@ def _not_clearly_worse(scored: dict[Passes, list[tuple[Array, Array]]]) -> list[
     """The best choice so far, and then those that rows may yet prove to be better."""
     # The scores of all parts of the rows together.
     joined = {
-        choice: (np.concatenate([one for one, _ in parts]), np.concatenate([weight for _, weight in parts]))
+        choice: (
+            np.concatenate([part_scores for part_scores, _ in parts]),
+            np.concatenate([weight for _, weight in parts]),
+        )
         for choice, parts in scored.items()
     }
     means = {choice: _mean(*parts) for choice, parts in joined.items()}
@@ -292,10 +295,10 @@ def _drawn_groups(
         for number in list(waiting):
             rows = group == number
             # No class may lose its last rows.
-            after = class_counts - np.bincount(label[rows], minlength=len(class_counts))
-            if np.all(after > 0):
+            remaining_counts = class_counts - np.bincount(label[rows], minlength=len(class_counts))
+            if np.all(remaining_counts > 0):
                 held |= rows
-                class_counts = after
+                class_counts = remaining_counts
                 waiting.remove(number)
             if np.sum(held) >= part * len(group):
                 break

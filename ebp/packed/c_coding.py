@@ -67,8 +67,8 @@ def _integer_coding(
     limits = np.iinfo(inputs)
     values = np.arange(limits.min, limits.max + 1, dtype=np.int64)
     # Columns that are coded alike.
-    pairs, where = np.unique(np.stack([mean, scaled], axis=1), axis=0, return_inverse=True)
-    where = where.reshape(-1)
+    pairs, pair_numbers = np.unique(np.stack([mean, scaled], axis=1), axis=0, return_inverse=True)
+    pair_numbers = pair_numbers.reshape(-1)
     largest = np.zeros(len(pairs), np.int64)
     a = np.zeros(len(pairs), np.int64)
     b = np.zeros(len(pairs), np.int64)
@@ -83,11 +83,11 @@ def _integer_coding(
             b[number] = _exact(-m * f) + 2 ** (_SHIFT - 1)
             is_right = np.array_equal((a[number] * values + b[number]) >> _SHIFT, expected)
         if not is_right:
-            column = int(np.flatnonzero(where == number)[0])
+            column = int(np.flatnonzero(pair_numbers == number)[0])
             raise ValueError(
                 f"inputs={inputs!r} cannot be coded by whole numbers in column {column}; give inputs='float32'."
             )
-    if int(largest[where].sum()) > INT32_MAX:
+    if int(largest[pair_numbers].sum()) > INT32_MAX:
         raise ValueError(f"sums of {inputs} inputs may not fit in 32 bits; code them by another input coding.")
     # One coding for all columns needs no array.
     if len(pairs) == 1 and a[0] == 1 << _SHIFT and b[0] == 1 << (_SHIFT - 1):
@@ -98,10 +98,10 @@ def _integer_coding(
     constants = []
     kinds = "which[i]" if len(pairs) <= 16 else "i"
     if len(pairs) <= 16:
-        constants.append(array("uint8_t", "which", where))
+        constants.append(array("uint8_t", "which", pair_numbers))
     else:
-        a = a[where]
-        b = b[where]
+        a = a[pair_numbers]
+        b = b[pair_numbers]
     constants.append(array("int64_t", "factor", a))
     offset = f"INT64_C({b[0]})"
     if len(set(b.tolist())) > 1:

@@ -213,7 +213,7 @@ def export_checked(
     num_votes, seed = ways[0]
     if len(ways) > 1:
         model_labels = _labels(model, rows, classes)
-        files = [packed(network, num_votes=votes, seed=way, **options) for votes, way in ways]
+        files = [packed(network, num_votes=votes, seed=draw_seed, **options) for votes, draw_seed in ways]
         shares = [float(np.mean(file.predict(coded_rows, is_coded=True) == model_labels)) for file in files]
         num_votes, seed = next(
             way for way, share in zip(ways, shares, strict=True) if share >= max(shares) - MATERIAL_LOSS
@@ -312,15 +312,15 @@ def _labels(model: Any, X: Any, classes: Any) -> NDArray[Any]:
 
 def _check_outputs(file: PackedNetwork, network: Any, X: Any, num_votes: int, seed: int) -> None:
     if num_votes:
-        ours = file.vote(X, is_coded=True)
-        theirs = network.vote(X, num_votes, seed)
+        file_output = file.vote(X, is_coded=True)
+        network_output = network.vote(X, num_votes, seed)
     else:
-        ours = file.scores(X, is_coded=True) / math.sqrt(network.architecture.fan_ins[-1])
-        theirs = network.deterministic_scores(X)
-    num_different = int(np.sum(np.any(ours != theirs, axis=1)))
+        file_output = file.scores(X, is_coded=True) / math.sqrt(network.architecture.fan_ins[-1])
+        network_output = network.deterministic_scores(X)
+    num_different = int(np.sum(np.any(file_output != network_output, axis=1)))
     if num_different:
         raise ValueError(
-            f"the packed network must give the outputs of the float network, but {num_different} of {len(ours)} "
+            f"the packed network must give the outputs of the float network, but {num_different} of {len(file_output)} "
             "rows differ: the inputs are too large for exact sums; use dtype=float64 or another input coding."
         )
 

@@ -183,8 +183,8 @@ class PackedNetwork:
             sums: NDArray[Any] = sign_products(inputs.bits, layers[0], **options)
         else:
             sums = self._first_sums(inputs, layers[0])
-        for before, layer in itertools.pairwise(layers):
-            sums = hidden_sums(sums, before, layer, **options)
+        for layer_below, layer in itertools.pairwise(layers):
+            sums = hidden_sums(sums, layer_below, layer, **options)
         return sums
 
     def _first_sums(self, inputs: _Inputs, layer: Layer) -> NDArray[Any]:

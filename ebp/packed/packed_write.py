@@ -51,8 +51,8 @@ def content_of(
         for i, (w, b) in enumerate(zip(signs, biases, strict=True)):
             payload.append(np.packbits(w.T > 0, axis=1, bitorder="little").tobytes())
             is_last = i == len(signs) - 1
-            before = weights.convolutions[i - 1] if i and weights.convolutions else None
-            scale = 2.0 ** (fraction_bits or 0) if i == 0 else before.pool**2 if before is not None else 1.0
+            below = weights.convolutions[i - 1] if i and weights.convolutions else None
+            scale = 2.0 ** (fraction_bits or 0) if i == 0 else below.pool**2 if below is not None else 1.0
             payload.append((b.astype(dtype) if is_last else _thresholds(b, scale)).tobytes())
     convolutions = networks[0].convolutions
     if any(weights.convolutions != convolutions for weights in networks):

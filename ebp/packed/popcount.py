@@ -61,7 +61,7 @@ def masked(X: NDArray[Any], scale: float, masks: NDArray[np.int8], out: NDArray[
     """
     N, K = X.shape
     q = np.zeros(K + 8, np.int32)
-    where = np.zeros(K + 8, np.int64)
+    columns = np.zeros(K + 8, np.int64)
     for n in range(N):
         size = np.float64(0)
         count = 0
@@ -74,7 +74,7 @@ def masked(X: NDArray[Any], scale: float, masks: NDArray[np.int8], out: NDArray[
                 if value != np.rint(value) or not size < 2147483648.0:
                     return False
                 q[count] = np.int32(value)
-                where[count] = k
+                columns[count] = k
                 total += np.int64(value)
                 count += 1
         q[count : count + 8] = 0
@@ -82,14 +82,14 @@ def masked(X: NDArray[Any], scale: float, masks: NDArray[np.int8], out: NDArray[
         sums[:] = 0
         for j in range(0, count, 8):  # eight inputs share one loading of the sums
             a, b, c, d, e, f, g, h = q[j : j + 8]
-            A = masks[where[j]]
-            B = masks[where[j + 1]]
-            C = masks[where[j + 2]]
-            D = masks[where[j + 3]]
-            E = masks[where[j + 4]]
-            F = masks[where[j + 5]]
-            G = masks[where[j + 6]]
-            H = masks[where[j + 7]]
+            A = masks[columns[j]]
+            B = masks[columns[j + 1]]
+            C = masks[columns[j + 2]]
+            D = masks[columns[j + 3]]
+            E = masks[columns[j + 4]]
+            F = masks[columns[j + 5]]
+            G = masks[columns[j + 6]]
+            H = masks[columns[j + 7]]
             for o in range(out.shape[1]):
                 first = (A[o] & a) + (B[o] & b) + (C[o] & c) + (D[o] & d)
                 sums[o] += np.int32(first + (E[o] & e) + (F[o] & f) + (G[o] & g) + (H[o] & h))

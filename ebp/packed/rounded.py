@@ -125,8 +125,8 @@ class RoundedNetwork:
         """Probabilities as C gives them, in 255 parts of one, [N, C]; they sum to one but for rounding."""
         scores = self.scores(X)
         # Powers of two by a table of sixteenths and a shift, in 255 parts of their sum.
-        behind = scores.max(axis=1, keepdims=True) - scores
-        power = np.minimum((np.minimum(behind >> self.cut, 65535) * self.multiplier) >> 12, 255)  # sixteenths of a bit
+        gaps = scores.max(axis=1, keepdims=True) - scores
+        power = np.minimum((np.minimum(gaps >> self.cut, 65535) * self.multiplier) >> 12, 255)  # sixteenths of a bit
         parts = HALVES[power & 15] >> (power >> 4)
         total = parts.sum(axis=1, keepdims=True)
         return np.asarray((parts * 255 + (total >> 1)) // total / 255.0)
@@ -237,14 +237,14 @@ def _rounded(
         # P of the neuron: its posterior's diagonal, with correlations by the rows for which it is active.
         active = np.ones(len(rows)) if is_last else (wanted[:, output] > 0).astype(np.float64)
         second = rows.T @ (rows * active[:, None])
-        told = float(np.sum(np.diag(second)[:-1] / prior[:, 0]))
-        multiple = max(float(np.sum(gain[:, output])), 1.0) / told if told > 0 else 1.0
+        row_trace = float(np.sum(np.diag(second)[:-1] / prior[:, 0]))
+        multiple = max(float(np.sum(gain[:, output])), 1.0) / row_trace if row_trace > 0 else 1.0
         least = 1e-9 * multiple * np.trace(second) / len(second)
         P = multiple * second + np.diag(np.append(prior[:, 0], 0.0) + least)
         target: Array = np.append(weights[:, output], biases[output])
         # What rounding of the layers before has changed is made good by this one, as far as its posterior allows.
-        missing = active * (wanted[:, output] - rows @ target)
-        target = target + np.linalg.solve(P, multiple * (rows.T @ missing))
+        residual = active * (wanted[:, output] - rows @ target)
+        target = target + np.linalg.solve(P, multiple * (rows.T @ residual))
         candidates.append(_tried_steps(target, P, np.asarray(tried[:, output]), most))
         # The loss of rounding w: (w - m)' P (w - m).
         errors.append(np.einsum("ti,ij,tj->t", candidates[-1] - target, P, candidates[-1] - target))
@@ -254,10 +254,10 @@ def _rounded(
         best[:] = np.argmin(np.sum(errors, axis=0))
     neurons = np.arange(len(biases))
     steps = tried[best, neurons]
-    chosen = np.stack([candidates[neuron][best[neuron]] for neuron in neurons], axis=1) / steps  # [n_in + 1, n_out]
+    multiples = np.stack([candidates[neuron][best[neuron]] for neuron in neurons], axis=1) / steps  # [n_in + 1, n_out]
     # Odd multiples of the step as codes, and biases as multiples of it.
-    codes = np.rint((chosen[:-1] + most) / 2.0).astype(np.int64)
-    limited = np.rint(np.clip(chosen[-1], -(2.0**30), 2.0**30)).astype(np.int64)
+    codes = np.rint((multiples[:-1] + most) / 2.0).astype(np.int64)
+    limited = np.rint(np.clip(multiples[-1], -(2.0**30), 2.0**30)).astype(np.int64)
     shift = None
     layer = RoundedLayer(codes, bits, limited, 0)
     # A shift after which nearly all sums fit in 12 bits.
@@ -295,11 +295,11 @@ def _check_sums(layer: RoundedLayer, limits: tuple[int, int]) -> None:
 
 def _fitted_power(scores: Integers, probabilities: Array) -> tuple[int, int]:
     """Multiplier and cut by which powers of two of scores are nearest to probabilities, in nats."""
-    behind = (scores.max(axis=1, keepdims=True) - scores).astype(np.float64)
-    unit = max(1.0, float(np.median(behind.max(axis=1))))
+    gaps = (scores.max(axis=1, keepdims=True) - scores).astype(np.float64)
+    unit = max(1.0, float(np.median(gaps.max(axis=1))))
 
     def loss(log_rate: float) -> float:
-        log_p = scipy.special.log_softmax(-np.exp(log_rate) * behind / unit, axis=1)
+        log_p = scipy.special.log_softmax(-np.exp(log_rate) * gaps / unit, axis=1)
         return -float(np.mean(np.sum(probabilities * log_p, axis=1)))
 
     # The rate in nats per unit of a score, then in sixteenths of a bit.

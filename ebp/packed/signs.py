@@ -161,8 +161,8 @@ def sign_products(
             out[n] = layer.num_inputs - 2 * _ones(words ^ row)
     else:  # a float32 product is faster than NumPy's bit operations, and exact
         signs = _signs(x, layer.num_inputs, np.float32)
-        for some in _blocks(layer, 4):
-            out[:, some] = signs @ _signs(layer.bits[some], layer.num_inputs, np.float32).T
+        for block in _blocks(layer, 4):
+            out[:, block] = signs @ _signs(layer.bits[block], layer.num_inputs, np.float32).T
     return out
 
 
@@ -218,13 +218,13 @@ def exact_product(X: Units, layer: Layer, *, with_floats: bool = True) -> NDArra
     columns = np.unique(q.indices) if is_sparse(q) else None
     q = q.astype(dtype, copy=False) if columns is None else q[:, columns].astype(dtype)
     out = np.empty((q.shape[0], layer.num_outputs), dtype)
-    for some in _blocks(layer, np.dtype(dtype).itemsize):
-        bits = layer.bits[some]
+    for block in _blocks(layer, np.dtype(dtype).itemsize):
+        bits = layer.bits[block]
         if columns is None:
             signs = _signs(bits, layer.num_inputs, dtype)
         else:
             signs = 2 * ((bits[:, columns >> 3] >> (columns & 7)) & 1).astype(dtype) - 1
-        out[:, some] = q @ signs.T
+        out[:, block] = q @ signs.T
     return out
 
 
@@ -233,7 +233,9 @@ def convolved_sums(X: Units, layers: Sequence[Layer]) -> NDArray[Any]:
 
     Behind a convolution inputs are sums, not means, of pool x pool signs, and so are these a multiple of the sums.
     """
-    unfolded_sizes = [one.num_positions * one.fan_in for one in (layer.convolved for layer in layers) if one]
+    unfolded_sizes = [
+        convolved.num_positions * convolved.fan_in for convolved in (layer.convolved for layer in layers) if convolved
+    ]
     # So many rows that their unfolded images need few bytes.
     step = max(1, _BLOCK_BYTES // (4 * max(unfolded_sizes)))
     dtype: Any = np.float32 if X.largest < 2**24 else np.float64
