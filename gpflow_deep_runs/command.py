@@ -18,7 +18,7 @@ MEANT = {"dgp": "train", "fit": "train", "gp": "train", "learn": "train"}
 def usage() -> str:
     """What `gpflow-deep --help` prints."""
     width = max(map(len, VERBS))
-    lines = [f"  {verb.ljust(width)}  {what}" for verb, (_, what) in VERBS.items()]
+    lines = [f"  {verb.ljust(width)}  {purpose}" for verb, (_, purpose) in VERBS.items()]
     first = "gpflow-deep VERB --flag=value ...: deep probabilistic models from the shell"
     last = "gpflow-deep VERB --help lists the flags of one; gpflow-deep --version."
     return "\n".join([first, "", *lines, "", last])

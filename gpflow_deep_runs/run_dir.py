@@ -138,9 +138,11 @@ def refuse(run: RunDir, resume: bool) -> None:
     """
     if run.path.exists() and not run.path.is_dir():
         raise ValueError(f"--run_dir must be a folder, got the file {run.path}; give another --run_dir.")
-    if lost := next((path for path in (run.path, *run.path.parents) if path.is_symlink() and not path.exists()), None):
+    if dead_link := next(
+        (path for path in (run.path, *run.path.parents) if path.is_symlink() and not path.exists()), None
+    ):
         raise ValueError(
-            f"--run_dir={run.path} cannot be made, as the link {lost} leads nowhere; give another --run_dir."
+            f"--run_dir={run.path} cannot be made, as the link {dead_link} leads nowhere; give another --run_dir."
         )
     above = next((folder for folder in run.path.parents if folder.exists()), run.path)
     if above.is_file():
@@ -205,11 +207,11 @@ def check_same_flags(run: RunDir, flags_text: str, free: Collection[str]) -> Non
         stored = _flags_by_name(run.flags_file.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise ValueError(f"{run.flags_file} cannot be read ({error}); start again in a new --run_dir.") from error
-    given = _flags_by_name(flags_text)
+    new_flags = _flags_by_name(flags_text)
     differing = [
-        f"{stored.get(name, '(not set)')} is now {given.get(name, '(not set)')}"
-        for name in sorted((stored.keys() | given.keys()) - FREE_ON_RESUME - set(free))
-        if stored.get(name) != given.get(name)
+        f"{stored.get(name, '(not set)')} is now {new_flags.get(name, '(not set)')}"
+        for name in sorted((stored.keys() | new_flags.keys()) - FREE_ON_RESUME - set(free))
+        if stored.get(name) != new_flags.get(name)
     ]
     if differing:
         raise ValueError(

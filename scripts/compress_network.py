@@ -127,8 +127,10 @@ def main(flags: Flags) -> None:
             packed = recipe.pack(flags.files, run.path / "files", last.advance)
         if flags.export is not None:
             export_all(flags.export, packed.model, recipe.parts["train"].X[:500].numpy())
-        of = flags.recipe.prior, data.name
-        row = report.markdown_row(packed, [name, of[0], str(flags.recipe.epochs), f"{float(recipe.seconds):.0f} s"])
+        prior_and_data = flags.recipe.prior, data.name
+        row = report.markdown_row(
+            packed, [name, prior_and_data[0], str(flags.recipe.epochs), f"{float(recipe.seconds):.0f} s"]
+        )
         write_text(run.path / "row.md", row + "\n")
         run.finish(
             {
@@ -141,7 +143,9 @@ def main(flags: Flags) -> None:
                 "published": report.PUBLISHED.get((name, flags.recipe.prior)),
                 "markdown": row,
             },
-            text="\n".join([*report.notes(packed, report.published(name, *of)), aligned(report.table(packed))]),
+            text="\n".join(
+                [*report.notes(packed, report.published(name, *prior_and_data)), aligned(report.table(packed))]
+            ),
             figures=figures(packed, flags.recipe.prior),
             verdict=report.verdict(packed),
             metrics=report.metrics(packed) | {"train_seconds": float(recipe.seconds)},
@@ -166,7 +170,7 @@ def latency(before: keras.Model, left: keras.Model, x: tf.Tensor) -> Panels:
 
 def layer_seconds(model: keras.Model, x: tf.Tensor) -> dict[str, float]:
     """The least CPU time of each layer with weights, by name, for the inputs that it has in the model."""
-    found = dict[str, float]()
+    seconds_by_layer = dict[str, float]()
     for layer in model.layers:
         if layer.weights and not isinstance(layer.input, list):
             inputs = keras.Model(model.inputs, layer.input)(x)
@@ -177,8 +181,8 @@ def layer_seconds(model: keras.Model, x: tf.Tensor) -> dict[str, float]:
                 start = time.process_time()
                 call(inputs)
                 times.append(time.process_time() - start)
-            found[layer.name] = min(times)
-    return found
+            seconds_by_layer[layer.name] = min(times)
+    return seconds_by_layer
 
 
 def read(flags: Flags) -> Rows:
@@ -215,14 +219,14 @@ def regression(flags: Flags, data: Rows) -> None:
 
 def new_recipe(flags: Flags, data: Rows, strategy: tf.distribute.Strategy | None) -> Recipe:
     """The network to begin with, and what is done with it."""
-    given = flags.network
+    network = flags.network
     with devices.scope(strategy):
         model = networks.build(
-            *(given.name_for(data.name), data.train.X.shape[1:], len(data.class_names)),
-            pretrained=given.file,
+            *(network.name_for(data.name), data.train.X.shape[1:], len(data.class_names)),
+            pretrained=network.file,
             seed=flags.run.seed,
-            vgg_divisor=given.vgg_divisor,
-            vgg_normalization=given.vgg_normalization,
+            vgg_divisor=network.vgg_divisor,
+            vgg_normalization=network.vgg_normalization,
         )
     flags.files.check(model)
     parts = reshaped(data.parts, model)

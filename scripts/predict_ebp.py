@@ -82,17 +82,17 @@ def model_file(folder: Path, weights: str | None) -> Path:
 
     :raises ValueError: if there is none, or none of these weights.
     """
-    found = {path.stem.removeprefix("model_"): path for path in entries(folder, "model_*.npz")}
-    if not found:
+    model_files = {path.stem.removeprefix("model_"): path for path in entries(folder, "model_*.npz")}
+    if not model_files:
         raise ValueError(
             f"--run_dir must be a run of gpflow-deep ebp whose first fold is done, {folder} has no model_*.npz."
         )
     if weights is None:
         order = first_weights(folder / "flags.txt")
-        return next((found[kind] for kind in order if kind in found), next(iter(found.values())))
-    if weights not in found:
-        raise ValueError(f"--weights must be one of the run, {', '.join(found)}, got {weights}.")
-    return found[weights]
+        return next((model_files[kind] for kind in order if kind in model_files), next(iter(model_files.values())))
+    if weights not in model_files:
+        raise ValueError(f"--weights must be one of the run, {', '.join(model_files)}, got {weights}.")
+    return model_files[weights]
 
 
 def first_weights(path: Path) -> list[str]:

@@ -109,7 +109,7 @@ def program_of(flags: Flags, sweep: Sweep, script: Path, known: set[str]) -> Pro
     """How to call the script, and which flags it gets from this command line; `known` are the names of its own."""
     if flags.data_dir is not None and "data_dir" not in known:
         raise ValueError(f"--data_dir must not be given: {sweep.script} does not have it.")
-    named = {*sweep.flags, *sweep.axes, *(name for own in sweep.settings.values() for name in own)}
+    named = {*sweep.flags, *sweep.axes, *(name for setting_flags in sweep.settings.values() for name in setting_flags)}
     of_data = {} if flags.data_dir is None else {"data_dir": flags.data_dir}
     of_threads = {"threads": flags.threads} if "threads" in known - named else {}
     defaults = {"OMP_NUM_THREADS": str(flags.threads)} if of_threads and flags.threads else {}
@@ -131,10 +131,10 @@ def carry_out(
 ) -> Report:
     """Run what is not done."""
     folder = flags.folder
-    made = provenance("")
-    about = {name: made[name] for name in ("command", "git_commit", "git_dirty", "versions", "python", "devices")}
+    origin = provenance("")
+    facts = {name: origin[name] for name in ("command", "git_commit", "git_dirty", "versions", "python", "devices")}
     with (
-        folder.opened(sweep, runs, {**about, "machine": machine(), "jobs": flags.jobs}, full),
+        folder.opened(sweep, runs, {**facts, "machine": machine(), "jobs": flags.jobs}, full),
         SweepProgress(runs, lambda: seconds_of(folder.history()), is_shown=flags.progress) as shown,
     ):
         if strangers := folder.strangers(runs):

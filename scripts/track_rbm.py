@@ -95,8 +95,11 @@ class Flags:
     @property
     def sml(self) -> SMLConfig:
         """How to train and track."""
-        own = {"gradient_chains": self.num_chains if self.num_track_chains else None, "schedule": self.schedule}
-        config = self.training(decay_steps=self.run.num_steps, **own)
+        derived_fields = {
+            "gradient_chains": self.num_chains if self.num_track_chains else None,
+            "schedule": self.schedule,
+        }
+        config = self.training(decay_steps=self.run.num_steps, **derived_fields)
         return dataclasses.replace(config, adaptive=config.adaptive or self.spawn_up_to > 0)
 
 

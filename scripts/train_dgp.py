@@ -150,8 +150,8 @@ def main(flags: Flags) -> None:
         models = dict[str, Any]()
         judged = dict[str, Any]()
         if "linear" in flags.compare:
-            models["linear"], found = report.linear_baseline(data.rows.train, data.parts, config.likelihood)
-            judged["linear"] = found["test"]
+            models["linear"], linear_by_part = report.linear_baseline(data.rows.train, data.parts, config.likelihood)
+            judged["linear"] = linear_by_part["test"]
         jobs = new_jobs(study)
         settings = replace(flags.run, num_steps=max(job.trainer.max_steps for job in jobs.values()))
         with open_run(
@@ -182,20 +182,24 @@ def main(flags: Flags) -> None:
                     show=print,
                 )
                 jobs[list(jobs)[-1]].trainer.model.kl_weight = weight.kl_weight
-            for left, (name, job) in zip(range(len(jobs), 0, -1), jobs.items(), strict=True):
+            for num_left, (name, job) in zip(range(len(jobs), 0, -1), jobs.items(), strict=True):
                 single = flags.single()
-                own = run if left == 1 else run.child(name, cli.flags.text(single), cli.flags.changed(single))
-                models[name], final = fit(own, job, study, run.share_of_seconds(left))
+                job_run = run if num_left == 1 else run.child(name, cli.flags.text(single), cli.flags.changed(single))
+                models[name], final = fit(job_run, job, study, run.share_of_seconds(num_left))
                 judged[name] = final.judged["test"]
                 if run.is_chief:
-                    courses = {report.title(report.depth(job.trainer.model)): own.records(), **courses}
-                    about = {"likelihood": config.likelihood, "num_predict_samples": config.num_predict_samples}
-                    result = {**data.about(), **about, "models": models if own is run else {name: models[name]}}
-                    text = report.text(models, judged, data.task, data.rows.target_names) if own is run else []
+                    courses = {report.title(report.depth(job.trainer.model)): job_run.records(), **courses}
+                    model_facts = {"likelihood": config.likelihood, "num_predict_samples": config.num_predict_samples}
+                    result = {
+                        **data.about(),
+                        **model_facts,
+                        "models": models if job_run is run else {name: models[name]},
+                    }
+                    text = report.text(models, judged, data.task, data.rows.target_names) if job_run is run else []
                     table = "\n".join(part if isinstance(part, str) else aligned(part) for part in text)
-                    page = shown(study, job, models, judged, courses) if own is run else {}
+                    page = shown(study, job, models, judged, courses) if job_run is run else {}
                     drawn = figures(study, job, final, courses)
-                    own.finish(result, text=table, figures=drawn, metrics=report.metrics(models[name]), **page)
+                    job_run.finish(result, text=table, figures=drawn, metrics=report.metrics(models[name]), **page)
 
 
 def prepare(flags: Flags) -> Study:
@@ -216,14 +220,14 @@ def prepare(flags: Flags) -> Study:
     config = flags.config.for_data(data.task, rows.parts.values(), rows.image_shape)
     is_image = config.is_convolutional or rows.name in ("mnist", "rectangles_images")
     is_scaled = {"yes": True, "no": False}.get(flags.standardise, not is_image)
-    known = None if stream is None else (Scale(*stream.x_scale), Scale(*stream.y_scale))
-    units = Units.fit(*rows.train, config.likelihood, standardise=is_scaled, known=known)
+    stream_scales = None if stream is None else (Scale(*stream.x_scale), Scale(*stream.y_scale))
+    units = Units.fit(*rows.train, config.likelihood, standardise=is_scaled, known=stream_scales)
     is_plain = stream is None and strategy is None and is_scaled and data.task == "regression"
-    can = is_plain and can_choose(flags.config, len(rows.class_names))
+    rows_choose = is_plain and can_choose(flags.config, len(rows.class_names))
     for note in report.notes(config, units, rows.feature_names, len(rows.train.X)):
-        if not (can and "num_inducing" in flags.free and note.startswith("num_inducing")):
+        if not (rows_choose and "num_inducing" in flags.free and note.startswith("num_inducing")):
             logging.warning(note)
-    return Study(flags, data, config, units, units.transform(*rows.train), strategy, can)
+    return Study(flags, data, config, units, units.transform(*rows.train), strategy, rows_choose)
 
 
 def chosen(study: Study, run: Run) -> Study:
@@ -269,12 +273,12 @@ def new_job(study: Study, num_layers: int) -> Job:
     seeds = Seeds(flags.run.seed)
     begun = study.begun
     is_own = num_layers == study.config.num_layers
-    found = None if begun is None else begun.model if is_own else begun.single
+    begun_model = None if begun is None else begun.model if is_own else begun.single
     with devices.scope(study.strategy):
         config = study.config if is_own else study.config.plain(num_layers)
         seed = int(seeds.rng("init").integers(2**31))
-        if found is not None:
-            model = found.model
+        if begun_model is not None:
+            model = begun_model.model
         else:
             model = config.build(
                 *study.train, num_classes=len(rows.class_names), num_data=data.sizes["train"], seed=seed
@@ -303,7 +307,7 @@ def new_job(study: Study, num_layers: int) -> Job:
         lane=worker.index,
         num_lanes=worker.count,
     )
-    if found is not None and begun is not None and (begun.is_finished or not is_own):
+    if begun_model is not None and begun is not None and (begun.is_finished or not is_own):
         return Job(FoundTrainer(model, study.train, seconds=begun.single_seconds), watch, batches)
     training = flags.training if begun is None else begun.training
     trainer = trainer_for(
@@ -344,10 +348,10 @@ def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[di
             raise
         step = stop.step
         run.log(step, final().scalars)
-    found = report.summary(trainer, final(), study.data.rows.train, study.data.rows.test)
-    if "warning" in found:
-        logging.warning(found["warning"])
-    return {"num_steps": step, "is_finished": trainer.is_done(step), **found}, final()
+    summary = report.summary(trainer, final(), study.data.rows.train, study.data.rows.test)
+    if "warning" in summary:
+        logging.warning(summary["warning"])
+    return {"num_steps": step, "is_finished": trainer.is_done(step), **summary}, final()
 
 
 def shown(
@@ -371,8 +375,10 @@ def figures(study: Study, job: Job, final: report.Final, courses: Mapping[str, A
     rng = Seeds(study.flags.run.seed).rng("plot")
     course = partial(plots.training_curves, records=courses, tags=curves.tags(predictor.task, study.data.parts))
     of_test = final.judged["test"], final.predicted["test"]
-    found = curves.drawings(predictor, *of_test, rows.train, rows.test, rng, input_name=rows.feature_names[0])
-    return {"training": course} | {name: partial(getattr(plots, k), **content) for name, (k, content) in found.items()}
+    drawings = curves.drawings(predictor, *of_test, rows.train, rows.test, rng, input_name=rows.feature_names[0])
+    return {"training": course} | {
+        name: partial(getattr(plots, k), **content) for name, (k, content) in drawings.items()
+    }
 
 
 command = partial(cli.run, main, explain=devices.explain)

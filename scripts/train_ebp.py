@@ -144,8 +144,8 @@ def load(flags: Flags) -> Rows:
     texts = views.names("text")
     tables = views.names("supervised")
     if source.data is None and source.dataset not in (None, *texts, *tables):
-        known = ", ".join([*texts, *tables])
-        raise ValueError(f"--dataset must be one of {known}, got {source.dataset!r}; for own data use --data.")
+        known_names = ", ".join([*texts, *tables])
+        raise ValueError(f"--dataset must be one of {known_names}, got {source.dataset!r}; for own data use --data.")
     is_text = source.dataset in texts or (source.data is not None and is_documents(source.data))
     if flags.texts.given() and not (is_text and source.data):
         raise ValueError(
@@ -272,10 +272,10 @@ def notes(results: Results) -> list[str]:
 
 def metrics(results: Results) -> dict[str, float | None]:
     """What runs are compared by, of the outputs with probabilities whose log loss is smallest after the last epoch."""
-    networks = [found for found in results.values() if "log_loss_nats" in found]
+    networks = [numbers for numbers in results.values() if "log_loss_nats" in numbers]
     if not networks:
-        return {"error_percent": min(found["last_percent"] for found in results.values())}
-    best = min(networks, key=lambda found: found["log_loss_nats"])
+        return {"error_percent": min(numbers["last_percent"] for numbers in results.values())}
+    best = min(networks, key=lambda numbers: numbers["log_loss_nats"])
     return {
         "log_density_nats": -best["log_loss_nats"],
         "error_percent": best["last_percent"],
@@ -297,10 +297,10 @@ def verdict(results: Results) -> str:
 def reliability_table(results: Results) -> list[list[str]]:
     """How far the probabilities can be trusted, as cells of text: log loss and calibration error of each output."""
     rows = [["", "log loss, nats", "calibration error, %"]]
-    for name, found in results.items():
-        if "log_loss_nats" in found:
-            loss = found["log_loss_nats"]
-            error = found["calibration_error_percent"]
+    for name, numbers in results.items():
+        if "log_loss_nats" in numbers:
+            loss = numbers["log_loss_nats"]
+            error = numbers["calibration_error_percent"]
             rows.append([title_of(name), f"{loss:.4f}", f"{error:.2f}"])
     return rows
 

@@ -107,12 +107,12 @@ def _refused(kind: Any) -> dict[str, dict[str, str]]:
     def said(flag: NamedFlag, value: str) -> str:
         """What is wrong with one value, or ""; nothing about flags that are not given."""
         try:
-            parse(kind, [f"--{name}={given}" for name, given in {**needed, flag.name: value}.items()])
+            parse(kind, [f"--{name}={argument}" for name, argument in {**needed, flag.name: value}.items()])
         except ValueError as error:
             if not value:
                 return str(error) if flag.name in str(error) else ""
-            found = re.sub(rf"got (\(?'?){value}(\.0)?(?![\d.]\d)", r"got \1{}", str(error))
-            return found if "{}" in found else ""
+            template = re.sub(rf"got (\(?'?){value}(\.0)?(?![\d.]\d)", r"got \1{}", str(error))
+            return template if "{}" in template else ""
         return ""
 
     return {flag.name: messages for flag in flags if (messages := _messages(flag, said))}
@@ -157,21 +157,26 @@ def answer(argv: Sequence[str]) -> None:
     else:
         verb = program.removeprefix("gpflow-deep ")
         name = VERBS[verb][0] if verb != program and verb in VERBS else Path(program).stem
-    known = load()
-    if name not in known:
-        commands = [key.partition(" ")[2] for key in known if key.startswith(f"{name} ")]
+    descriptions = load()
+    if name not in descriptions:
+        commands = [key.partition(" ")[2] for key in descriptions if key.startswith(f"{name} ")]
         if not commands:
             return  # another program
         command = arguments.pop(0) if arguments else ""
         if command == "--help":
-            print("\n\n".join(help_page(known[f"{name} {each}"], f"{program} {each}") for each in commands))
+            print(
+                "\n\n".join(
+                    help_page(descriptions[f"{name} {subcommand}"], f"{program} {subcommand}")
+                    for subcommand in commands
+                )
+            )
             raise SystemExit(0)
         if command not in commands:
-            wanted = " or ".join(commands)
-            _refuse(program, f"say {wanted}, then flags, --name=value, got {command!r}; see --help.")
+            alternatives = " or ".join(commands)
+            _refuse(program, f"say {alternatives}, then flags, --name=value, got {command!r}; see --help.")
         name = f"{name} {command}"
         program = f"{program} {command}"
-    _check(name, known[name], arguments, program)
+    _check(name, descriptions[name], arguments, program)
 
 
 def _check(name: str, description: Description, arguments: Sequence[str], program: str) -> None:
@@ -179,8 +184,8 @@ def _check(name: str, description: Description, arguments: Sequence[str], progra
     if any(word.lstrip("-") in ("helpfull", "helpshort", "helpxml") for word in arguments):
         return
     try:
-        found = read(description, arguments, program, with_absl=True)
-        values = {flag.name: found[flag.name].value for flag in description.flags}
+        flag_values = read(description, arguments, program, with_absl=True)
+        values = {flag.name: flag_values[flag.name].value for flag in description.flags}
         _check_texts(description, values)
         _check_values(description, values)
         is_begun = _check_folder(name, description, values)
@@ -188,8 +193,8 @@ def _check(name: str, description: Description, arguments: Sequence[str], progra
             _check_files(values)
             _check_dataset(values)
             _check_table(values)
-    except HelpWanted as wanted:
-        print(wanted)
+    except HelpWanted as help_request:
+        print(help_request)
         raise SystemExit(0) from None
     except ValueError as error:
         _refuse(program, str(error))
@@ -207,12 +212,12 @@ def _check_values(description: Description, values: Mapping[str, Any]) -> None:
     for name, messages in description.refused.items():
         value = values[name]
         if value == []:
-            found = [messages[""]] if "" in messages else []
+            objections = [messages[""]] if "" in messages else []
         else:
-            given = value if isinstance(value, list) else [] if value is None else [value]
-            found = [message for each in given if (message := _said_of(each, messages))]
-        if found:
-            raise ValueError(found[0].replace("{}", ",".join(value) if isinstance(value, list) else str(value)))
+            singles = value if isinstance(value, list) else [] if value is None else [value]
+            objections = [message for single in singles if (message := _said_of(single, messages))]
+        if objections:
+            raise ValueError(objections[0].replace("{}", ",".join(value) if isinstance(value, list) else str(value)))
 
 
 def _said_of(value: Any, messages: Mapping[str, str]) -> str:
@@ -224,8 +229,8 @@ def _said_of(value: Any, messages: Mapping[str, str]) -> str:
         return "" if is_file or value in messages.get("words", "").split() else messages.get(_WORD, "")
     if number < 0:
         return messages.get("-1", messages.get("0", ""))
-    like = "0" if number == 0 else "1" if number == 1 else "1.5" if number > 1 else None
-    return messages.get(like, "") if like else ""
+    representative = "0" if number == 0 else "1" if number == 1 else "1.5" if number > 1 else None
+    return messages.get(representative, "") if representative else ""
 
 
 def _check_folder(name: str, description: Description, values: Mapping[str, Any]) -> bool:
@@ -239,12 +244,12 @@ def _check_folder(name: str, description: Description, values: Mapping[str, Any]
         return False
     path = Path(folder).expanduser()
     if "resume" not in values:
-        wanted, verb = _MODELS.get(name, ("", ""))
+        pattern, verb = _MODELS.get(name, ("", ""))
         if not path.is_dir():
             raise ValueError(f"--run_dir={folder}: no such folder{_near(path)}; check the path.")
-        if wanted and not any(path.glob(wanted)):
+        if pattern and not any(path.glob(pattern)):
             raise ValueError(
-                f"--run_dir must be a run of gpflow-deep {verb} with a trained model, but {folder} has no {wanted}; "
+                f"--run_dir must be a run of gpflow-deep {verb} with a trained model, but {folder} has no {pattern}; "
                 "check the path, or train to the first checkpoint."
             )
         return False
@@ -284,8 +289,8 @@ def _check_dataset(values: Mapping[str, Any]) -> None:
         near = difflib.get_close_matches(dataset, files.KNOWN, n=1)
         hint = f"did you mean {near[0]}?" if near else f"it must be one of {', '.join(sorted(files.KNOWN))};"
         raise ValueError(f"there is no data set --dataset={dataset}; {hint} For own data use --data.")
-    known = files.KNOWN[dataset]
-    files.located(files.files_of(known), files.folder_of(values.get("data_dir")), dataset, known.get("get", ""))
+    entry = files.KNOWN[dataset]
+    files.located(files.files_of(entry), files.folder_of(values.get("data_dir")), dataset, entry.get("get", ""))
 
 
 def _check_table(values: Mapping[str, Any]) -> None:
@@ -307,7 +312,7 @@ def _check_table(values: Mapping[str, Any]) -> None:
         for column in values.get(flag) or ():
             name = column.partition(":")[0]
             if re.fullmatch(r"[A-Za-z_]\w*[A-Za-z_]", name, re.ASCII) and name not in head:
-                names = [each.strip("\"' ") for each in re.split("[,;\t|]", head.partition("\n")[0])]
+                names = [title.strip("\"' ") for title in re.split("[,;\t|]", head.partition("\n")[0])]
                 near = difflib.get_close_matches(name, names, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"it begins with {', '.join(names)[:60]}."
                 raise ValueError(f"--{flag} must name columns of {path}, got {name!r}; {hint}")

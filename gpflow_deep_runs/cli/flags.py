@@ -156,8 +156,8 @@ def read(
         for name in list(absl_flags.FLAGS):
             if name not in values and absl_flags.FLAGS[name].name == name:  # else the short name of another
                 values[name] = absl_flags.FLAGS[name]
-    alone = description.positional
-    values.set_gnu_getopt(bool(alone))  # flags may also follow it
+    positional_flag = description.positional
+    values.set_gnu_getopt(bool(positional_flag))  # flags may also follow it
     try:
         rest = values([program, *arguments])
     except absl_flags.Error as error:
@@ -167,8 +167,8 @@ def read(
         raise ValueError(f"{error}; see --help.") from error
     if values["help"].value:
         raise HelpWanted(help_page(description, program))
-    if alone and rest[1:] and values[alone].value is None:
-        values[alone].value = rest.pop(1)
+    if positional_flag and rest[1:] and values[positional_flag].value is None:
+        values[positional_flag].value = rest.pop(1)
     if rest[1:]:
         raise ValueError(f"all arguments must be flags, --name=value, got {rest[1]!r}; see --help.")
     for flag in description.flags:
@@ -185,7 +185,7 @@ def read(
 def words_beside_bool(kind: Any) -> tuple[str, ...]:
     """The words that a flag may have in place of yes and no: ("auto",) for `bool | Literal["auto"]`, () for others."""
     kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()
-    words = tuple(word for each in kinds if get_origin(each) is Literal for word in get_args(each))
+    words = tuple(word for member in kinds if get_origin(member) is Literal for word in get_args(member))
     return words if bool in kinds and len(kinds) == 2 else ()
 
 
@@ -199,14 +199,14 @@ def text_of(description: Description, values: Mapping[str, Any]) -> str:
 
     :param values: by the flags' names.
     """
-    given = [(flag, _converted(flag, values[flag.name])) for flag in description.flags]
-    return _lines(_line(flag, value) for flag, value in given if _is_stored(flag, value))
+    pairs = [(flag, _converted(flag, values[flag.name])) for flag in description.flags]
+    return _lines(_line(flag, value) for flag, value in pairs if _is_stored(flag, value))
 
 
 def changed(flags: Any) -> str:
     """Those of `text` that are not what they are without being given, one a line."""
-    found = [_line(flag, value) for flag, value in _stored(flags) if value != flag.default]
-    return "".join(f"{line}\n" for line in sorted(found))
+    lines = [_line(flag, value) for flag, value in _stored(flags) if value != flag.default]
+    return "".join(f"{line}\n" for line in sorted(lines))
 
 
 def _stored(flags: Any) -> Iterator[tuple[NamedFlag, Any]]:
@@ -244,9 +244,9 @@ def at_least(flags: Any, least: Mapping[str, float]) -> None:
 
 def describe(kind: Any) -> Description:
     """The flags of a dataclass, and what its docstring says before them."""
-    about = re.split(r"^\s*:param", inspect.getdoc(kind) or "", maxsplit=1, flags=re.MULTILINE)[0].strip()
-    alone = [field.name for field in dataclasses.fields(kind) if "positional" in field.metadata]
-    return Description(about, list(named_flags(kind)), alone[0] if alone else "")
+    purpose = re.split(r"^\s*:param", inspect.getdoc(kind) or "", maxsplit=1, flags=re.MULTILINE)[0].strip()
+    positional_names = [field.name for field in dataclasses.fields(kind) if "positional" in field.metadata]
+    return Description(purpose, list(named_flags(kind)), positional_names[0] if positional_names else "")
 
 
 def help_text(kind: Any, program: str) -> str:
@@ -257,7 +257,9 @@ def help_text(kind: Any, program: str) -> str:
 def help_page(description: Description, program: str) -> str:
     """What --help shows of a program with these flags."""
     paragraphs = f"{program}: {description.about}".split("\n\n")
-    lines = "\n\n".join(textwrap.fill(each, HELP_WIDTH, break_on_hyphens=False) for each in paragraphs).splitlines()
+    lines = "\n\n".join(
+        textwrap.fill(paragraph, HELP_WIDTH, break_on_hyphens=False) for paragraph in paragraphs
+    ).splitlines()
     lines.append("")
     for flag in description.flags:
         words = words_beside_bool(flag.kind)
@@ -310,19 +312,19 @@ def _own_flags(
 def _made(kind: type[T], values: Mapping[NamedFlag, Any]) -> T:
     """The dataclass from the values of its flags."""
     hints = get_type_hints(kind)
-    given = dict[str, Any]()
+    field_values = dict[str, Any]()
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if "prefix" in field.metadata:
             omitted = {name: field.metadata["defaults"].get(name) for name in field.metadata["omit"]}
-            given[field.name] = {name: value for name, value in omitted.items() if value is not None}
+            field_values[field.name] = {name: value for name, value in omitted.items() if value is not None}
     for flag, value in values.items():
-        (given[flag.group] if flag.group else given)[flag.field] = value
-    for name, fields in given.items():
+        (field_values[flag.group] if flag.group else field_values)[flag.field] = value
+    for name, fields in field_values.items():
         if isinstance(fields, dict):
             is_later = get_origin(hints[name]) is Later
             made_by = get_args(hints[name])[0] if is_later else hints[name]
-            given[name] = functools.partial(made_by, **fields) if is_later else made_by(**fields)
-    return kind(**given)
+            field_values[name] = functools.partial(made_by, **fields) if is_later else made_by(**fields)
+    return kind(**field_values)
 
 
 def _without_none(hint: Any) -> Any:
@@ -381,11 +383,11 @@ def _listed(values: Sequence[Any]) -> str:
 def _converted(flag: NamedFlag, value: Any) -> Any:
     if get_origin(flag.kind) is tuple and value is not None:
         item = get_args(flag.kind)[0]
-        given = _listed(value)
+        listed = _listed(value)
         try:
             value = tuple(item(text) for text in value if str(text).strip())
         except ValueError as error:
-            raise ValueError(f"--{flag.name} must list numbers, as --{flag.name}=8,4, got {given}.") from error
+            raise ValueError(f"--{flag.name} must list numbers, as --{flag.name}=8,4, got {listed}.") from error
     for number in value if isinstance(value, tuple) else (value,):
         if isinstance(number, float) and math.isnan(number):
             raise ValueError(f"--{flag.name} must be a number, got nan.")

@@ -99,7 +99,7 @@ def _chosen(main: Main | Mapping[str, Main], argv: Sequence[str]) -> tuple[Main,
     if name in main:
         return main[name], [f"{argv[0]} {name}", *argv[2:]]
     if name == "--help":
-        print("\n\n".join(help_text(_kind(each), f"{program} {command}") for command, each in main.items()))
+        print("\n\n".join(help_text(_kind(function), f"{program} {command}") for command, function in main.items()))
         raise SystemExit(0)
     print(
         f"{program}: error: say {' or '.join(main)}, then flags, --name=value, got {name!r}; see --help.",
@@ -124,8 +124,8 @@ def _parsed(main: Main, argv: Sequence[str]) -> Any:
         for settings in _settings(flags):
             settings.check_folder()  # now, and not after minutes of reading data
         return flags
-    except HelpWanted as wanted:
-        print(wanted)
+    except HelpWanted as help_request:
+        print(help_request)
         raise SystemExit(0) from None
     except (ValueError, OSError) as error:
         explained = _explained(error)
@@ -178,8 +178,8 @@ def _explained(error: Exception, is_run: bool = False) -> tuple[str, int] | None
     if isinstance(error, FloatingPointError):
         return str(error), 1
     if isinstance(error, OSError) and error.errno is not None and error.strerror:
-        then = "free some space" + (", then continue with --resume" if is_run else "")
-        advice = then if error.errno == errno.ENOSPC else "check the path"
+        space_advice = "free some space" + (", then continue with --resume" if is_run else "")
+        advice = space_advice if error.errno == errno.ENOSPC else "check the path"
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror.lower()}; {advice}.", 2
     if isinstance(error, ValueError | OSError | MissingLibrary):

@@ -23,20 +23,20 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status."""
-    given = _parser().parse_args(arguments)
-    root = Path(given.root)
+    options = _parser().parse_args(arguments)
+    root = Path(options.root)
     try:
-        if given.command == "check":
-            found = problems(root)
-            print("\n".join(found) or "the tables are those of results/")
+        if options.command == "check":
+            differences = problems(root)
+            print("\n".join(differences) or "the tables are those of results/")
             if stale := older(read_all(root / "results"), root):
                 print("older than the code that they are about:")
                 print("\n".join(f"results/{name}.json is {text}" for name, text in stale.items()))
-            return 1 if found else 0
-        if given.command == "sweep":
-            _enter_sweep(given, root)
-        if given.command == "run":
-            _enter_run(given, root)
+            return 1 if differences else 0
+        if options.command == "sweep":
+            _enter_sweep(options, root)
+        if options.command == "run":
+            _enter_run(options, root)
         print("\n".join(f"written: {path}" for path in update(root)) or "the tables are those of results/")
     except OSError as error:
         print(f"error: {error.filename}: {(error.strerror or str(error)).lower()}.", file=sys.stderr)

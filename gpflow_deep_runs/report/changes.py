@@ -71,8 +71,8 @@ def depends_on(results: Results, root: str | os.PathLike[str]) -> frozenset[str]
     if results.depends:
         return frozenset(results.depends)
     programs = set[str]()
-    for made in results.runs:
-        command = made.command or ""
+    for run in results.runs:
+        command = run.command or ""
         programs |= set(re.findall(r"\b(?:scripts|benchmarks)/\w+\.py", command))
         programs |= {TRAINED_BY_MAKE} if command.startswith("make train") else set()
         programs |= {
@@ -97,7 +97,7 @@ def older(stored: Mapping[str, Results], root: str | os.PathLike[str]) -> dict[s
     lines = dict[str, str]()
     changes = sorted(read_changes(root), key=lambda change: change.date, reverse=True)
     for name, results in sorted(stored.items()):
-        newest = max([results.date, *(made.date for made in results.runs if made.date)])
+        newest = max([results.date, *(run.date for run in results.runs if run.date)])
         depends = depends_on(results, root)
         for change in changes:
             if change.date > newest and name not in change.unaffected and _is_within(change.of, depends):

@@ -291,8 +291,8 @@ def _number(result: Any, path: str, file: Path) -> float:
     value = result
     for key in path.split("."):
         if not isinstance(value, Mapping) or key not in value:
-            there = ", ".join(value) if isinstance(value, Mapping) else repr(value)
-            raise ValueError(f"{file} has no {path}; in place of {key!r} there is {there}.")
+            content = ", ".join(value) if isinstance(value, Mapping) else repr(value)
+            raise ValueError(f"{file} has no {path}; in place of {key!r} there is {content}.")
         value = value[key]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{path} in {file} must be a number, got {value!r}.")

@@ -90,10 +90,10 @@ def filled(
 
 def not_shown(pages: Iterable[str], stored: Mapping[str, Results]) -> list[str]:
     """The markers that no page has: one for each table of each file, and one for its commands."""
-    wanted = {f"<!-- table: {name}/{table} -->": None for name, results in stored.items() for table in results.tables}
-    wanted |= {f"<!-- commands: {name} -->": None for name in stored}
+    required = {f"<!-- table: {name}/{table} -->": None for name, results in stored.items() for table in results.tables}
+    required |= {f"<!-- commands: {name} -->": None for name in stored}
     shown = {f"<!-- {marker.kind}: {marker.name} -->" for page in pages for marker in markers(page)}
-    return [marker for marker in wanted if marker not in shown]
+    return [marker for marker in required if marker not in shown]
 
 
 def update(root: str | os.PathLike[str]) -> list[Path]:
@@ -108,11 +108,11 @@ def update(root: str | os.PathLike[str]) -> list[Path]:
     texts = _texts(root)
     summary = _summary_rows(root)
     stale = older(stored, root)
-    wanted = {path: _placed(path, filled, text, stored, summary, stale) for path, text in texts.items()}
-    wanted |= {path: as_text(read_json(path)) for path in sorted((Path(root) / "results").glob("*.json"))}
-    changed = [path for path, text in wanted.items() if path.read_text(encoding="utf-8") != text]
+    new_texts = {path: _placed(path, filled, text, stored, summary, stale) for path, text in texts.items()}
+    new_texts |= {path: as_text(read_json(path)) for path in sorted((Path(root) / "results").glob("*.json"))}
+    changed = [path for path, text in new_texts.items() if path.read_text(encoding="utf-8") != text]
     for path in changed:
-        write_text(path, wanted[path])
+        write_text(path, new_texts[path])
     return changed
 
 
@@ -131,9 +131,9 @@ def problems(root: str | os.PathLike[str]) -> list[str]:
         for marker, content in _placed(path, _contents, text, stored, summary, stale):
             shown = text.split("\n")[marker.first + 1 : marker.last]
             if shown != content:
-                at, has, wants = _first_difference(shown, content)
-                place = f"{path.relative_to(root)}:{marker.first + 2 + at}: {marker.kind} {marker.name}".rstrip()
-                lines.append(f"{place} has {has!r}, the results {wants!r}; run `make results`")
+                offset, shown_line, results_line = _first_difference(shown, content)
+                place = f"{path.relative_to(root)}:{marker.first + 2 + offset}: {marker.kind} {marker.name}".rstrip()
+                lines.append(f"{place} has {shown_line!r}, the results {results_line!r}; run `make results`")
     for path in sorted((Path(root) / "results").glob("*.json")):
         if path.read_text(encoding="utf-8") != as_text(read_json(path)):
             lines.append(f"{path.relative_to(root)}: is not laid out as it is written; run `make results`")
@@ -189,9 +189,9 @@ def _placed(path: Path, function: Callable[..., T], *arguments: Any) -> T:
 
 def _first_difference(shown: Sequence[str], wanted: Sequence[str]) -> tuple[int, str, str]:
     """Index and lines."""
-    for at, (a, b) in enumerate(zip_longest(shown, wanted, fillvalue="")):
+    for index, (a, b) in enumerate(zip_longest(shown, wanted, fillvalue="")):
         if a != b:
-            return at, a, b
+            return index, a, b
     return min(len(shown), len(wanted)), "", "an empty line"
 
 
@@ -202,14 +202,14 @@ def _contents(
     stale: Mapping[str, str] | None = None,
 ) -> list[tuple[Marker, list[str]]]:
     """The markers of a page, and the lines that belong there."""
-    every = markers(page)
-    is_indexed = any(marker.kind == "index" for marker in every)
+    page_markers = markers(page)
+    is_indexed = any(marker.kind == "index" for marker in page_markers)
     contents = []
-    for marker in every:
+    for marker in page_markers:
         try:
             match marker.kind:
                 case "index":
-                    content = _index(page, every, stored)
+                    content = _index(page, page_markers, stored)
                 case "summary":
                     content = f"\n{markdown([_referred(text, stored) for text in row] for row in summary)}\n"
                 case _:
@@ -314,11 +314,11 @@ def _commands(results: Results, stale: str = "") -> str:
         "transcribed" if (run.origin or results.origin) == "transcribed" else _short(run.commit or results.commit)
         for run in results.runs
     )
-    made = f"Made by {names}" if names else "By commands that are not on record"
+    summary = f"Made by {names}" if names else "By commands that are not on record"
     commit = results.commit and f"commit {results.commit}"
     if "transcribed" in commits and not commit:
         commit = "commit unknown"
-    parts = [f"<details><summary>{made}: {', '.join(commits)}, {results.date}</summary>"]
+    parts = [f"<details><summary>{summary}: {', '.join(commits)}, {results.date}</summary>"]
     parts.append(textwrap.fill("; ".join(part for part in [results.machine, commit] if part) + ".", WIDTH))
     if names:
         parts.append("```sh\n" + "\n".join(_command(run) for run in results.runs) + "\n```")

@@ -133,7 +133,7 @@ class Results:
 
     def __post_init__(self) -> None:
         self._check_runs()
-        for title in [t for each in self.tables.values() for t in (each.title, *(c.title for c in each.columns))]:
+        for title in [t for table in self.tables.values() for t in (table.title, *(c.title for c in table.columns))]:
             _check_line(title, "titles")
         for name in [*self.tables, *self.units, *(name for row in self.rows for name in row)]:
             if not NAME.fullmatch(name):
@@ -156,8 +156,8 @@ class Results:
             except ValueError:
                 raise ValueError(f"runs[{i}]: must have a date as 2026-11-22, got {run.date or self.date!r}.") from None
             commit = self.commit if run.commit is None else run.commit
-            known = (run.command, commit, run.machine or self.machine)
-            if (run.origin or self.origin) == "run" and not all(known):
+            facts = (run.command, commit, run.machine or self.machine)
+            if (run.origin or self.origin) == "run" and not all(facts):
                 raise ValueError(f'runs[{i}]: must have command, commit and machine, or the origin "transcribed".')
 
     def _check_row(self, row: Mapping[str, Entry]) -> None:
@@ -166,8 +166,8 @@ class Results:
                 if isinstance(part, str):
                     _check_line(part, name)
                 if isinstance(part, Figure) and len(part.values or self.repetitions) != len(self.repetitions):
-                    wanted = f"one value for each of the {len(self.repetitions)} repetitions"
-                    raise ValueError(f"{name} must have {wanted}, got {len(part.values or ())}.")
+                    requirement = f"one value for each of the {len(self.repetitions)} repetitions"
+                    raise ValueError(f"{name} must have {requirement}, got {len(part.values or ())}.")
             if is_number(entry) and name not in self.units:
                 raise ValueError(f'{name} must have a unit in "units".')
         shown = set[str]()
@@ -177,20 +177,20 @@ class Results:
                 for column in table.columns:
                     cell(column.templates, row)  # raises what is wrong with it
                     shown |= quantities_shown(column.templates, row)
-        if lost := sorted(row.keys() - shown):
+        if unshown := sorted(row.keys() - shown):
             raise ValueError(
-                f"{', '.join(lost)}: no table shows it; give a column a template of it, and the row all that the "
+                f"{', '.join(unshown)}: no table shows it; give a column a template of it, and the row all that the "
                 f"template needs."
             )
 
     def _check_names(self) -> None:
-        known = {name for row in self.rows for name in row}
+        quantities = {name for row in self.rows for name in row}
         columns = [(f"tables.{t}", c) for t, table in self.tables.items() for c in table.columns]
         for place, column in columns:
             for name in {name for template in column.templates for field in fields(template) for name in field.names}:
-                if name not in known:
+                if name not in quantities:
                     raise ValueError(f"{place}: the column {column.title!r} shows {name}, which no row has.")
-        if unused := sorted(self.units.keys() - known):
+        if unused := sorted(self.units.keys() - quantities):
             raise ValueError(f"units: no row has {', '.join(unused)}.")
         for name, table in self.tables.items():
             first = [cell(table.columns[0].templates, row) for row in self.rows]
@@ -228,12 +228,12 @@ def read_all(folder: str | os.PathLike[str]) -> dict[str, Results]:
 
     :raises ValueError: as :func:`read`, or if the name of a file is none for a table.
     """
-    found = {}
+    results_by_name = {}
     for path in sorted(Path(folder).glob("*.json")):
         if not NAME.fullmatch(path.stem):
             raise ValueError(f"{path}: must be named in small letters, digits and _.")
-        found[path.stem] = read(path)
-    return found
+        results_by_name[path.stem] = read(path)
+    return results_by_name
 
 
 def write(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:

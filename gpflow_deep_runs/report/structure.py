@@ -68,10 +68,10 @@ def built(kind: type[T], stored: Any, place: str) -> T:
             value = stored
         case origin if origin is tuple:
             _check(list, stored, place)
-            value = tuple(built(arguments[0], each, f"{place}[{i}]") for i, each in enumerate(stored))
+            value = tuple(built(arguments[0], part, f"{place}[{i}]") for i, part in enumerate(stored))
         case origin if isinstance(origin, type) and issubclass(origin, Mapping):
             _check(dict, stored, place)
-            value = {name: built(arguments[1], each, _join(place, name)) for name, each in stored.items()}
+            value = {name: built(arguments[1], part, _join(place, name)) for name, part in stored.items()}
         case _ if dataclasses.is_dataclass(kind):
             _check(dict, stored, place)
             value = _of_dataclass(kind, stored, place)
@@ -101,12 +101,12 @@ def dumped(value: Any, *, indent: int = 0, taken: int = 0, width: int = 120) -> 
 
 def _of_dataclass(kind: Any, stored: Mapping[str, Any], place: str) -> Any:
     hints = get_type_hints(kind)
-    every = {field.name: field for field in dataclasses.fields(kind)}
+    known_fields = {field.name: field for field in dataclasses.fields(kind)}
     for name in stored:
-        if name not in every:
-            near = difflib.get_close_matches(name, every, 1) or sorted(every)
+        if name not in known_fields:
+            near = difflib.get_close_matches(name, known_fields, 1) or sorted(known_fields)
             raise ValueError(f"{place}: {name!r} is no part of it; perhaps {', '.join(near)}.")
-    for name, field in every.items():
+    for name, field in known_fields.items():
         if name not in stored and field.default is field.default_factory is dataclasses.MISSING:
             raise ValueError(f"{place}: {name!r} is missing.")
     parts = {name: built(hints[name], value, _join(place, name)) for name, value in stored.items()}
@@ -150,11 +150,11 @@ def _join(place: str, name: str) -> str:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice in one object.")
-    return found
+    return members
 
 
 def _finite(text: str) -> float:

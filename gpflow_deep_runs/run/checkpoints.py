@@ -116,14 +116,14 @@ def _steps(directory: Path) -> list[tuple[int, Path]]:
 
 def _variables(objects: dict[str, Any]) -> dict[str, str]:
     """Path -> "dtype [shape]" of each variable, breadth first within each object, in the order of `objects`."""
-    found = {}
+    descriptions = {}
     for name, root in objects.items():
         queue = deque([(name, root)])
-        seen = {id(root)}
+        visited = {id(root)}
         while queue:
             path, node = queue.popleft()
             if isinstance(node, tf.Variable | tf.keras.Variable):
-                found[path] = f"{tf.as_dtype(node.dtype).name} {list(node.shape)}"
+                descriptions[path] = f"{tf.as_dtype(node.dtype).name} {list(node.shape)}"
             try:
                 children = tf.train.TrackableView.children(node)
             except AttributeError as error:
@@ -132,10 +132,10 @@ def _variables(objects: dict[str, Any]) -> dict[str, str]:
                     f"got {type(node).__name__}; wrap numbers in tf.Variable."
                 ) from error
             for child_name, child in children.items():
-                if id(child) not in seen:
-                    seen.add(id(child))
+                if id(child) not in visited:
+                    visited.add(id(child))
                     queue.append((f"{path}/{child_name}", child))
-    return found
+    return descriptions
 
 
 def _check_variables(path: Path, *, stored: dict[str, str], expected: dict[str, str]) -> None:

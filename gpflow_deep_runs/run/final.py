@@ -58,19 +58,19 @@ def hparams_of(flags: str) -> dict[str, bool | float | str]:
 
     :param flags: one a line.
     """
-    found: dict[str, bool | float | str] = {}
+    hparams: dict[str, bool | float | str] = {}
     for line in flags.splitlines():
         name, has_value, value = line.removeprefix("--").partition("=")
         if name in FREE_ON_RESUME - {"data", "num_steps"}:
             continue
         if not has_value:
-            found[name.removeprefix("no")] = not name.startswith("no")
+            hparams[name.removeprefix("no")] = not name.startswith("no")
             continue
         try:
-            found[name] = float(value)
+            hparams[name] = float(value)
         except ValueError:
-            found[name] = value
-    return found
+            hparams[name] = value
+    return hparams
 
 
 def metrics_of(metrics: Mapping[str, float | None]) -> dict[str, float]:
@@ -81,9 +81,9 @@ def metrics_of(metrics: Mapping[str, float | None]) -> dict[str, float]:
     """
     if unknown := sorted(set(metrics) - set(METRICS)):
         raise ValueError(f"metrics may be {', '.join(METRICS)}, got {', '.join(unknown)}.")
-    known = {name: metrics.get(name) for name in METRICS}
+    ordered_metrics = {name: metrics.get(name) for name in METRICS}
     return {
         f"~final/{number}_{name}": float(value)
-        for number, (name, value) in enumerate(known.items(), start=1)
+        for number, (name, value) in enumerate(ordered_metrics.items(), start=1)
         if value is not None
     }

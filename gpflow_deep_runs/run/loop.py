@@ -135,10 +135,10 @@ def fit(
             if line:
                 log(step, line)
             shown.advance(step, line)
-            now = time.monotonic()
-            is_late = max_seconds is not None and not is_last and now - start > max_seconds
+            ended_at = time.monotonic()
+            is_late = max_seconds is not None and not is_last and ended_at - start > max_seconds
             stopped_by = received[0] if received else "max_seconds" if is_late else None  # later ones: the next step
-            is_old = every.save_seconds is not None and now - saved_at > every.save_seconds
+            is_old = every.save_seconds is not None and ended_at - saved_at > every.save_seconds
             if is_last or is_old or _is_due(step, every.save) or is_stopped() or stopped_by:
                 save(step, best)
                 saved_at = time.monotonic()

@@ -21,10 +21,10 @@ def write_rows(
     :param extra: further entries of the provenance.
     :return: the rows.
     """
-    found: list[dict[str, Any]] = []
+    written_rows: list[dict[str, Any]] = []
     for row in rows:
-        found.append(dict(row))
+        written_rows.append(dict(row))
         print(*(f"{name}={value}" for name, value in row.items()), flush=True)
         if output is not None:
-            write_json(output, {"metrics": found, "provenance": provenance(data, cpus=os.cpu_count(), **extra)})
-    return found
+            write_json(output, {"metrics": written_rows, "provenance": provenance(data, cpus=os.cpu_count(), **extra)})
+    return written_rows

@@ -65,9 +65,11 @@ class Progress:
         """`step` steps are done; `scalars` are what was logged of the last one, if anything."""
         self._bar.update(step - self.step)
         self.step = step
-        if found := headline(scalars):
+        if main_scalars := headline(scalars):
             for part in PARTS:  # a newer scalar of a part takes the place of the older
-                self._newest[part] = {t: v for t, v in found.items() if _is_of(part, t)} or self._newest.get(part, {})
+                self._newest[part] = {t: v for t, v in main_scalars.items() if _is_of(part, t)} or self._newest.get(
+                    part, {}
+                )
             self._bar.set_postfix_str(self._scalars(), refresh=False)
         if self._has_lines and self._clock() >= self._next_line:
             self._next_line = self._clock() + LINE_SECONDS
@@ -76,13 +78,15 @@ class Progress:
     def line(self) -> str:
         """Step, scalars, and the time that is left at the speed so far."""
         speed = (self.step - self._first) / max(self._clock() - self._start, 1e-9)
-        left = duration((self._total - self.step) / speed) if speed > 0 else "?"
-        return "; ".join(filter(None, [f"step {self.step} of {self._total}", self._scalars(), f"{left} left"]))
+        remaining = duration((self._total - self.step) / speed) if speed > 0 else "?"
+        return "; ".join(filter(None, [f"step {self.step} of {self._total}", self._scalars(), f"{remaining} left"]))
 
     def _scalars(self) -> str:
         """The newest headline in few words: "elbo -1118.7, valid log_likelihood -5.827"."""
         return ", ".join(
-            f"{_words(tag)} {value:.5g}" for found in self._newest.values() for tag, value in found.items()
+            f"{_words(tag)} {value:.5g}"
+            for part_scalars in self._newest.values()
+            for tag, value in part_scalars.items()
         )
 
 

@@ -226,8 +226,8 @@ class Run:
         :param changed: those of them that differ from their defaults.
         """
         path = RunDir(self.path / name, name, home=self.folder.home or self.path)
-        for each in (path.checkpoint_dir, path.tensorboard_dir, path.plots_dir) if self.is_chief else ():
-            make_folder(each)
+        for subfolder in (path.checkpoint_dir, path.tensorboard_dir, path.plots_dir) if self.is_chief else ():
+            make_folder(subfolder)
         flags = self.flags if flags is None else flags
         return Run(
             self.settings,
@@ -281,11 +281,11 @@ class Run:
         """
         settings = self.settings
         best = tf.Variable(np.array(Best(), np.float64))
-        own = {"best": best, "step": self._step}
+        run_variables = {"best": best, "step": self._step}
         if restore is None:
-            restored = checkpoints.restore(self.folder.checkpoint_dir, **state(), **own)
+            restored = checkpoints.restore(self.folder.checkpoint_dir, **state(), **run_variables)
         else:
-            restored = restore(self.folder.checkpoint_dir, own)
+            restored = restore(self.folder.checkpoint_dir, run_variables)
         devices.check_same_step(self.strategy, int(self._step))
         with Writer.of_chief(self.folder, self.is_chief, resume_step=restored) as writer:
             if writer is not None and restored is None:
@@ -303,7 +303,7 @@ class Run:
                 best.assign(np.array(found, np.float64))
                 if writer is not None:
                     writer.sync()
-                    checkpoints.save(self.folder.checkpoint_dir, step, **state(), **own)
+                    checkpoints.save(self.folder.checkpoint_dir, step, **state(), **run_variables)
                     saved()
 
             return fit(
@@ -398,20 +398,20 @@ class Run:
             images=drawn,
         )
         if text:
-            kept = {name: path for name, path in drawn.items() if path.stem not in replaced}
-            self._write_page(verdict, "" if "text" in replaced else text, parts, kept)
+            page_figures = {name: path for name, path in drawn.items() if path.stem not in replaced}
+            self._write_page(verdict, "" if "text" in replaced else text, parts, page_figures)
             print(f"\n{text}\nwritten to {self.path}", flush=True)
 
     def _write_page(self, verdict: str, text: str, parts: Sequence[Part], drawn: Mapping[str, Path]) -> None:
         """report.html: what was printed, pictures, and what made it."""
         titles = {name: name.rpartition("/")[2].replace("_", " ") for name in drawn}
         figures = [Picture(title[:1].upper() + title[1:], drawn[name].read_bytes()) for name, title in titles.items()]
-        about = [
+        provenance_parts = [
             Text("Settings that differ from their defaults", self.changed or "none\n"),
             Text("Data", within(f"{self.data.name}: {self.data.source}\nrows: {dict(self.data.sizes)}\n")),
             Text("Versions", self._versions),
         ]
-        shown = [*([Text("Scores", text)] if text else []), *parts, *figures, *about]
+        shown = [*([Text("Scores", text)] if text else []), *parts, *figures, *provenance_parts]
         content = page(f"{self.data.name}: {self._folder.path.name}", verdict, shown)
         write_text(self.folder.path / "report.html", content)
 
@@ -440,8 +440,8 @@ class _Log:
         self._check()
         self._writer.scalars(step, line)
         last_step, last_time = self._last
-        now = time.monotonic()
-        self._writer.rates(step, {"speed/steps_per_second": (step - last_step) / max(now - last_time, 1e-9)})
+        current_time = time.monotonic()
+        self._writer.rates(step, {"speed/steps_per_second": (step - last_step) / max(current_time - last_time, 1e-9)})
         if self._show is not None and self._is_shown(step):
             self._writer.show(step, self._show())
         self._last = step, time.monotonic()

@@ -162,10 +162,10 @@ def description_of(tag: str) -> str | None:
     text = QUANTITIES.get(last)
     if text is None and last.startswith("lengthscale_"):
         text = "distance along this input over which a function changes, in standardised units; long is irrelevant"
-    of = next((PARTS[part] for part in parts if part in PARTS), "")
+    part_rows = next((PARTS[part] for part in parts if part in PARTS), "")
     if text is None:
-        return f"Of the {of}." if of else None
-    return f"{text[0].upper()}{text[1:]}{f'; {of}' if of else ''}."
+        return f"Of the {part_rows}." if part_rows else None
+    return f"{text[0].upper()}{text[1:]}{f'; {part_rows}' if part_rows else ''}."
 
 
 def _with_headline(scalars: Mapping[str, float]) -> dict[str, float]:
@@ -211,17 +211,17 @@ def _drop_lines_after(run: RunDir, last_step: int) -> None:
     if not run.scalars_file.exists():
         return
     lines = run.scalars_file.read_text(encoding="utf-8", errors="replace").split("\n")
-    kept = []
+    kept_lines = []
     for number, line in enumerate(lines[:-1], start=1):  # what follows the last newline is empty or was cut short
         try:
             if json.loads(line)["step"] <= last_step:
-                kept.append(line + "\n")
+                kept_lines.append(line + "\n")
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"{run.scalars_file} line {number} is not a JSON object with a step ({error}); remove that line."
             ) from error
     with atomic_path(run.scalars_file) as temporary:
-        temporary.write_text("".join(kept), encoding="utf-8")
+        temporary.write_text("".join(kept_lines), encoding="utf-8")
 
 
 def _drop_events_after(run: RunDir, last_step: int) -> set[tuple[str, int]]:
@@ -229,18 +229,20 @@ def _drop_events_after(run: RunDir, last_step: int) -> set[tuple[str, int]]:
 
     :return: tag and step of each scalar (and image, ...) that is left.
     """
-    kept: set[tuple[str, int]] = set()
-    for left in entries(run.tensorboard_dir, f".tmp-*-{EVENTS}"):  # by a process that was killed here
-        left.unlink()
+    kept_events: set[tuple[str, int]] = set()
+    for leftover in entries(run.tensorboard_dir, f".tmp-*-{EVENTS}"):  # by a process that was killed here
+        leftover.unlink()
     for path in entries(run.tensorboard_dir, EVENTS):
         with atomic_path(path) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
             for record, event in _events(path):
-                found = {(value.tag, event.step) for value in event.summary.value}
-                is_repeated = bool(found) and found <= kept  # by a process that was killed within `_mend`
+                event_keys = {(value.tag, event.step) for value in event.summary.value}
+                is_repeated = (
+                    bool(event_keys) and event_keys <= kept_events
+                )  # by a process that was killed within `_mend`
                 if event.HasField("file_version") or (event.step <= last_step and not is_repeated):
                     writer.write(record)
-                    kept |= found
-    return kept
+                    kept_events |= event_keys
+    return kept_events
 
 
 def _mend(run: RunDir, kept: set[tuple[str, int]]) -> None:
@@ -249,17 +251,17 @@ def _mend(run: RunDir, kept: set[tuple[str, int]]) -> None:
     All are put into one file in the order of their steps, as TensorBoard takes a smaller step for a new start, and
     forgets the larger ones before it.
     """
-    lost = []
+    lost_scalars = []
     for line in read_jsonl(run.scalars_file) if run.scalars_file.exists() else []:
         step = line.pop("step")
-        known = {tag: value for tag, value in line.items() if value is not None}
-        values = {_shown_tag(tag): value for tag, value in _with_headline(known).items()}
-        lost += [(step, tag, value) for tag, value in values.items() if (tag, step) not in kept]
-    if not lost:
+        finite_scalars = {tag: value for tag, value in line.items() if value is not None}
+        values = {_shown_tag(tag): value for tag, value in _with_headline(finite_scalars).items()}
+        lost_scalars += [(step, tag, value) for tag, value in values.items() if (tag, step) not in kept]
+    if not lost_scalars:
         return
     paths = entries(run.tensorboard_dir, EVENTS)
     events = [event for path in paths for _, event in _events(path) if not event.HasField("file_version")]
-    events += [_scalar_event(step, tag, value) for step, tag, value in lost]
+    events += [_scalar_event(step, tag, value) for step, tag, value in lost_scalars]
     head = tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2")
     mended = run.tensorboard_dir / EVENTS.replace("*", "0.mended")  # the first by its name
     with atomic_path(mended) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
@@ -268,7 +270,7 @@ def _mend(run: RunDir, kept: set[tuple[str, int]]) -> None:
     for path in paths:
         if path != mended:
             path.unlink()
-    count = sum(not tag.startswith("headline/") for _, tag, _ in lost)
+    count = sum(not tag.startswith("headline/") for _, tag, _ in lost_scalars)
     logging.warning(
         "TensorBoard's files in %s were damaged: %d scalars are written again from %s; images and histograms after the "
         "damage are lost.", run.tensorboard_dir, count, run.scalars_file,

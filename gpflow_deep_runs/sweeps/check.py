@@ -18,8 +18,8 @@ def flags_of(script: Path) -> Any:
     :raises ValueError: if there is no such script, or it makes no run that can be resumed.
     """
     if not script.is_file():
-        there = ", ".join(sorted(path.name for path in script.parent.glob("*.py")))
-        raise ValueError(f"script must be one of {there}, got {script.name!r}.")
+        scripts = ", ".join(sorted(path.name for path in script.parent.glob("*.py")))
+        raise ValueError(f"script must be one of {scripts}, got {script.name!r}.")
     spec = importlib.util.spec_from_file_location(f"of_sweep_{script.stem}", script)
     if spec is None or spec.loader is None:
         raise ValueError(f"script must be a Python file, got {script}.")
@@ -40,11 +40,11 @@ def full_flags(kind: Any, runs: Sequence[PlannedRun]) -> dict[str, list[str]]:
     :param kind: as :func:`flags_of` gives it.
     :raises ValueError: naming the first run and its flag that the script does not have, or whose value it refuses.
     """
-    found = {}
+    flags_by_name = {}
     for run in runs:
         try:
             flags = parse(kind, [f"--run_dir={run.name}", *arguments(run.flags)])
         except ValueError as error:
             raise ValueError(f"the flags of the run {run.name}: {error}") from error
-        found[run.name] = text(flags).splitlines()
-    return found
+        flags_by_name[run.name] = text(flags).splitlines()
+    return flags_by_name

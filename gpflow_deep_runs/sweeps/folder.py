@@ -71,8 +71,8 @@ class SweepDir:
         """
         self._refuse_others()
         with lock(self.path, flag="sweep_dir") as self._held:
-            for left in leftovers(self.path):  # by a sweep that was killed
-                left.unlink()
+            for leftover in leftovers(self.path):  # by a sweep that was killed
+                leftover.unlink()
             record = self.record()
             changed = self.changed(sweep, runs)
             recorded = dict(record.get("runs", {}))
@@ -83,10 +83,10 @@ class SweepDir:
             for name in changed:
                 self.note(name, "changed")
             self._keep_text(sweep.text)
-            kept = {name: flags for name, flags in recorded.items() if name not in renamed}
+            kept_runs = {name: flags for name, flags in recorded.items() if name not in renamed}
             starts = [*record.get("starts", []), {"time": history.now(), **about}]
             planned = {run.name: arguments(run.flags) for run in runs}
-            write_json(self.record_file, {"script": sweep.script, "runs": {**kept, **planned}, "starts": starts})
+            write_json(self.record_file, {"script": sweep.script, "runs": {**kept_runs, **planned}, "starts": starts})
             yield
 
     def record(self) -> dict[str, Any]:
@@ -129,16 +129,16 @@ class SweepDir:
     def result(self, name: str) -> dict[str, Any] | None:
         """The result.json of a run; None if there is none that is whole."""
         try:
-            found = json.loads((self.run_dir(name) / "result.json").read_text(encoding="utf-8"))
+            content = json.loads((self.run_dir(name) / "result.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        return content if isinstance(content, dict) else None
 
     def is_begun(self, name: str) -> bool:
         """Whether a run can be continued: it has a checkpoint. Otherwise its script starts it anew in its folder."""
         folder = self.run_dir(name)
-        found = entries(folder, "result.json", below=True) + entries(folder, "step-*", below=True)
-        return any(not path.relative_to(folder).parts[0].startswith("failed-") for path in found)
+        progress_files = entries(folder, "result.json", below=True) + entries(folder, "step-*", below=True)
+        return any(not path.relative_to(folder).parts[0].startswith("failed-") for path in progress_files)
 
     def holder(self, name: str) -> str | None:
         """Which process has the folder of a run, in words; None if it is free."""
@@ -174,14 +174,18 @@ class SweepDir:
             )
         changed = []
         for run in runs:
-            now = arguments(run.flags)
-            before = _by_name(record.get("runs", {}).get(run.name, now))
-            after = _by_name(now)
-            differing = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+            planned_words = arguments(run.flags)
+            stored_flags = _by_name(record.get("runs", {}).get(run.name, planned_words))
+            planned_flags = _by_name(planned_words)
+            differing = [
+                name for name in {**stored_flags, **planned_flags} if stored_flags.get(name) != planned_flags.get(name)
+            ]
             if not differing:
                 continue
             if self.is_begun(run.name):
-                words = [flags.get(differing[0], f"without --{differing[0]}") for flags in (before, after)]
+                words = [
+                    flags.get(differing[0], f"without --{differing[0]}") for flags in (stored_flags, planned_flags)
+                ]
                 raise ValueError(
                     f"--sweep_dir={self.path} has the run {run.name} {words[0]}, the file has it {words[1]}; give a "
                     f"new --sweep_dir, or remove {self.run_dir(run.name)} to run it again."
@@ -213,11 +217,11 @@ class SweepDir:
     ) -> dict[str, str]:
         """Former -> new name of runs that the file calls otherwise than when they were made; they are renamed."""
         planned = {run.name for run in runs}
-        wanted = {_key(words): name for name, words in full_flags.items() if name not in recorded}
+        names_by_flags = {_key(words): name for name, words in full_flags.items() if name not in recorded}
         names = {}
         for former in sorted(recorded.keys() - planned):
             file = self.run_dir(former) / "flags.txt"
-            name = wanted.get(_key(file.read_text(encoding="utf-8").splitlines())) if file.is_file() else None
+            name = names_by_flags.get(_key(file.read_text(encoding="utf-8").splitlines())) if file.is_file() else None
             if name is not None and not self.run_dir(name).exists() and self.holder(former) is None:
                 names[former] = name
                 os.replace(self.run_dir(former), self.run_dir(name))
@@ -238,11 +242,11 @@ class SweepDir:
 
 def _by_name(words: Sequence[str]) -> dict[str, str]:
     """Flags by name, without those that may change. Of booleans, `no` is left out of the name."""
-    found = {}
+    words_by_name = {}
     for word in words:
         name, has_value, _ = word.lstrip("-").partition("=")
-        found[name if has_value else name.removeprefix("no")] = word
-    return {name: word for name, word in found.items() if name not in FREE}
+        words_by_name[name if has_value else name.removeprefix("no")] = word
+    return {name: word for name, word in words_by_name.items() if name not in FREE}
 
 
 def _key(words: Sequence[str]) -> frozenset[str]:

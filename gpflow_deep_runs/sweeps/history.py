@@ -28,11 +28,11 @@ def read(path: Path) -> list[dict[str, Any]]:
 def _lines(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
-            found = json.loads(line)
-            _ = found["run"], found["event"], datetime.fromisoformat(found["time"])
+            entry = json.loads(line)
+            _ = entry["run"], entry["event"], datetime.fromisoformat(entry["time"])
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} line {number} is not a line of a sweep ({error}); remove it.") from error
-        yield found
+        yield entry
 
 
 def append(path: Path, run: str, event: str, **more: Any) -> None:
@@ -71,11 +71,11 @@ def newest(lines: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def starts_of(lines: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """The starts of each run."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    starts: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
         if line["event"] == "started":
-            found.setdefault(line["run"], []).append(line)
-    return found
+            starts.setdefault(line["run"], []).append(line)
+    return starts
 
 
 def seconds_of(lines: list[dict[str, Any]]) -> dict[str, float]:

@@ -108,8 +108,8 @@ def work(
                 say(f"{received[0]}: {len(state.running)} running to be saved and stopped; once more kills them.")
         finally:
             state.stop(received)
-    left = [run.name for run in state.waiting]
-    return Report(state.done, state.failed, state.stopped, left, received[0] if received else None)
+    waiting_names = [run.name for run in state.waiting]
+    return Report(state.done, state.failed, state.stopped, waiting_names, received[0] if received else None)
 
 
 class _Work:
@@ -148,10 +148,10 @@ class _Work:
                 self.waiting.append(run)
 
     def status(self) -> Status:
-        now = time.monotonic()
-        running = [Running(job.name, now - job.start, last_line(job)) for job in self.running.values()]
-        left = [run.name for run in self.waiting]
-        return Status(list(self.done), dict(self.failed), dict(self.stopped), running, left, self._num_jobs)
+        current_time = time.monotonic()
+        running = [Running(job.name, current_time - job.start, last_line(job)) for job in self.running.values()]
+        waiting_names = [run.name for run in self.waiting]
+        return Status(list(self.done), dict(self.failed), dict(self.stopped), running, waiting_names, self._num_jobs)
 
     def start_free(self, pool: ThreadPoolExecutor) -> None:
         """Start as many runs as may be, of those whose folders are free."""

@@ -68,7 +68,7 @@ def killed_by(code: int) -> str | None:
     A shell, our guard, and a training that has saved its checkpoint say 128 and the number of the signal.
     """
     number = -code if code < 0 else code - 128
-    return signal.Signals(number).name if number in [int(each) for each in KILLS] else None
+    return signal.Signals(number).name if number in [int(kill_signal) for kill_signal in KILLS] else None
 
 
 def last_line(job: Job) -> str:
@@ -96,12 +96,12 @@ def signals() -> Iterator[list[str]]:
             received.append(name)
 
     is_main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.getsignal(number) for number in _COLLECTED} if is_main else {}
-    before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
-    for number in before:
+    handlers = {number: signal.getsignal(number) for number in _COLLECTED} if is_main else {}
+    handlers = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+    for number in handlers:
         signal.signal(number, record)
     try:
         yield received
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

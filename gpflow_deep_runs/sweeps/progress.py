@@ -29,19 +29,19 @@ def seconds_left(status: Status, runs: Sequence[PlannedRun], seconds_of: Mapping
 
     :param seconds_of: of runs that are done, and perhaps of others that are not of this sweep.
     """
-    known = [(run, seconds_of[run.name]) for run in runs if run.name in seconds_of]
-    if not known:
+    timed_runs = [(run, seconds_of[run.name]) for run in runs if run.name in seconds_of]
+    if not timed_runs:
         return None
     by_name = {run.name: run for run in runs}
     kinds: tuple[Callable[[PlannedRun], Hashable], ...] = (_kind, lambda run: run.setting, lambda run: None)
 
     def expected(name: str) -> float:
-        alike = ([s for run, s in known if kind(run) == kind(by_name[name])] for kind in kinds)
+        alike = ([s for run, s in timed_runs if kind(run) == kind(by_name[name])] for kind in kinds)
         return statistics.fmean(next(filter(None, alike)))
 
-    left = [expected(name) for name in status.left]
-    left += [max(0.0, expected(job.name) - job.seconds) for job in status.running]
-    return max([sum(left) / status.num_jobs, *left], default=0.0)
+    remaining = [expected(name) for name in status.left]
+    remaining += [max(0.0, expected(job.name) - job.seconds) for job in status.running]
+    return max([sum(remaining) / status.num_jobs, *remaining], default=0.0)
 
 
 def _kind(run: PlannedRun) -> Hashable:
@@ -100,18 +100,18 @@ class SweepProgress:
         return ", ".join([f"{len(status.done)} of {len(self._runs)} done", *self._parts(status)])
 
     def _parts(self, status: Status) -> list[str]:
-        left = seconds_left(status, self._runs, self._seconds_of())
+        remaining = seconds_left(status, self._runs, self._seconds_of())
         jobs = [f"{job.name} for {duration(job.seconds)}{_step(job.line)}" for job in status.running]
         return [
             *([f"{len(status.failed)} failed"] if status.failed else []),
             *([f"{len(status.stopped)} stopped"] if status.stopped else []),
             f"running: {'; '.join(jobs) or 'none'}",
             f"{len(status.left)} to come",
-            f"about {duration(left)} left" if left is not None else "time left not known yet",
+            f"about {duration(remaining)} left" if remaining is not None else "time left not known yet",
         ]
 
 
 def _step(line: str) -> str:
     """The step, of a line of progress of a training script."""
-    found = re.match(r"step \d+ of \d+", line)
-    return f" at {found[0]}" if found else ""
+    match = re.match(r"step \d+ of \d+", line)
+    return f" at {match[0]}" if match else ""

@@ -28,11 +28,11 @@ def write_tables(folder: SweepDir, sweep: Sweep, name: str) -> str:
     :raises ValueError: as `tabulate`.
     """
     runs = expand(sweep)
-    found = results(folder, runs)
-    cells = tabulate(sweep, found)
+    results_by_name = results(folder, runs)
+    cells = tabulate(sweep, results_by_name)
     baseline = sweep.tables.baseline if sweep.tables is not None else None
     text = as_text(cells, baseline)
-    content = record(folder, sweep, [run for run in runs if found[run.name] is not None])
+    content = record(folder, sweep, [run for run in runs if results_by_name[run.name] is not None])
     write_json(folder.path / "table.json", {"sweep": name, **content, "cells": as_json(cells)})
     write_text(folder.path / "table.md", as_markdown(cells, baseline))
     write_text(folder.path / "table.txt", text)
@@ -50,8 +50,8 @@ def record(folder: SweepDir, sweep: Sweep, runs: Sequence[PlannedRun]) -> dict[s
         "over": tables.over if tables is not None else (),
         "baseline": tables.baseline if tables is not None else None,
         "numbers": [
-            {"name": each.name, "digits": each.digits, "differences": each.has_differences}
-            for each in (tables.numbers if tables is not None else ())
+            {"name": number.name, "digits": number.digits, "differences": number.has_differences}
+            for number in (tables.numbers if tables is not None else ())
         ],
         "columns": [column.name for column in (tables.columns if tables is not None else ())],
         "runs": {run.name: _run(folder, sweep, run, starts.get(run.name, []), seconds.get(run.name)) for run in runs},
@@ -61,19 +61,19 @@ def record(folder: SweepDir, sweep: Sweep, runs: Sequence[PlannedRun]) -> dict[s
 def _run(
     folder: SweepDir, sweep: Sweep, run: PlannedRun, starts: Sequence[Mapping[str, Any]], seconds: float | None
 ) -> dict[str, Any]:
-    made = _provenance(folder.run_dir(run.name))
+    origin = _provenance(folder.run_dir(run.name))
     words = [*arguments(run.flags), *(starts[-1].get("local", ()) if starts else ())]
-    of_all = [word for word in words if not word.startswith("--data_dir=")]  # a folder of one machine
+    portable_words = [word for word in words if not word.startswith("--data_dir=")]  # a folder of one machine
     return {
-        "command": shlex.join([sweep.script, "--run_dir=RUN", *of_all]),
+        "command": shlex.join([sweep.script, "--run_dir=RUN", *portable_words]),
         "folder": f"runs/{run.name}",
-        "commit": made.get("git_commit"),
-        "is_dirty": made.get("git_dirty"),
-        "commits_resumed": [each.get("git_commit") for each in made.get("resumed", ())],
+        "commit": origin.get("git_commit"),
+        "is_dirty": origin.get("git_dirty"),
+        "commits_resumed": [resumption.get("git_commit") for resumption in origin.get("resumed", ())],
         "machine": starts[-1].get("machine") if starts else None,
-        "versions": made.get("versions"),
-        "data_sha256": made.get("data_sha256"),
-        "start_time": made.get("start_time"),
+        "versions": origin.get("versions"),
+        "data_sha256": origin.get("data_sha256"),
+        "start_time": origin.get("start_time"),
         "seconds": seconds,
         "num_starts": len(starts),
     }

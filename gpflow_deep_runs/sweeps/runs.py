@@ -26,20 +26,20 @@ def expand(sweep: Sweep) -> list[PlannedRun]:
 
     :raises ValueError: if two runs would have one name, or one has the flags of another.
     """
-    found: dict[str, PlannedRun] = {}
+    runs_by_name: dict[str, PlannedRun] = {}
     by_flags: dict[tuple[str, ...], str] = {}
     for values in itertools.product(*sweep.axes.values()):
         point = dict(zip(sweep.axes, values, strict=True))
-        for setting, own in sweep.settings.items():
-            run = PlannedRun(_name(point, setting), point, setting, {**sweep.flags, **point, **own})
-            if run.name in found:
+        for setting, setting_flags in sweep.settings.items():
+            run = PlannedRun(_name(point, setting), point, setting, {**sweep.flags, **point, **setting_flags})
+            if run.name in runs_by_name:
                 raise ValueError(f"two runs have the name {run.name}: change the values of the axes or the settings.")
             key = tuple(sorted(arguments(run.flags)))
             if key in by_flags:
                 raise ValueError(f"the runs {by_flags[key]} and {run.name} have the same flags; leave one of them out.")
-            found[run.name] = run
+            runs_by_name[run.name] = run
             by_flags[key] = run.name
-    return list(found.values())
+    return list(runs_by_name.values())
 
 
 def arguments(flags: Mapping[str, Flag]) -> list[str]:

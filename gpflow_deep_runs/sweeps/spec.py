@@ -136,9 +136,12 @@ def parse(text: str) -> Sweep:
 
 def _check_once(flags: Mapping[str, Any], axes: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) -> None:
     """A setting may replace a flag of all; an axis may not be set elsewhere."""
-    for where, names in {"[flags]": flags, **{f"settings.{name}": own for name, own in settings.items()}}.items():
-        if twice := sorted(set(names) & set(axes)):
-            raise ValueError(f"{twice[0]} is an axis, and also in {where}; leave it in one of the two.")
+    for where, names in {
+        "[flags]": flags,
+        **{f"settings.{name}": setting_flags for name, setting_flags in settings.items()},
+    }.items():
+        if repeated := sorted(set(names) & set(axes)):
+            raise ValueError(f"{repeated[0]} is an axis, and also in {where}; leave it in one of the two.")
 
 
 def _tables(content: Any, axes: Sequence[str], settings: Sequence[str]) -> Tables:
@@ -194,12 +197,12 @@ def _number(name: str, value: Any) -> Number:
 def _words(number: Number) -> set[str]:
     """The names in braces in the path."""
     try:
-        found = {field for _, field, _, _ in string.Formatter().parse(number.path) if field is not None}
+        names = {field for _, field, _, _ in string.Formatter().parse(number.path) if field is not None}
     except ValueError as error:
         raise ValueError(f"table.numbers: {number.path!r} has braces that do not fit each other ({error}).") from error
-    if wrong := [word for word in found if not NAME.fullmatch(word)]:
+    if wrong := [word for word in names if not NAME.fullmatch(word)]:
         raise ValueError(f"table.numbers: {{{wrong[0]}}} in {number.path!r} must hold a name, as {{model}}.")
-    return found
+    return names
 
 
 def _column(name: str, value: Any, settings: Sequence[str]) -> Column:
@@ -207,8 +210,8 @@ def _column(name: str, value: Any, settings: Sequence[str]) -> Column:
     words = dict(_table(value, where))
     setting = words.pop("setting", "" if list(settings) == [""] else None)
     if setting not in settings:
-        known = ", ".join(settings) or "none"
-        raise ValueError(f"{where} must have a setting of the file, one of {known}, got {setting!r}.")
+        choices = ", ".join(settings) or "none"
+        raise ValueError(f"{where} must have a setting of the file, one of {choices}, got {setting!r}.")
     if wrong := [word for word, text in words.items() if not isinstance(text, str) or not text]:
         raise ValueError(f"{where}: {wrong[0]} must be text, got {words[wrong[0]]!r}.")
     return Column(name, setting, words)
@@ -244,11 +247,11 @@ def _values(name: str, values: Any) -> tuple[Flag, ...]:
     if not isinstance(values, list) or not values:
         raise ValueError(f"axes.{name} must list at least one value, as {name} = [0, 1], got {values!r}.")
     flags = tuple(_flag(name, value, "[axes]") for value in values)
-    seen: set[str] = set()
+    unique_texts: set[str] = set()
     for flag in flags:
-        if str(flag) in seen:
+        if str(flag) in unique_texts:
             raise ValueError(f"axes.{name} has {flag!r} twice; leave one.")
-        seen.add(str(flag))
+        unique_texts.add(str(flag))
     return flags
 
 

@@ -47,9 +47,9 @@ class Cell(NamedTuple):
 
 def mean_of(numbers: Sequence[float | None]) -> Mean:
     """Mean and standard error of the numbers that are there."""
-    there = [number for number in numbers if number is not None]
-    error = statistics.stdev(there) / len(there) ** 0.5 if len(there) > 1 else None
-    return Mean(statistics.fmean(there) if there else None, error, len(there), len(numbers))
+    present = [number for number in numbers if number is not None]
+    error = statistics.stdev(present) / len(present) ** 0.5 if len(present) > 1 else None
+    return Mean(statistics.fmean(present) if present else None, error, len(present), len(numbers))
 
 
 def tabulate(sweep: Sweep, results: Mapping[str, Mapping[str, Any] | None]) -> list[Cell]:
@@ -72,12 +72,12 @@ def _cells(
     for row, runs in by_row.items():
         values = {column.name: _values(tables, number, column, runs, results) for column in tables.columns}
         for column in tables.columns:
-            own = values[column.name]
-            mean = mean_of([value.number for value in own])
+            column_values = values[column.name]
+            mean = mean_of([value.number for value in column_values])
             difference = None
             if tables.baseline not in (None, column.name) and number.has_differences:
-                difference = _difference(own, values[str(tables.baseline)])
-            yield Cell(number, dict(row), column, own, mean, difference)
+                difference = _difference(column_values, values[str(tables.baseline)])
+            yield Cell(number, dict(row), column, column_values, mean, difference)
 
 
 def _values(
@@ -102,15 +102,15 @@ def _at(path: str, run: str, result: Mapping[str, Any] | None) -> float | None:
     """
     if result is None:
         return None
-    found: Any = result
+    node: Any = result
     for key in path.split("."):
-        if not isinstance(found, Mapping) or key not in found:
-            there = f"there are {', '.join(found)}" if isinstance(found, Mapping) else f"there is {found!r}"
-            raise ValueError(f"[table.numbers]: result.json of {run} has no {path!r}; in place of {key!r} {there}.")
-        found = found[key]
-    if found is not None and (isinstance(found, bool) or not isinstance(found, int | float)):
-        raise ValueError(f"[table.numbers]: {path!r} in result.json of {run} must be a number, got {found!r}.")
-    return None if found is None else float(found)
+        if not isinstance(node, Mapping) or key not in node:
+            content = f"there are {', '.join(node)}" if isinstance(node, Mapping) else f"there is {node!r}"
+            raise ValueError(f"[table.numbers]: result.json of {run} has no {path!r}; in place of {key!r} {content}.")
+        node = node[key]
+    if node is not None and (isinstance(node, bool) or not isinstance(node, int | float)):
+        raise ValueError(f"[table.numbers]: {path!r} in result.json of {run} must be a number, got {node!r}.")
+    return None if node is None else float(node)
 
 
 def _difference(own: Sequence[Value], base: Sequence[Value]) -> Mean:
@@ -126,22 +126,22 @@ def as_text(cells: Sequence[Cell], baseline: str | None = None) -> str:
 
 def as_markdown(cells: Sequence[Cell], baseline: str | None = None) -> str:
     """Tables of Markdown, each after its title."""
-    found = []
+    blocks = []
     for title, rows in _tables(cells, baseline):
         head, *lines = [f"| {' | '.join(row)} |" for row in rows]
-        found.append("\n".join([f"{title}:", "", head, "|---" * len(rows[0]) + "|", *lines, ""]))
-    return "\n".join(found)
+        blocks.append("\n".join([f"{title}:", "", head, "|---" * len(rows[0]) + "|", *lines, ""]))
+    return "\n".join(blocks)
 
 
 def _tables(cells: Sequence[Cell], baseline: str | None) -> Iterator[tuple[str, list[list[str]]]]:
     """Title and lines of each table, the head first."""
     for number in dict.fromkeys(cell.number for cell in cells):
-        own = [cell for cell in cells if cell.number == number]
-        over = list(own[0].values[0].point) if own and own[0].values else []
+        number_cells = [cell for cell in cells if cell.number == number]
+        over = list(number_cells[0].values[0].point) if number_cells and number_cells[0].values else []
         spread = f", mean ± standard error over {' and '.join(over)}" if over else ""
-        yield f"{number.name}{spread}", _grid(own, lambda cell: cell.mean)
-        if any(cell.difference is not None for cell in own):
-            paired = [cell for cell in own if cell.difference is not None]
+        yield f"{number.name}{spread}", _grid(number_cells, lambda cell: cell.mean)
+        if any(cell.difference is not None for cell in number_cells):
+            paired = [cell for cell in number_cells if cell.difference is not None]
             title = f"{number.name} minus that of {baseline}{spread.replace('mean', 'mean of paired differences')}"
             yield title, _grid(paired, lambda cell: cell.difference)
 
