@@ -30,6 +30,7 @@ def main() -> None:
     :raises SystemExit: with what the script ends with; with 2 where there is no such verb.
     """
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
+    # What needs no script: help, the version, and a verb that does not exist.
     if verb in ("", "--help", "-h", "help"):
         print(usage())
         raise SystemExit(0 if verb else 2)

@@ -136,17 +136,17 @@ def refuse(run: RunDir, resume: bool) -> None:
 
     :raises ValueError: as :func:`check_free`.
     """
+    # The path itself: no file, no link that leads nowhere, no file among the folders above.
     if run.path.exists() and not run.path.is_dir():
         raise ValueError(f"--run_dir must be a folder, got the file {run.path}; give another --run_dir.")
-    if dead_link := next(
-        (path for path in (run.path, *run.path.parents) if path.is_symlink() and not path.exists()), None
-    ):
+    if link := next((path for path in (run.path, *run.path.parents) if path.is_symlink() and not path.exists()), None):
         raise ValueError(
-            f"--run_dir={run.path} cannot be made, as the link {dead_link} leads nowhere; give another --run_dir."
+            f"--run_dir={run.path} cannot be made, as the link {link} leads nowhere; give another --run_dir."
         )
     above = next((folder for folder in run.path.parents if folder.exists()), run.path)
     if above.is_file():
         raise ValueError(f"--run_dir={run.path} cannot be made, as {above} is a file; give another --run_dir.")
+    # What is in the folder: a run to continue, or nothing but what a failed start left.
     if resume:
         if not run.flags_file.is_file():
             raise ValueError(f"--run_dir={run.path} holds no run to resume (no flags.txt); check it or drop --resume.")
@@ -208,6 +208,7 @@ def check_same_flags(run: RunDir, flags_text: str, free: Collection[str]) -> Non
     except UnicodeDecodeError as error:
         raise ValueError(f"{run.flags_file} cannot be read ({error}); start again in a new --run_dir.") from error
     new_flags = _flags_by_name(flags_text)
+    # Of all flags that either has, those that may not differ and do.
     differing = [
         f"{stored.get(name, '(not set)')} is now {new_flags.get(name, '(not set)')}"
         for name in sorted((stored.keys() | new_flags.keys()) - FREE_ON_RESUME - set(free))

@@ -108,11 +108,13 @@ def main(flags: Flags) -> None:
     if data.task == "regression":
         return regression(flags, data)
     recipe = new_recipe(flags, data, strategy)
+    # The network to begin with is kept: its latency stands beside that of what is left.
     before = recipe.model
     settings = replace(flags.run, num_steps=flags.recipe.num_epochs)
     name = flags.network.name_for(data.name)
     with open_run(settings, cli.flags.text(flags), data, strategy, name=name, changed=cli.flags.changed(flags)) as run:
         print(f"network {name}: {recipe.original.weights} weights, prior {flags.recipe.prior}", flush=True)
+        # The phases of training, epoch by epoch; units are removed on the way.
         run.fit(
             lambda first, count: recipe.epoch(first),
             state=lambda: recipe.state(run.folder.checkpoint_dir),
@@ -123,10 +125,12 @@ def main(flags: Flags) -> None:
                 folder, lambda state: checkpoints.restore(folder, **state, **own)
             ),
         )
+        # Thresholds, bits and codebooks are chosen on images set aside, and the files written.
         with Progress(0, flags.recipe.last_epochs, is_shown=settings.progress) as last:
             packed = recipe.pack(flags.files, run.path / "files", last.advance)
         if flags.export is not None:
             export_all(flags.export, packed.model, recipe.parts["train"].X[:500].numpy())
+        # The numbers as a row of the paper's table, and all of them in result.json.
         prior_and_data = flags.recipe.prior, data.name
         row = report.markdown_row(
             packed, [name, prior_and_data[0], str(flags.recipe.epochs), f"{float(recipe.seconds):.0f} s"]
@@ -173,9 +177,11 @@ def layer_seconds(model: keras.Model, x: tf.Tensor) -> dict[str, float]:
     seconds_by_layer = dict[str, float]()
     for layer in model.layers:
         if layer.weights and not isinstance(layer.input, list):
+            # The inputs of the layer in the model; the first call compiles and is not measured.
             inputs = keras.Model(model.inputs, layer.input)(x)
             call = tf.function(layer)
             call(inputs)
+            # The least of several calls is the one that least else disturbed.
             times = []
             for _ in range(_LATENCY_CALLS):
                 start = time.process_time()
@@ -188,6 +194,7 @@ def layer_seconds(model: keras.Model, x: tf.Tensor) -> dict[str, float]:
 def read(flags: Flags) -> Rows:
     """Images, or the rows of a table in its own units, with labels or targets."""
     source = flags.source
+    # Images, unless the flags or the data set say that it is a table.
     only_tables = set(views.names("supervised")) - set(views.names("images"))
     is_own_table = source.data is not None and not source.data.endswith(".npz")
     if not (flags.table.given() or is_own_table or source.dataset in only_tables):

@@ -88,6 +88,7 @@ def compress(flags: Compress) -> None:
 
     content = flags.read()
     start = time.process_time()
+    # Written only if it gives the table back.
     data = table.encode_table(content)
     seconds = time.process_time() - start
     if table.decode_table(data, max_bytes=flags.max_bytes) != content:

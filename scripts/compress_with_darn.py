@@ -61,6 +61,7 @@ class Codec:
 
     def load(self) -> DARN | Chain:
         """The model of a run or a file."""
+        # The folder of a run holds a DARN; a file may be a chain, too.
         path = Path(self.model).expanduser()
         path = path / "darn.npz" if path.is_dir() else path
         if not path.is_file():
@@ -123,11 +124,13 @@ class Encode:
 
     def read(self) -> np.ndarray:
         """The data to encode, [N, n_x]; the codec checks their values."""
+        # Own data: a table with the columns of training, or rows of bits or grey levels.
         if self.input is not None:
             if (schema := self.codec.schema) is not None and arrays.has_names(self.input):
                 return read_alike(self.input, schema, self.table)[: self.rows]
             rows = arrays.read_rows(self.input, self.part)[: self.rows]
             return planes.to_planes(rows, num) if (num := self.codec.bit_planes) else rows
+        # A data set: one of its parts.
         if self.part == "X":
             raise ValueError("--part of a --dataset must be train, valid or test, got X.")
         data = views.load(self.source, "grey" if self.codec.bit_planes else "binary")
@@ -172,6 +175,7 @@ def encode(flags: Encode) -> None:
     (num_images, width) = images.shape
     with atomic_path(output) as temporary:
         temporary.write_bytes(data)
+    # Its length beside the expected description length and the general compressors.
     seed = Seeds(flags.seed)("description_length")
     num_samples = flags.length_samples
     plain, rows = (model.as_darn(), images[:, model.order]) if isinstance(model, Chain) else (model, images)
@@ -181,6 +185,7 @@ def encode(flags: Encode) -> None:
     print("\n".join([aligned(rates.table(bits)), *rates.notes(bits)]))
     if flags.is_table:
         print(f"{NO_TABLE} {flags.input} itself: {_packed_lengths(Path(str(flags.input)))}.")
+    # Decode the file as it is on the disk.
     if flags.check:
         start = time.perf_counter()
         restored = coding.decode(integer, output.read_bytes(), batch_size=codec.batch_size)

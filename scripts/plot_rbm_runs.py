@@ -44,6 +44,7 @@ def main(flags: Flags) -> None:
             settings = (Path(run) / "flags.txt").read_text(encoding="utf-8")
         except OSError as error:
             raise ValueError(f"{run} is not the folder of a run of gpflow-deep rbm ({error}); check --runs.") from error
+        # A panel for each run; runs of the same settings are told apart by a number.
         curves = report.log_z_curves(records)
         if "tracked" not in curves:
             raise ValueError(f"{run} has no tracked log Z; it must be a run of gpflow-deep rbm with --track.")

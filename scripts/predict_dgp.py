@@ -53,6 +53,7 @@ def main(flags: Flags) -> None:
     """From the folder of a run and a table to predictions."""
     flags.devices.prepare()
     folder = Path(flags.run_dir).expanduser()
+    # As in training: the float type, the columns and their units.
     with float_type(Predictor.stored_float(folder)):
         predictor = Predictor.load(folder)
         X, Y = apply_schema(Schema.from_json(predictor.schema), flags.data, flags.table)

@@ -58,6 +58,7 @@ def main(flags: Flags) -> None:
     """From the folder of a run and new rows to predictions."""
     flags.devices.prepare()
     folder = Path(flags.run_dir).expanduser()
+    # Rows are read as in training: the same columns or words, in the same order.
     predictor = Predictor.load(model_file(folder, flags.weights))
     X, numbers = inputs.read(
         folder,
@@ -87,6 +88,7 @@ def model_file(folder: Path, weights: str | None) -> Path:
         raise ValueError(
             f"--run_dir must be a run of gpflow-deep ebp whose first fold is done, {folder} has no model_*.npz."
         )
+    # Of several, the first that the flags of the run name.
     if weights is None:
         order = first_weights(folder / "flags.txt")
         return next((model_files[kind] for kind in order if kind in model_files), next(iter(model_files.values())))

@@ -89,10 +89,12 @@ def main(flags: Flags) -> None:
     sweep = read(flags.file)
     runs = expand(sweep)
     script = Path(__file__).resolve().parent / sweep.script
+    # Only the tables of what is done; the sweep may be running meanwhile.
     if flags.table_only:
         flags.folder.check(sweep, runs)
         print(write_tables(flags.folder, sweep, flags.name), end="")
         return
+    # The flags of all runs are checked against the script before the first one starts.
     kind = flags_of(script)
     full = full_flags(kind, runs)
     program = program_of(flags, sweep, script, {flag.name for flag in named_flags(kind)})
@@ -111,6 +113,7 @@ def program_of(flags: Flags, sweep: Sweep, script: Path, known: set[str]) -> Pro
         raise ValueError(f"--data_dir must not be given: {sweep.script} does not have it.")
     named = {*sweep.flags, *sweep.axes, *(name for setting_flags in sweep.settings.values() for name in setting_flags)}
     of_data = {} if flags.data_dir is None else {"data_dir": flags.data_dir}
+    # Threads that the file gives stay; the libraries of each run get as many.
     of_threads = {"threads": flags.threads} if "threads" in known - named else {}
     defaults = {"OMP_NUM_THREADS": str(flags.threads)} if of_threads and flags.threads else {}
     defaults |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true"} if flags.jobs > 1 else {}  # or the first takes all of a GPU
@@ -131,6 +134,7 @@ def carry_out(
 ) -> Report:
     """Run what is not done."""
     folder = flags.folder
+    # On record is what this start of the sweep was made with, as each run has it for itself.
     origin = provenance("")
     facts = {name: origin[name] for name in ("command", "git_commit", "git_dirty", "versions", "python", "devices")}
     with (

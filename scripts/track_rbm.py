@@ -106,6 +106,7 @@ class Flags:
 def main(flags: Flags) -> None:
     """One run, from the data to the report."""
     flags.devices.prepare()
+    # The rows, the machine, and what is looked at during training.
     data, visible = read(flags)
     seeds = Seeds(flags.run.seed)
     trainer = started(flags, data, visible, seeds)
@@ -117,6 +118,7 @@ def main(flags: Flags) -> None:
     patience = (10 if flags.patience is None else flags.patience or None) if flags.sml.track else None
 
     @functools.lru_cache(maxsize=2)
+    # AIS at a step is asked for by the evaluation and by --ais_every, and computed once.
     def by_ais(step: int, **side: bool) -> dict[str, float]:
         return evaluation.ais_scalars(trainer.model, base_b, flags.log_z, seeds("ais"), flags.sml.generator, **side)
 
@@ -137,6 +139,7 @@ def main(flags: Flags) -> None:
 
     every = flags.eval_every or evaluation.interval(len(data.train.X), flags.run.batch_size)
     settings = dataclasses.replace(flags.run, eval_every=every)
+    # Train; AIS and exact values come at steps of their own.
     with open_run(settings, cli.flags.text(flags), data, name="rbm", changed=cli.flags.changed(flags)) as run:
         fitted = run.fit(
             lambda first, count: trainer.advance(x, minibatches(first, count), seeds("train")),
@@ -187,9 +190,11 @@ def started(flags: Flags, data: Rows, visible: Visible, seeds: Seeds) -> Trainer
 def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer) -> None:
     """Report the best parameters or, with --patience=0, the last."""
     seeds = Seeds(flags.run.seed)
+    # The best parameters if they were looked for, else the last.
     records = run.records()
     saved = load_rbm(run.best_file) if fitted.best.step >= 0 else trainer.saved()
     save_rbm(saved._replace(beta=trainer.state.ladder.beta.numpy()), run.path / "rbm.npz")
+    # Estimates of log Z by tracker, AIS and, where that can be, exactly; scores of all parts.
     parts = {name: part.X for name, part in data.parts.items()}
     errors = report.logged_errors(records)
     scores = evaluation.final(
@@ -202,6 +207,7 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer)
         records=records,
         along=trainer.along(saved.step),
     )
+    # What is reported in result.json, as text and in TensorBoard.
     training = {
         "hidden": flags.hidden,
         "updates": fitted.step,

@@ -123,6 +123,7 @@ class Flags:
         fields = {"visible": data.train.X.shape[1], **given(self.model.keywords)}
         shape = data.image_shape
         kind = fields.get("visible_conditional")
+        # Layers of images need their shape; local layers are hidden layers below the others.
         if (self.use_local or kind in ("local", "pixelcnn")) and shape is None:
             raise ValueError(f"layers of images need images, but the rows of {data.name} have no image shape.")
         if self.use_local or kind == "local":
@@ -130,10 +131,12 @@ class Flags:
             fields = {"visible_conditional": "factorial", **fields, "local": local}
             fields |= {"hidden": (*local.hidden, *fields["hidden"])} if "hidden" in fields else {}
         fields |= {"pixelcnn": self.pixelcnn(image_shape=shape)} if kind == "pixelcnn" else {}
+        # What is chosen needs the usual model: no layers of images, no grey levels, one device.
         is_simple = not {"local", "pixelcnn"} & fields.keys() and fields["observations"] == "binary"
         if "hidden" not in fields and (not is_simple or strategy is not None or self.final.exact == "yes"):
             alone = "local layers, a PixelCNN, --observations=intensities, --strategy or --exact=yes"
             raise ValueError(f"--hidden must be given with {alone}; else it is chosen by the validation rows.")
+        # The bits of one category are one variable, where the conditional can have it so.
         groups = bits.categories(data)
         if groups and is_simple and kind in (None, "linear"):
             fields["categories"] = darn.as_categories(groups, *(data.parts[part].X for part in bits.PARTS))
@@ -151,6 +154,7 @@ def main(flags: Flags) -> None:
     strategy = flags.devices.prepare()
     seeds = Seeds(flags.run.seed)
     data = flags.load()
+    # What the flags say of the model; without --hidden, the rest is chosen within the run.
     fields = flags.model_fields(data, strategy)
     choice = None
     num_data = len(data.train.X)
@@ -158,6 +162,8 @@ def main(flags: Flags) -> None:
     settings = replace(flags.run, eval_every=flags.eval_every or evaluation_interval(num_data, flags.run.batch_size))
     if "hidden" in fields:
         trainer = new_trainer(flags, data, strategy, darn.DARNConfig(**fields), training)
+
+    # Rows of each step, and the rows that are looked at on the way.
     minibatches = Minibatches(num_data, settings.batch_size, seeds)
     x = tf.constant(data.train.X)
     watched = {part: data.some(part, flags.eval_rows, seeds).X for part in ("train", "valid")}
@@ -171,6 +177,7 @@ def main(flags: Flags) -> None:
         free=REPORT_FLAGS,
         changed=cli.flags.changed(flags),
     ) as run:
+        # Densities beside the DARN, then its own size and settings, by the validation rows.
         densities = None
         if "hidden" not in fields:
             if flags.architecture == "auto":
@@ -179,10 +186,12 @@ def main(flags: Flags) -> None:
                 )
             choice = stored_choice(run.path / "choice.json", functools.partial(choose, flags, data, run, fields))
             trainer = new_trainer(flags, data, strategy, choice.model, choice.training)
+        # How long to train: to --num_steps, to the end of a chosen schedule, or a few steps.
         cosine = last = choice.training.cosine if choice else None
         if choice and densities and choice.trials[0].valid_nats > (1.0 + NEAR) * densities.valid_nats:
             # It is one of several and none of the best: it is not trained to its end.
             last = min(few_steps(data.train.X.shape[1]), cosine or settings.num_steps)
+        # Train, and keep the model of the best evaluation.
         fitted = run.fit(
             lambda first, count: trainer.advance(x, minibatches(first, count), seeds("train")),
             state=lambda: {"trainer": trainer},
@@ -268,8 +277,10 @@ def finish(
 ) -> None:
     """Report the best model: all validation and test rows, and those training rows that were looked at."""
     seeds = Seeds(flags.run.seed)
+    # The model of the best evaluation is that of the run.
     best = darn.load_darn(run.best_file)
     darn.save_darn(best, run.path / "darn.npz")
+    # Its likelihood: exact or by importance sampling, beside the description length.
     parts = {"train": train, "valid": data.valid.X, "test": data.test.X}
     some = data.some("test", flags.is_rows, seeds).X
     scores = report.final(best, parts, seeds, flags.final, importance_rows=some, jit_compile=flags.jit, say=_say)
@@ -277,6 +288,7 @@ def finish(
     settings = {"model": json.loads(best.config.to_json()), **steps, "train_seconds": fitted.seconds}
     settings |= {"choice": choice.to_json()} if choice else {}
     notes = [*(choice.notes() if choice else []), *report.notes(scores)]
+    # The best density of all, which may be another one.
     if exact is not None:
         best_density, densities = joined(flags, data, exact, best)
         darn.save_density(best_density.model, run.path / "density.npz")
@@ -287,6 +299,7 @@ def finish(
                 "none of its samples is an impossible row"
                 + ("" if best.config.categories else "; those of the DARN may have two levels of a category")
             )
+    # The report, figures, and bits by column.
     text = "\n".join([aligned(report.table(scores)), report.CAPTION, *notes, f"reported: {fitted.summary}"])
     lengths = [scores.get(f"test/{name}_nats") for name in ("exact_nll", "is_nll", "description_length")]
     nll = next(length for length in lengths if length is not None)
@@ -304,11 +317,14 @@ def joined(
     """The choice with the DARN, and its numbers: of all test rows, or some where the DARN is in it. With categories a
     DARN of free bits is listed and not taken, for its samples may be impossible rows."""
     seeds = Seeds(flags.run.seed)
+    # The DARN as one of the candidates, by the same validation rows.
     log_p = member_log_prob(best, data.valid.X, num_samples=_VALID_SAMPLES, seed=flags.run.seed, warns=False)
     with_darn = exact.with_rival(name_of(best), best, log_p)
     chosen = exact if bits.categories(data) and not best.config.categories else with_darn
+    # All test rows where log p is exact, some where it is sampled.
     rows = data.test.X if chosen.model is exact.model else data.some("test", flags.is_rows, seeds).X
     log_p = log_prob(chosen.model, rows, seed=flags.run.seed)
+    # Its mean negative log-likelihood, and the rows that surprise it most.
     least_probable = rows[np.argsort(log_p, kind="stable")[:_ODD_ROWS]]
     numbers = {
         "candidates": [dataclasses.asdict(trial) for trial in with_darn.trials],
@@ -325,6 +341,7 @@ def odd_rows(chosen: darn.DensityChoice, data: Rows, rows: np.ndarray) -> list[d
     """Rows with the value of each that fits the others least, and what another one would give."""
     groups = bits.categories(data)
     log_p = log_prob(chosen.model, rows)
+    # What another value of a column would gain is how odd this one is.
     gains = darn.blame(chosen.model, rows, groups=groups)
     names = data.feature_names or tuple(f"x{j}" for j in range(rows.shape[1]))
     descriptions = []
@@ -360,6 +377,7 @@ def density_notes(chosen: darn.DensityChoice, found: dict[str, Any]) -> list[str
 def column_parts(model: Density, data: Rows, rows: np.ndarray, seed: int) -> list[Part]:
     """Bits of each column given those before it: of images as one, of tables the longest ones. Of a model with several
     orders of the columns, or of numbers between 0 and 1, none."""
+    # Of several orders of columns, or of grey levels, there is no length of a column.
     for member in getattr(model, "members", (model,)):
         if isinstance(member, darn.DARN) and (
             member.config.observations != "binary" or member.decoders[0].conditional.is_mixture
@@ -368,14 +386,18 @@ def column_parts(model: Density, data: Rows, rows: np.ndarray, seed: int) -> lis
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the report says how many importance samples count
         log_p = log_prob_by_column(model, rows, num_samples=_VALID_SAMPLES, seed=seed)
+    # Mean bits of each column given those before it.
     lengths = -log_p.mean(axis=0) / math.log(2)
     title = "Description length by column"
     note = f"Mean bits of {len(rows)} test rows given the columns before."
+    # Of an image, a picture of its pixels.
     if data.image_shape is not None:
         image = lengths.reshape(data.image_shape)
         grey = np.round(255 * np.clip(image / max(float(image.max()), 1e-12), 0, 1)).astype(np.uint8)
         shown = np.kron(grey, np.ones([max(_IMAGE_SIZE // max(grey.shape), 1)] * 2, np.uint8))
         return [Picture(title, png(shown), f"{note} White: {image.max():.2f} bits; black: none.")]
+
+    # Of a table, bars of the longest columns.
     names = data.feature_names or tuple(f"x{j}" for j in range(len(lengths)))
     longest = np.argsort(-lengths, kind="stable")[:_MOST_COLUMNS]
     bars = Bars(lengths[longest], names=[names[j] for j in longest])

@@ -94,6 +94,7 @@ class Flags:
         """What no flag gives."""
         asked = {"num_layers": self.num_layers, "num_inducing": self.num_inducing}
         words = {"kernel": self.kernel, "likelihood": self.config.likelihood}
+        # Numbers that are not given, and words that are "auto".
         free = [name for name, number in asked.items() if number is None]
         free += [name for name, word in words.items() if word == "auto"]
         return [*free, "posterior"] if self.posterior == "auto" and "num_layers" in free else free
@@ -109,6 +110,7 @@ class Flags:
 
     def single(self) -> "Flags":
         """Of the single layer beside a deeper model."""
+        # Settings that only a deep model has are as usual.
         plain = dict.fromkeys(("sigma_points", "kl_weight", "latent_dim", "num_importance_samples"))
         usual = {name: getattr(ModelConfig, name) for name in plain}
         model: Any = partial(ModelConfig, **{**self.model.keywords, **usual})
@@ -149,9 +151,11 @@ def main(flags: Flags) -> None:
         courses = dict[str, Any]()
         models = dict[str, Any]()
         judged = dict[str, Any]()
+        # The linear baseline has a closed form and is no training.
         if "linear" in flags.compare:
             models["linear"], linear_by_part = report.linear_baseline(data.rows.train, data.parts, config.likelihood)
             judged["linear"] = linear_by_part["test"]
+        # The models to train: the run has as many steps as the longest of them.
         jobs = new_jobs(study)
         settings = replace(flags.run, num_steps=max(job.trainer.max_steps for job in jobs.values()))
         with open_run(
@@ -165,10 +169,12 @@ def main(flags: Flags) -> None:
             if run.is_chief:
                 data.keep(run.path)
                 print(within(data.description), flush=True)
+            # On tables in memory the rows choose what no flag gives; the models are made anew then.
             if study.can_choose:
                 study = chosen(study, run)
                 config = study.config
                 jobs = new_jobs(study)
+            # The weight of the KL of sigma points is chosen before training.
             if study.begun is None and config.posterior == "sigma_points" and config.kl_weight is None:
                 weight = choose_kl_weight(
                     config,
@@ -182,6 +188,8 @@ def main(flags: Flags) -> None:
                     show=print,
                 )
                 jobs[list(jobs)[-1]].trainer.model.kl_weight = weight.kl_weight
+
+            # Each model in turn shares what is left of the time; the last is that of the run.
             for num_left, (name, job) in zip(range(len(jobs), 0, -1), jobs.items(), strict=True):
                 single = flags.single()
                 job_run = run if num_left == 1 else run.child(name, cli.flags.text(single), cli.flags.changed(single))
@@ -215,6 +223,7 @@ def prepare(flags: Flags) -> Study:
         kept=flags.run.run_dir if flags.run.is_resumed else None,
         progress=flags.run.progress,
     )
+    # The model's settings for these data, and their units: scales of inputs and targets.
     rows = data.rows
     stream = data.stream
     config = flags.config.for_data(data.task, rows.parts.values(), rows.image_shape)
@@ -222,8 +231,10 @@ def prepare(flags: Flags) -> Study:
     is_scaled = {"yes": True, "no": False}.get(flags.standardise, not is_image)
     stream_scales = None if stream is None else (Scale(*stream.x_scale), Scale(*stream.y_scale))
     units = Units.fit(*rows.train, config.likelihood, standardise=is_scaled, known=stream_scales)
+    # Rows choose only for a table of numbers in memory, on one device.
     is_plain = stream is None and strategy is None and is_scaled and data.task == "regression"
     rows_choose = is_plain and can_choose(flags.config, len(rows.class_names))
+    # A note on what the rows will choose anyway would mislead.
     for note in report.notes(config, units, rows.feature_names, len(rows.train.X)):
         if not (rows_choose and "num_inducing" in flags.free and note.startswith("num_inducing")):
             logging.warning(note)
@@ -247,6 +258,7 @@ def chosen(study: Study, run: Run) -> Study:
             show=partial(print, flush=True),
         )
 
+    # On --resume the stored choice is taken and shown.
     folder = run.path / "choice"
     is_kept = is_stored(folder)
     begun = stored_choice(folder, choose, study.config, flags.training)
@@ -273,7 +285,9 @@ def new_job(study: Study, num_layers: int) -> Job:
     seeds = Seeds(flags.run.seed)
     begun = study.begun
     is_own = num_layers == study.config.num_layers
+    # What the choice has trained already is where the training goes on.
     begun_model = None if begun is None else begun.model if is_own else begun.single
+    # The model, made in the scope of the devices.
     with devices.scope(study.strategy):
         config = study.config if is_own else study.config.plain(num_layers)
         seed = int(seeds.rng("init").integers(2**31))
@@ -283,6 +297,7 @@ def new_job(study: Study, num_layers: int) -> Job:
             model = config.build(
                 *study.train, num_classes=len(rows.class_names), num_data=data.sizes["train"], seed=seed
             )
+    # What predicts and scores: the model with units, names and columns.
     predictor = Predictor(
         model,
         units,
@@ -298,6 +313,7 @@ def new_job(study: Study, num_layers: int) -> Job:
         eval_rows=flags.eval_rows,
         input_names=rows.feature_names,
     )
+    # The batches of this worker, by step.
     size = data.rows_in_batch(flags.run.batch_size if begun is None else begun.batch_size)
     batches = data.batches(
         study.train,
@@ -307,6 +323,7 @@ def new_job(study: Study, num_layers: int) -> Job:
         lane=worker.index,
         num_lanes=worker.count,
     )
+    # A model that the choice has trained to its end is not trained again.
     if begun_model is not None and begun is not None and (begun.is_finished or not is_own):
         return Job(FoundTrainer(model, study.train, seconds=begun.single_seconds), watch, batches)
     training = flags.training if begun is None else begun.training
@@ -332,6 +349,7 @@ def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[di
     final = cache(watch.final)
     batch_at = devices.shared(run.strategy, job.batches)
     print(f"training: {report.title(report.depth(trainer.model))}", flush=True)
+    # Train to the last step, or to the end of the time, and score all test rows.
     try:
         step = run.fit(
             lambda first, count: trainer.advance(batch_at, first, count, seed),
@@ -348,6 +366,7 @@ def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[di
             raise
         step = stop.step
         run.log(step, final().scalars)
+    # Scores, and a warning where they cannot be trusted.
     summary = report.summary(trainer, final(), study.data.rows.train, study.data.rows.test)
     if "warning" in summary:
         logging.warning(summary["warning"])

@@ -92,18 +92,21 @@ def main(flags: Flags) -> None:
     flags.devices.prepare()
     data = load(flags)
     validation = new_validation(flags, data)
+    # What is put in for missing values is learned from the training part of the first fold.
     data = data.learned(validation.folds[0][0])
     settings = replace(flags.run, num_steps=len(validation.units))
     with (
         quiet.without_warnings(),
         open_run(settings, cli.flags.text(flags), data, name="ebp", changed=cli.flags.changed(flags)) as run,
     ):
+        # Files by which new rows are read alike.
         coding = validation.fold(0).coding
         num_folds = len(validation.folds)
         write_json(run.path / "coding.json", coding.to_json())
         inputs.keep(run.path, data, flags.texts)
         sizes = " - ".join(map(str, validation.layer_sizes))
         print(within(f"inputs {coding.kind}, {num_folds} folds; network {sizes}"), flush=True)
+        # A step is a unit: an epoch of a network on a fold, or a rival on a fold.
         run.fit(
             lambda first, count: run_unit(validation, first, run.path, data),
             state=validation.state,
@@ -112,6 +115,7 @@ def main(flags: Flags) -> None:
             show=lambda: Shown(histograms=validation.histograms()),
         )
         write_text(run.path / "units.jsonl", written_results(validation.found))
+        # Mean errors with standard errors; the exported network, if one was asked for.
         results = validation.results()
         lines = [aligned(table(results)), *notes(results)]
         if validation.exported is not None:
@@ -146,6 +150,7 @@ def load(flags: Flags) -> Rows:
     if source.data is None and source.dataset not in (None, *texts, *tables):
         known_names = ", ".join([*texts, *tables])
         raise ValueError(f"--dataset must be one of {known_names}, got {source.dataset!r}; for own data use --data.")
+    # Bags of words or rows of a table: by the name of the data set, or the kind of file.
     is_text = source.dataset in texts or (source.data is not None and is_documents(source.data))
     if flags.texts.given() and not (is_text and source.data):
         raise ValueError(
@@ -170,11 +175,13 @@ def run_unit(validation: CrossValidation, number: int, folder: Path, data: Rows)
     """A unit of work; after the last epoch on the first seed and fold its network is kept, with its calibration."""
     scalars = validation.run_unit(number)
     unit = validation.units[number]
+    # The network to predict with is that of the first seed and fold after the last epoch.
     is_first = (unit.seed, unit.fold) == (validation.first_seed, 0)
     if unit.method in WEIGHTS and is_first and unit.epoch == validation.config.epochs - 1:
         rows, test_rows = validation.folds[0]
         X, Y = data.parts["all"]
         _, X_test = data.filled(X[rows], X[test_rows])
+        # Its test rows, which it has not learned, calibrate its probabilities.
         predictor = Predictor(validation.network, validation.fold(0).coding, data.class_names)
         predictor.calibrated(X_test, Y[test_rows, 0]).save(folder / f"model_{unit.method}.npz")
     return scalars
@@ -188,6 +195,7 @@ def reliability_parts(
     rows, test_rows = validation.folds[0]
     X, Y = data.parts["all"]
     _, X_test = data.filled(X[rows], X[test_rows])
+    # A curve for each kind of weights whose network was kept.
     panels = []
     for method in WEIGHTS:
         path = folder / f"model_{method}.npz"
@@ -224,6 +232,7 @@ def new_validation(flags: Flags, data: Rows) -> CrossValidation:
 def figures(results: Results, title: str) -> dict[str, Callable[[Path], None]]:
     """Errors of the last epoch and of the best one."""
     groups = {}
+    # Bars of both epochs side by side.
     for kind in ("last", "best"):
         heights = np.array([result[f"{kind}_percent"] for result in results.values()])
         spreads = np.array([result[f"{kind}_standard_error"] or 0.0 for result in results.values()])
@@ -288,6 +297,7 @@ def verdict(results: Results) -> str:
     ours = [name for name in results if name not in RIVALS]
     rivals = [name for name in results if name in RIVALS]
     parts = []
+    # The best of ours, then the best rival.
     for names in filter(None, (ours, rivals)):
         best = min(names, key=lambda name: results[name]["last_percent"])
         parts.append(f"{title_of(best)} {error_of(results[best], 'last')} % errors")

@@ -102,6 +102,7 @@ def _refused(kind: Any) -> dict[str, dict[str, str]]:
     those that the flag may be.
     """
     flags = describe(kind).flags
+    # Flags that must be given have some value while another one is tried.
     needed = {flag.name: "1" if flag.kind in (int, float) else "x.csv" for flag in flags if flag.is_required}
 
     def said(flag: NamedFlag, value: str) -> str:
@@ -111,6 +112,7 @@ def _refused(kind: Any) -> dict[str, dict[str, str]]:
         except ValueError as error:
             if not value:
                 return str(error) if flag.name in str(error) else ""
+            # With {} in place of the value, the message serves all values of its kind.
             template = re.sub(rf"got (\(?'?){value}(\.0)?(?![\d.]\d)", r"got \1{}", str(error))
             return template if "{}" in template else ""
         return ""
@@ -123,13 +125,17 @@ def _messages(flag: NamedFlag, said: Callable[[NamedFlag, str], str]) -> dict[st
     is_list = get_origin(flag.kind) is tuple
     kind = get_args(flag.kind)[0] if is_list else flag.kind
     messages = dict[str, str]()
+    # An empty list can be wrong only where the default is another.
     if is_list and flag.default:
         messages[""] = said(flag, "")
+    # Of words, the message for nonsense, and which of its own words the flag takes.
     if kind is str and (message := said(flag, _WORD)):
         words = sorted({word for word in re.findall(r"\w+", message) if not said(flag, word)})
         messages |= {_WORD: message, "words": " ".join(words)}
+    # Of numbers, those around 0 and 1, where what is refused may change.
     if kind in (int, float):
         messages |= {number: said(flag, number) for number in _NUMBERS[: 2 if kind is int else 4]}
+        # What is said of 0 is said of numbers below it, too, unless they have words of their own.
         if messages["-1"] == messages["0"]:
             del messages["-1"]
         if kind is float and said(flag, _LARGE) != messages["1.5"]:
@@ -150,6 +156,7 @@ def answer(argv: Sequence[str]) -> None:
     :param argv: the program and its arguments: a script, or "gpflow-deep VERB".
     :raises SystemExit: with 0 after --help, with 2 after a line that says what is wrong.
     """
+    # Which script it is: a verb of gpflow-deep, or the name of a file.
     program = Path(argv[0]).name
     arguments = list(argv[1:])
     if program == "gpflow-deep" and arguments[:1] in (["compress"], ["decompress"]):  # of a table
@@ -158,6 +165,7 @@ def answer(argv: Sequence[str]) -> None:
         verb = program.removeprefix("gpflow-deep ")
         name = VERBS[verb][0] if verb != program and verb in VERBS else Path(program).stem
     descriptions = load()
+    # A script of several commands has a description for each.
     if name not in descriptions:
         commands = [key.partition(" ")[2] for key in descriptions if key.startswith(f"{name} ")]
         if not commands:
@@ -183,11 +191,13 @@ def _check(name: str, description: Description, arguments: Sequence[str], progra
     """The part of :func:`answer` for one description."""
     if any(word.lstrip("-") in ("helpfull", "helpshort", "helpxml") for word in arguments):
         return
+    # Cheap checks first: each flag alone, the folder of the run, and only then the files.
     try:
         flag_values = read(description, arguments, program, with_absl=True)
         values = {flag.name: flag_values[flag.name].value for flag in description.flags}
         _check_texts(description, values)
         _check_values(description, values)
+        # Of a run that is continued, the files were looked at when it began.
         is_begun = _check_folder(name, description, values)
         if not is_begun:
             _check_files(values)
@@ -211,6 +221,7 @@ def _check_values(description: Description, values: Mapping[str, Any]) -> None:
     """:raises ValueError: for a value that the flag's own check would refuse, and with its words."""
     for name, messages in description.refused.items():
         value = values[name]
+        # An empty list has a message of its own, another list those of its parts.
         if value == []:
             objections = [messages[""]] if "" in messages else []
         else:
@@ -229,6 +240,7 @@ def _said_of(value: Any, messages: Mapping[str, str]) -> str:
         return "" if is_file or value in messages.get("words", "").split() else messages.get(_WORD, "")
     if number < 0:
         return messages.get("-1", messages.get("0", ""))
+    # Numbers above 1 are told the same, and those between 0 and 1 nothing.
     representative = "0" if number == 0 else "1" if number == 1 else "1.5" if number > 1 else None
     return messages.get(representative, "") if representative else ""
 
@@ -243,6 +255,7 @@ def _check_folder(name: str, description: Description, values: Mapping[str, Any]
     if folder is None or "TF_CONFIG" in os.environ:
         return False
     path = Path(folder).expanduser()
+    # A script without --resume reads a run, so that the folder has to hold one.
     if "resume" not in values:
         pattern, verb = _MODELS.get(name, ("", ""))
         if not path.is_dir():
@@ -253,6 +266,8 @@ def _check_folder(name: str, description: Description, values: Mapping[str, Any]
                 "check the path, or train to the first checkpoint."
             )
         return False
+
+    # A script that trains makes the folder, or continues the run in it.
     check_free(path, resume=values["resume"])
     if not is_resumed(path, values["resume"]):
         return False
@@ -278,6 +293,7 @@ def _check_dataset(values: Mapping[str, Any]) -> None:
     data = values.get("data")
     if dataset is not None and data is not None:
         raise ValueError(f"give --dataset or --data, not both, got {dataset!r} and {data!r}.")
+    # A table of the user's own has no target unless a flag names it.
     is_table = data is not None and data.endswith((".csv", ".tsv", ".xlsx", ".parquet"))
     if is_table and "resume" in values and values.get("target") == []:  # else new rows, which may have none
         raise ValueError(f"--target must be a column of {data}, got none; give it as --target=NAME.")
@@ -285,6 +301,7 @@ def _check_dataset(values: Mapping[str, Any]) -> None:
         return
     from gpflow_deep_runs.data.sets import files  # which imports NumPy
 
+    # The name has to be known, and its files have to be where they are looked for.
     if dataset not in files.KNOWN:
         near = difflib.get_close_matches(dataset, files.KNOWN, n=1)
         hint = f"did you mean {near[0]}?" if near else f"it must be one of {', '.join(sorted(files.KNOWN))};"
@@ -302,12 +319,15 @@ def _check_table(values: Mapping[str, Any]) -> None:
         raise ValueError(f"{path} is empty; check how it was written.")
     if path.suffix not in (".csv", ".tsv") or values.get("names"):
         return
+
+    # The beginning of the text: a line of names, and rows below it.
     with open(path, encoding="utf-8", errors="replace") as file:
         head = file.read(_HEAD)
     if "\0" in head:  # of 16 bits
         return
     if len(head.splitlines()) < 2:
         raise ValueError(f"{path} has a line of names and no rows below it; check how it was written.")
+    # Only plain names are looked for: others may be written otherwise in the file.
     for flag in _COLUMNS:
         for column in values.get(flag) or ():
             name = column.partition(":")[0]
@@ -338,6 +358,7 @@ def _line(value: Any) -> str:
 def _plain(flag: NamedFlag) -> dict[str, Any]:
     """What JSON holds of a flag."""
     kind: Any = flag.kind
+    # Types as JSON has them: a word, or a list that begins with the kind.
     if get_origin(kind) is tuple:
         kind = ["list", get_args(kind)[0].__name__]
     elif get_origin(kind) is Literal:
@@ -369,6 +390,7 @@ def _named(plain: Mapping[str, Any]) -> NamedFlag:
 def main() -> None:
     """Write `flags.json` for the scripts of a checkout."""
     descriptions: dict[str, Description] = {}
+    # In a checkout the scripts are no package, so that each is imported by its path.
     for path in sorted((Path(__file__).resolve().parents[2] / "scripts").glob("*.py")):
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None:

@@ -148,6 +148,7 @@ def read(
     :raises HelpWanted: for --help.
     :raises ValueError: naming the flag that is unknown, of the wrong type, or missing.
     """
+    # The flags of the dataclass, --help, and those of absl that have no namesake among them.
     values = absl_flags.FlagValues()
     for flag in description.flags:
         _define(values, flag)
@@ -156,6 +157,8 @@ def read(
         for name in list(absl_flags.FLAGS):
             if name not in values and absl_flags.FLAGS[name].name == name:  # else the short name of another
                 values[name] = absl_flags.FLAGS[name]
+
+    # absl reads the line; what it finds wrong becomes one line of text.
     positional_flag = description.positional
     values.set_gnu_getopt(bool(positional_flag))  # flags may also follow it
     try:
@@ -167,6 +170,8 @@ def read(
         raise ValueError(f"{error}; see --help.") from error
     if values["help"].value:
         raise HelpWanted(help_page(description, program))
+
+    # What stands without a name is the positional flag; anything else is wrong.
     if positional_flag and rest[1:] and values[positional_flag].value is None:
         values[positional_flag].value = rest.pop(1)
     if rest[1:]:
@@ -212,6 +217,7 @@ def changed(flags: Any) -> str:
 def _stored(flags: Any) -> Iterator[tuple[NamedFlag, Any]]:
     """The flags that have a value and belong to the run, not to the folder."""
     for flag in named_flags(type(flags)):
+        # A group that the program makes later is a partial function, which has its fields as keywords.
         owner = getattr(flags, flag.group) if flag.group else flags
         value = owner.keywords[flag.field] if isinstance(owner, functools.partial) else getattr(owner, flag.field)
         if _is_stored(flag, value):
@@ -256,11 +262,13 @@ def help_text(kind: Any, program: str) -> str:
 
 def help_page(description: Description, program: str) -> str:
     """What --help shows of a program with these flags."""
+    # What the program does, wrapped as a terminal has it.
     paragraphs = f"{program}: {description.about}".split("\n\n")
     lines = "\n\n".join(
         textwrap.fill(paragraph, HELP_WIDTH, break_on_hyphens=False) for paragraph in paragraphs
     ).splitlines()
     lines.append("")
+    # Each flag: its name and the words beside yes and no, its choices and default, its meaning.
     for flag in description.flags:
         words = words_beside_bool(flag.kind)
         name = f"--[no]{flag.name}" if flag.kind is bool or words else f"--{flag.name}"
@@ -276,6 +284,7 @@ def help_page(description: Description, program: str) -> str:
 def named_flags(kind: Any) -> Iterator[NamedFlag]:
     """All flags of a dataclass, those of its groups among them, in the order of the fields."""
     hints = get_type_hints(kind)
+    # A field with a prefix is a group, whose own fields are the flags.
     for field in dataclasses.fields(kind):
         if "prefix" not in field.metadata:
             yield from _own_flags(kind, only=field.name)
@@ -300,7 +309,9 @@ def _own_flags(
     for field in dataclasses.fields(kind):
         base = _without_none(hints[field.name])
         is_open = field.default is dataclasses.MISSING
+        # A default of the group takes the place of that of the dataclass.
         default = defaults.get(field.name, None if is_open else field.default)
+        # No flag: what the group omits, types that a line cannot say, fields that the program fills in.
         is_left_out = field.name in omit or not _is_flag(base) or (is_open and is_later)
         if is_left_out or only not in (None, field.name):
             continue
@@ -312,13 +323,16 @@ def _own_flags(
 def _made(kind: type[T], values: Mapping[NamedFlag, Any]) -> T:
     """The dataclass from the values of its flags."""
     hints = get_type_hints(kind)
+    # Fields that a group omits have the default that the group gives.
     field_values = dict[str, Any]()
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if "prefix" in field.metadata:
             omitted = {name: field.metadata["defaults"].get(name) for name in field.metadata["omit"]}
             field_values[field.name] = {name: value for name, value in omitted.items() if value is not None}
+    # Each value goes to its group, or to the dataclass itself.
     for flag, value in values.items():
         (field_values[flag.group] if flag.group else field_values)[flag.field] = value
+    # Groups become dataclasses, or functions that the program completes.
     for name, fields in field_values.items():
         if isinstance(fields, dict):
             is_later = get_origin(hints[name]) is Later
@@ -354,12 +368,14 @@ class _BoolOrWord(absl_flags.BooleanParser):
 def _define(values: absl_flags.FlagValues, flag: NamedFlag) -> None:
     if flag.name in values:
         raise ValueError(f"two fields are the flag --{flag.name}; give the group of one of them a prefix.")
+    # Types that absl has a definition for; texts are what is left.
     simple: dict[Any, Any] = {
         bool: absl_flags.DEFINE_boolean,
         int: absl_flags.DEFINE_integer,
         float: absl_flags.DEFINE_float,
     }
     define = simple.get(flag.kind, absl_flags.DEFINE_string)
+    # Not so simple: truth or a word, one of several words, a list.
     if words := words_beside_bool(flag.kind):
         parser = _BoolOrWord(words)
         defined = absl_flags.Flag(parser, None, flag.name, flag.default, flag.help, boolean=True)
@@ -381,6 +397,7 @@ def _listed(values: Sequence[Any]) -> str:
 
 
 def _converted(flag: NamedFlag, value: Any) -> Any:
+    # absl leaves lists as texts.
     if get_origin(flag.kind) is tuple and value is not None:
         item = get_args(flag.kind)[0]
         listed = _listed(value)
@@ -388,6 +405,7 @@ def _converted(flag: NamedFlag, value: Any) -> Any:
             value = tuple(item(text) for text in value if str(text).strip())
         except ValueError as error:
             raise ValueError(f"--{flag.name} must list numbers, as --{flag.name}=8,4, got {listed}.") from error
+    # NaN would pass every comparison with a limit.
     for number in value if isinstance(value, tuple) else (value,):
         if isinstance(number, float) and math.isnan(number):
             raise ValueError(f"--{flag.name} must be a number, got nan.")
@@ -396,6 +414,7 @@ def _converted(flag: NamedFlag, value: Any) -> Any:
 
 def _helps(kind: Any) -> dict[str, str]:
     """Field -> its `:param` text, as one line."""
+    # A text ends where the next field of the docstring or an empty line begins.
     pieces = re.split(r":(?:param|ivar) (\w+):", inspect.getdoc(kind) or "")
     helps = {
         name: re.split(r":(?:returns?|raises)\b|\n\n", body)[0]

@@ -43,6 +43,7 @@ def run(main: Main | Mapping[str, Main], *, explain: Explain = lambda error: Non
     :param explain: message and exit status of an exception that is not known here, or None.
     """
 
+    # absl calls the first function with the command line, the second with what it returned.
     def flags_parser(argv: list[str]) -> Any:
         command, arguments = _chosen(main, argv)
         flags = _parsed(command, arguments)
@@ -94,6 +95,7 @@ def _chosen(main: Main | Mapping[str, Main], argv: Sequence[str]) -> tuple[Main,
     """
     if callable(main):
         return main, list(argv)
+    # A script of several commands: its first argument is the name of one.
     program = _program(argv)
     name = argv[1] if len(argv) > 1 else ""
     if name in main:
@@ -147,12 +149,14 @@ def _called(main: Main, flags: Any, program: str, explain: Explain, is_run: bool
     (FloatingPointError) one line and status 1; an interruption says that --resume continues the run. Other exceptions
     pass through unless `explain` knows them; with `--verbosity=1` all errors do.
     """
+    # Libraries' lines of information are for those who ask for them.
     verbosity = absl_flags.FLAGS["verbosity"]
     if not verbosity.present:
         logging.set_verbosity(logging.WARNING)
     try:
         main(flags)
         return 0
+    # Stopped on purpose: the checkpoint is written, and the status that of the signal.
     except Interrupted as stop:
         message = str(stop)
         code = stop.exit_code
@@ -160,6 +164,7 @@ def _called(main: Main, flags: Any, program: str, explain: Explain, is_run: bool
         message = "stopped; continue from the last checkpoint with --resume." if is_run else "stopped."
         code = 130
     except Exception as error:
+        # An error that the user can mend is one line; others show where they come from.
         explained = explain(error) or _explained(error, is_run)
         if explained is None or (verbosity.present and int(verbosity.value or 0) >= 1):
             raise
@@ -177,6 +182,7 @@ def _settings(flags: Any) -> list[Any]:
 def _explained(error: Exception, is_run: bool = False) -> tuple[str, int] | None:
     if isinstance(error, FloatingPointError):
         return str(error), 1
+    # The system's errors have message and file apart; what to do about them is added.
     if isinstance(error, OSError) and error.errno is not None and error.strerror:
         space_advice = "free some space" + (", then continue with --resume" if is_run else "")
         advice = space_advice if error.errno == errno.ENOSPC else "check the path"

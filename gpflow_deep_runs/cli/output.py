@@ -35,6 +35,7 @@ class _MayBeLost:
 
     def _lose(self) -> None:
         """Lead what is still to be written, also by the interpreter at its end and by libraries, to nowhere."""
+        # The descriptor itself is led elsewhere, as libraries write to it past Python's stream.
         with contextlib.suppress(OSError, ValueError):
             descriptor = self._stream.fileno()
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -47,6 +48,7 @@ def output_may_be_lost() -> Iterator[None]:
     """Within it, a pipe that was closed (`| head`), a disk that is full or a terminal that is gone ends no program."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (stream and cast("TextIO", _MayBeLost(stream)) for stream in before)
+    # At the end what is buffered is written here, where its loss can be borne.
     try:
         yield
         for stream in (sys.stdout, sys.stderr):

@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status."""
     options = _parser().parse_args(arguments)
     root = Path(options.root)
+    # Only `check` leaves the pages as they are; the others write them anew in the end.
     try:
         if options.command == "check":
             differences = problems(root)
@@ -78,10 +79,12 @@ def _enter_sweep(given: argparse.Namespace, root: Path) -> None:
     name = given.results or table["sweep"]
     path = root / "results" / f"{name}.json"
     file = Path("results") / "sweeps" / f"{table['sweep']}.toml"
+    # On record is the command that repeats it: with the file of the project, if it is there.
     command = f"gpflow-deep sweep {file if (root / file).is_file() else file.name} --data_dir=DATA"
     document = read_json(path) if path.exists() else None
     write(path, of_sweep(table, document, command=command, units=_pairs("units", given.units)))
     print(f"written: {path}")
+    # Of a new file no page has a marker yet.
     if document is None:
         print("\n".join(["its tables go into a page as:", *not_shown([], {name: read_all(path.parent)[name]})]))
 

@@ -40,6 +40,7 @@ class Figure:
     format: str | None = None
 
     def __post_init__(self) -> None:
+        # Either one number with its error, or several from which both are computed.
         if (self.value is None) == (self.values is None):
             raise ValueError("must have either value or values.")
         if self.values is not None and not self.known:
@@ -48,6 +49,7 @@ class Figure:
             raise ValueError("has values, from which mean, error and n are computed; leave these out.")
         if self.se is not None and self.plus_minus is not None:
             raise ValueError("may have se or plus_minus, got both.")
+        # What is printed of it: an error, a count and a format that can be.
         if min(self.se or 0, self.plus_minus or 0) < 0:
             raise ValueError(f"must have an error of at least 0, got {self.error}.")
         if self.n is not None and not 1 <= self.n <= LARGEST_N:
@@ -137,11 +139,13 @@ def number(given: float | Figure, spec: str = "") -> str:
     :param spec: format of Python for both; "": two significant digits of the error and the value with as many
         decimals, or six significant digits without an error.
     """
+    # The format of the figure goes before that of the template.
     figure = given if isinstance(given, Figure) else Figure(value=given)
     spec = figure.format or spec
     error = figure.error
     if not spec and error is None and isinstance(figure.value, int):
         spec = "d"
+    # Two significant digits of the error say how many decimals the value deserves.
     spec = spec or (f".{_decimals(error)}f" if error else ".6g")
     text = _text(figure.mean, spec)
     return text if error is None else f"{text} ± {_text(error, spec)}"
@@ -157,6 +161,7 @@ def difference(one: Entry, other: Entry) -> Figure:
         raise ValueError(f"a difference must be one of numbers, got {one!r} and {other!r}.")
     if a.values is None or b.values is None:
         return Figure(value=a.mean - b.mean)
+    # Paired by repetition, so that what they have in common cancels.
     pairs = zip(a.values, b.values, strict=True)
     return Figure(values=tuple(None if x is None or y is None else x - y for x, y in pairs))
 
@@ -179,5 +184,6 @@ def _decimals(error: float) -> int:
 
 def _text(value: float, spec: str) -> str:
     text = format(round(value) if spec.endswith("d") else value, spec)
+    # Exponents without plus and zeros in front; no minus before a rounded zero.
     text = re.sub(r"e([+-])0*(\d+)", lambda match: f"e{match[1].strip('+')}{match[2]}", text)
     return text if re.search(r"[1-9]", text) else text.lstrip("-")

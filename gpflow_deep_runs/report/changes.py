@@ -70,6 +70,7 @@ def depends_on(results: Results, root: str | os.PathLike[str]) -> frozenset[str]
     """Files and folders that the numbers of a file depend on, relative to the root."""
     if results.depends:
         return frozenset(results.depends)
+    # The scripts and benchmarks that the commands of the file call.
     programs = set[str]()
     for run in results.runs:
         command = run.command or ""
@@ -78,6 +79,8 @@ def depends_on(results: Results, root: str | os.PathLike[str]) -> frozenset[str]
         programs |= {
             f"scripts/{VERBS[verb][0]}.py" for verb in re.findall(r"gpflow-deep (\S+)", command) if verb in VERBS
         }
+
+    # Their imports, and those of what they import, until nothing new is reached.
     base = Path(root).resolve()
     reached = set[Path]()
     waiting = [base / name for name in programs if (base / name).exists()]
@@ -95,8 +98,10 @@ def older(stored: Mapping[str, Results], root: str | os.PathLike[str]) -> dict[s
     :param stored: results by the names of their files.
     """
     lines = dict[str, str]()
+    # The newest change comes first, so that a file names the last that concerns it.
     changes = sorted(read_changes(root), key=lambda change: change.date, reverse=True)
     for name, results in sorted(stored.items()):
+        # A file is as old as its newest run.
         newest = max([results.date, *(run.date for run in results.runs if run.date)])
         depends = depends_on(results, root)
         for change in changes:
@@ -131,6 +136,7 @@ def _files(root: Path, module: list[str], names: list[str]) -> list[Path]:
     """The files behind an import of names from a module; none where it is of another project."""
     if not module or module[0] not in PACKAGES:
         return []
+    # A module is one file; a package exports names from modules that its stub names.
     path = root.joinpath(*module)
     if path.with_suffix(".py").exists():
         return [path.with_suffix(".py")]

@@ -53,6 +53,7 @@ def of_sweep(
     :param units: of the sweep's numbers by their names, for a new file.
     :raises ValueError: if the sweep lacks a number or a commit, or does not fit the file.
     """
+    # Numbers from the table; layout and texts from the file, or new.
     try:
         _check_complete(table)
         entries = _entries(table)
@@ -64,6 +65,7 @@ def of_sweep(
         new |= origin
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"the table of the sweep is damaged ({error!r}); write it again with --table_only.") from error
+    # Only what the rows have needs a unit.
     numbers = {name for row in new["rows"] for name, entry in row.items() if not isinstance(entry, str)}
     new["units"] = {name: unit for name, unit in new["units"].items() if name in numbers}
     new = _ordered(new)
@@ -74,6 +76,7 @@ def of_sweep(
 def _check_complete(table: Mapping[str, Any]) -> None:
     """A column may lack a number in all runs, such as the seconds of a closed form, but not in some."""
     for table_cell in table["cells"]:
+        # All of a cell or none of it: a mean over some runs would not be what the file says.
         values = table_cell["values"]
         missing = [value["run"] for value in values if value["value"] is None]
         undone = [value["run"] for value in values if value["run"] not in table["runs"]]
@@ -131,11 +134,15 @@ def _layout(
     table: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]], units: Mapping[str, str]
 ) -> dict[str, Any]:
     """A new file: a table for each number, and for those that have differences one of these."""
+    # The first column of every table is the label of the row.
     label_column = {"title": " ".join(table["cells"][0]["row"]), "cell": "{row}"}
     tables = dict[str, Any]()
     units_of = dict[str, str]()
+    # Nobody but the user knows the units.
     if missing := [number["name"] for number in table["numbers"] if not units.get(number["name"])]:
         raise ValueError(f"the numbers of a new file must have units; give those of {', '.join(missing)}.")
+
+    # A column for each column of the sweep in which a run has this number.
     for number in table["numbers"]:
         name = number["name"]
         spec = f":.{number['digits']}f"
@@ -146,6 +153,7 @@ def _layout(
         units_of |= dict.fromkeys(quantities.values(), units[name])
         columns = [{"title": column, "cell": f"{{{stored}{spec}}}"} for column, stored in quantities.items()]
         tables[quantity(name)] = {"title": f"{table['sweep']}: {name}", "columns": [label_column, *columns]}
+        # A second table: each column minus the one before it.
         if number["differences"] and len(quantities) > 1:
             columns = [
                 {"title": f"{b} - {a}", "cell": f"{{{quantities[b]} - {quantities[a]}{spec}}}"}
@@ -153,6 +161,8 @@ def _layout(
             ]
             title = f"{table['sweep']}: {name}, paired differences"
             tables[quantity(name, "differences")] = {"title": title, "columns": [label_column, *columns]}
+
+    # Rows hold what the tables show, and no more.
     rows = [
         {"row": label, **{name: entry for name, entry in row.items() if name in units_of}}
         for label, row in entries.items()
@@ -162,6 +172,7 @@ def _layout(
 
 def _origin(table: Mapping[str, Any], command: str) -> dict[str, Any]:
     """Origin, date, commit, machine, repetitions and runs of a file: an entry for each commit and machine."""
+    # Runs of one commit and machine belong together.
     groups: dict[tuple[str, str], dict[str, float | None]] = {}
     for name, run in table["runs"].items():
         seconds = None if run["seconds"] is None else round(run["seconds"], 1)
@@ -220,6 +231,7 @@ def of_run(
     :raises ValueError: if the run has no such number or no commit, or the row does not fit the tables.
     :raises OSError: if the folder holds no result.
     """
+    # The numbers of the run, by their paths in result.json.
     folder = Path(run_dir).expanduser()
     result_file = folder / "result.json"
     result = read_json(result_file)
@@ -237,6 +249,7 @@ def of_run(
     else:
         rows.append({next(fields(label_templates[0])).name: row, **measured})
 
+    # What made them; an earlier entry for this row is replaced.
     entry = {"of": row, "origin": "run", **_provenance(provenance, folder)}
     if machine:
         entry["machine"] = machine
@@ -256,10 +269,12 @@ def command_of(command: str, folder: str) -> str:
 
     :param folder: name of the run.
     """
+    # The script under the name by which users call it.
     script, *words = shlex.split(command)
     verb = next((verb for verb, (name, _) in VERBS.items() if name == Path(script).stem), None)
     shown = [Path(script).name] if verb is None else ["gpflow-deep", verb]
     words = [word for word in words if word not in ("--resume", "--resume=true", "--resume=auto")]
+    # Folders of one machine become names that any machine has.
     named = {"--run_dir": f"runs/{folder}", "--data_dir": "DATA"}
     for before, word in zip(["", *words], words, strict=False):
         name = word.partition("=")[0]
@@ -273,6 +288,7 @@ def command_of(command: str, folder: str) -> str:
 def _provenance(stored: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Command, commit and date; of a resumed run the last command, which is that of the whole run, and all commits."""
     try:
+        # A run that was resumed has one entry for each start.
         starts = [stored, *stored.get("resumed", [])]
         runs = [
             {"commit": start["git_commit"], "is_dirty": start["git_dirty"], "commits_resumed": []} for start in starts

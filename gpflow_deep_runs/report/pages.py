@@ -53,6 +53,7 @@ def markers(page: str) -> list[Marker]:
     """
     closed = list[Marker]()
     opened = None
+    # Markers do not nest: an opening one needs its end before the next.
     for number, kind, name in _marker_lines(page):
         if (kind == "end") == (opened is None):
             raise ValueError(
@@ -83,6 +84,7 @@ def filled(
     :raises ValueError: with the line, if there is no such file or table, or as :func:`markers`.
     """
     lines = page.split("\n")
+    # From the last to the first, so that the lines of those before keep their numbers.
     for marker, content in reversed(_contents(page, stored, summary, stale)):
         lines[marker.first + 1 : marker.last] = content
     return "\n".join(lines)
@@ -90,6 +92,7 @@ def filled(
 
 def not_shown(pages: Iterable[str], stored: Mapping[str, Results]) -> list[str]:
     """The markers that no page has: one for each table of each file, and one for its commands."""
+    # A dictionary keeps the order of files and tables, as a set would not.
     required = {f"<!-- table: {name}/{table} -->": None for name, results in stored.items() for table in results.tables}
     required |= {f"<!-- commands: {name} -->": None for name in stored}
     shown = {f"<!-- {marker.kind}: {marker.name} -->" for page in pages for marker in markers(page)}
@@ -108,6 +111,7 @@ def update(root: str | os.PathLike[str]) -> list[Path]:
     texts = _texts(root)
     summary = _summary_rows(root)
     stale = older(stored, root)
+    # All texts are made before the first is written: an error leaves every page as it is.
     new_texts = {path: _placed(path, filled, text, stored, summary, stale) for path, text in texts.items()}
     new_texts |= {path: as_text(read_json(path)) for path in sorted((Path(root) / "results").glob("*.json"))}
     changed = [path for path, text in new_texts.items() if path.read_text(encoding="utf-8") != text]
@@ -127,6 +131,7 @@ def problems(root: str | os.PathLike[str]) -> list[str]:
     summary = _summary_rows(root)
     stale = older(stored, root)
     lines = list[str]()
+    # Pages: the first line that differs of each marker.
     for path, text in texts.items():
         for marker, content in _placed(path, _contents, text, stored, summary, stale):
             shown = text.split("\n")[marker.first + 1 : marker.last]
@@ -134,6 +139,7 @@ def problems(root: str | os.PathLike[str]) -> list[str]:
                 offset, shown_line, results_line = _first_difference(shown, content)
                 place = f"{path.relative_to(root)}:{marker.first + 2 + offset}: {marker.kind} {marker.name}".rstrip()
                 lines.append(f"{place} has {shown_line!r}, the results {results_line!r}; run `make results`")
+    # Files of results that were edited by hand and are laid out otherwise.
     for path in sorted((Path(root) / "results").glob("*.json")):
         if path.read_text(encoding="utf-8") != as_text(read_json(path)):
             lines.append(f"{path.relative_to(root)}: is not laid out as it is written; run `make results`")
@@ -207,6 +213,7 @@ def _contents(
     contents = []
     for marker in page_markers:
         try:
+            # Each kind of marker has its own content; an error says at which line.
             match marker.kind:
                 case "index":
                     content = _index(page, page_markers, stored)
@@ -241,6 +248,7 @@ def _referred(text: str, stored: Mapping[str, Results]) -> str:
     def cell_of(match: re.Match[str]) -> str:
         name = match[1]
         table = match[2]
+        # A reference names the first cells of its row and the title of its column.
         *first, title = match[3].split("|")
         if name not in stored or table not in stored[name].tables:
             raise ValueError(f"{match[0]}: there is no table {table} in results/{name}.json.")
@@ -260,6 +268,7 @@ def _anchor(name: str) -> str:
 def _index(page: str, every: Iterable[Marker], stored: Mapping[str, Results]) -> str:
     """A list of the sections of the second level, each with the tables in it."""
     sections = dict(_headings(page))
+    # A table belongs to the last section above its marker.
     links: dict[int, list[str]] = {number: [] for number in sections}
     for marker in every:
         name, _, table = marker.name.partition("/")
@@ -305,6 +314,7 @@ def _commands(results: Results, stale: str = "") -> str:
 
     :param stale: what changed since; said before it.
     """
+    # The fold's title names the programs, the commits and the date.
     commands = [run.command for run in results.runs if run.command]
     programs = dict.fromkeys(
         word for c in commands for word in re.findall(r"\w+\.py\b", c) or [" ".join(c.split()[:2])]
@@ -318,6 +328,7 @@ def _commands(results: Results, stale: str = "") -> str:
     commit = results.commit and f"commit {results.commit}"
     if "transcribed" in commits and not commit:
         commit = "commit unknown"
+    # Below it the machine, and the commands with what is known of each.
     parts = [f"<details><summary>{summary}: {', '.join(commits)}, {results.date}</summary>"]
     parts.append(textwrap.fill("; ".join(part for part in [results.machine, commit] if part) + ".", WIDTH))
     if names:
@@ -334,6 +345,7 @@ def _short(commit: str | None) -> str:
 def _command(run: Made) -> str:
     """A command as a shell takes it, after what is known of it in comments."""
     seconds = "" if run.seconds is None else f"{run.seconds:,.0f} s"
+    # What differs from the file as a whole, in one line of comment.
     facts = [
         run.of,
         f"{len(run.parts)} runs" + (f", together {seconds}" if seconds else "") if run.parts else seconds,
@@ -350,6 +362,7 @@ def _command(run: Made) -> str:
 
 def _wrapped(command: str) -> list[str]:
     """A long command on several lines, broken at blanks outside of quotes."""
+    # Quoted text is one word, blanks and all.
     words = re.findall(r"""(?:[^\s"']|"[^"]*"|'[^']*'|["'])+""", command)
     lines = [""]
     for word in words:

@@ -66,6 +66,7 @@ def training_curves(
     :param tags: for example "train/elbo_nats", "test/rmse"; their last words say the unit.
     :raises ValueError: if no run has any of the tags.
     """
+    # Tags that no run logged have no panel.
     present = [tag for tag in tags if any(tag in record for run in records.values() for record in run)]
     if not present:
         raise ValueError(f"none of the tags {', '.join(tags)} was logged; lower --log_every or --eval_every.")
@@ -73,6 +74,7 @@ def training_curves(
     for panel, tag in zip(panels, present, strict=True):
         lows = []
         for title, run in records.items():
+            # Few points are marked; many are smoothed, with themselves in a pale line behind.
             points = [(record["step"], record[tag]) for record in run if record.get(tag) is not None]
             if points:
                 steps, values = zip(*points, strict=True)
@@ -108,6 +110,7 @@ def lines(
     from matplotlib import ticker
 
     for panel, (title, content) in zip(axes, panels.items(), strict=True):
+        # Error bars for single points, a band for a line.
         for label, points in content.items():
             line = Line(*points)
             x = np.asarray(line.x, float)
@@ -120,6 +123,7 @@ def lines(
             if line.spread is not None:
                 half = np.asarray(line.spread, float)
                 panel.fill_between(x, y - half, y + half, alpha=0.2, color=drawn.get_color(), linewidth=0)
+        # Titles, ticks that have room, and a legend where it helps.
         panel.set(
             title=textwrap.fill(title, 40),
             xlabel=xlabel,
@@ -164,6 +168,7 @@ def histograms(path: str | os.PathLike[str], panels: Mapping[str, Histogram], *,
     figure, axes = _figure(len(panels))
     for axis, (title, (counts, edges, marks)) in zip(axes, panels.items(), strict=True):
         axis.hist(edges[:-1], edges, weights=counts)
+        # Vertical lines, such as thresholds, in the colours after that of the bars.
         for number, (label, position) in enumerate(marks.items(), start=1):
             axis.axvline(position, color=f"C{number}", label=label)
         axis.set(title=title, xlabel=xlabel, ylabel="count")
@@ -191,6 +196,7 @@ def bars(
     figure.set_size_inches(2.0 + 0.9 * len(labels), 4.0)
     x = np.arange(len(labels))
     width = 0.8 / len(groups)
+    # Groups stand side by side around the place of their label.
     for number, (label, group) in enumerate(groups.items()):
         at = x + width * (number - (len(groups) - 1) / 2)
         panel.bar(at, group.heights, width, yerr=group.spreads, color=f"C{number}", label=label, capsize=3)
@@ -215,6 +221,7 @@ def predicted_vs_true(
     :param Y: true values [N, P]; `mean`, `lower` and `upper` likewise.
     :param interval: what the bars are, for example "95% interval".
     """
+    # Rows from the first to the last, few enough to be drawn fast and told apart.
     rows = _spread(len(Y), _MAX_POINTS)
     few = _spread(len(Y), _MAX_INTERVALS)
     figure, panels = _figure(Y.shape[1], size=5.0)
@@ -225,8 +232,10 @@ def predicted_vs_true(
         bars = np.maximum(np.stack([mean[few, p] - lower[few, p], upper[few, p] - mean[few, p]]), 0.0)
         label = interval if len(few) == len(Y) else f"{interval}, {len(few)} of the rows"
         panel.errorbar(Y[few, p], mean[few, p], yerr=bars, fmt="none", ecolor="0.7", elinewidth=1, label=label)
+        # The diagonal, on which a perfect prediction lies.
         ends = [min(y.min(), m.min()), max(y.max(), m.max())]
         panel.plot(ends, ends, color="black", linewidth=1, zorder=4)
+        # How often the interval holds, of all rows and not only of those drawn.
         is_inside = np.mean((Y[:, p] >= lower[:, p]) & (Y[:, p] <= upper[:, p]))
         title = f"{interval} holds {100 * is_inside:.0f}% of {len(Y)} test rows"
         panel.set(xlabel=f"true {names[p]}", ylabel=f"predicted {names[p]}", title=textwrap.fill(title, 40))
@@ -254,10 +263,12 @@ def fit_1d(
     :param interval: what the band is, for example "95%".
     """
     figure, panels = _figure(len(layers) + 1, size=4.0)
+    # Inner layers: draws of the functions given the data.
     x = grid[:, 0]
     for number, (panel, draws) in enumerate(zip(panels, layers, strict=False), start=1):
         panel.plot(x, draws.T, color="C0", linewidth=0.7, alpha=0.6)
         panel.set(title=f"layer {number}, draws given the data", xlabel=names[0])
+    # The last panel: data, predictive mean and its band.
     X, Y = train
     rows = _spread(len(X), _MAX_POINTS)
     mean, lower, upper = band
@@ -279,12 +290,14 @@ def confusion_matrix(
     :param predicted: predicted labels, [N].
     """
     C = len(class_names)
+    # Row i, column j: rows of class i that were given label j.
     counts = np.zeros([C, C], dtype=np.int64)
     np.add.at(counts, (np.asarray(labels, np.int64), np.asarray(predicted, np.int64)), 1)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     figure, (panel,) = _figure(1, size=min(4.0 + 0.3 * C, 12.0))
     panel.imshow(shares, vmin=0, vmax=1, cmap="Blues")
     panel.set(xlabel="predicted", ylabel="true", title=f"{np.trace(counts)} of {counts.sum()} test rows right")
+    # With few classes names and counts are legible.
     if C <= _MAX_NAMED_CLASSES:
         panel.set_xticks(range(C), class_names, rotation=90 if max(map(len, class_names)) > 3 else 0)
         panel.set_yticks(range(C), class_names)
@@ -305,6 +318,7 @@ def _figure(num_panels: int, size: float = 3.5) -> tuple[Any, list[Any]]:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ValueError("plots need Matplotlib, which is not installed; `pip install matplotlib`.") from error
+    # Three panels in a row, and those without content are hidden.
     columns = min(num_panels, 3)
     rows = -(-num_panels // columns)
     figure = Figure(figsize=(size * 1.3 * columns, size * rows), dpi=100, layout="constrained")

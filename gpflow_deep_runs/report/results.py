@@ -155,12 +155,14 @@ class Results:
                 datetime.date.fromisoformat(run.date or self.date)
             except ValueError:
                 raise ValueError(f"runs[{i}]: must have a date as 2026-11-22, got {run.date or self.date!r}.") from None
+            # A number of record is one that can be made again, or is marked as transcribed.
             commit = self.commit if run.commit is None else run.commit
             facts = (run.command, commit, run.machine or self.machine)
             if (run.origin or self.origin) == "run" and not all(facts):
                 raise ValueError(f'runs[{i}]: must have command, commit and machine, or the origin "transcribed".')
 
     def _check_row(self, row: Mapping[str, Entry]) -> None:
+        # Each quantity: text on one line, values for all repetitions, a unit for numbers.
         for name, entry in row.items():
             for part in entry if isinstance(entry, tuple) else (entry,):
                 if isinstance(part, str):
@@ -170,6 +172,8 @@ class Results:
                     raise ValueError(f"{name} must have {requirement}, got {len(part.values or ())}.")
             if is_number(entry) and name not in self.units:
                 raise ValueError(f'{name} must have a unit in "units".')
+
+        # Whatever is in a row has to be shown by one of the tables that have this row.
         shown = set[str]()
         for table in self.tables.values():
             first = cell(table.columns[0].templates, row)
@@ -185,6 +189,7 @@ class Results:
 
     def _check_names(self) -> None:
         quantities = {name for row in self.rows for name in row}
+        # Quantities that templates and units name have to be in some row.
         columns = [(f"tables.{t}", c) for t, table in self.tables.items() for c in table.columns]
         for place, column in columns:
             for name in {name for template in column.templates for field in fields(template) for name in field.names}:
@@ -192,6 +197,7 @@ class Results:
                     raise ValueError(f"{place}: the column {column.title!r} shows {name}, which no row has.")
         if unused := sorted(self.units.keys() - quantities):
             raise ValueError(f"units: no row has {', '.join(unused)}.")
+        # The rows that a table picks have to be there, each once.
         for name, table in self.tables.items():
             first = [cell(table.columns[0].templates, row) for row in self.rows]
             for label in table.rows or ():
@@ -254,7 +260,9 @@ def cells(results: Results, table: str) -> list[list[str]]:
     """Titles and cells of a table, as text."""
     shown = results.tables[table]
     body = [[cell(c.templates, row) for c in shown.columns] for row in results.rows]
+    # The rows that the table picks, by their first cells.
     body = [row for row in body if shown.rows is None or row[0] in shown.rows]
+    # A label that repeats the one above is left out.
     if shown.merged:
         same = [False, *(row[0] == above[0] for above, row in pairwise(body))]
         body = [["", *row[1:]] if is_same else row for is_same, row in zip(same, body, strict=True)]

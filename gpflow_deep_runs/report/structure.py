@@ -35,6 +35,7 @@ def read_json(path: str | os.PathLike[str], *, largest: int = 1_000_000) -> Any:
     """
     if (size := Path(path).stat().st_size) > largest:
         raise ValueError(f"{path}: must have at most {largest:,} bytes, got {size:,}; results of record are small.")
+    # The hooks refuse what JSON allows and results of record may not have.
     try:
         return json.loads(
             Path(path).read_text(encoding="utf-8"),
@@ -59,6 +60,7 @@ def built(kind: type[T], stored: Any, place: str) -> T:
     """
     value: Any
     arguments = get_args(kind)
+    # By the kind of type: unions and choices, then containers, then what is made of fields.
     match get_origin(kind):
         case origin if origin in (Union, UnionType):
             value = _one_of(arguments, stored, place)
@@ -87,6 +89,7 @@ def dumped(value: Any, *, indent: int = 0, taken: int = 0, width: int = 120) -> 
     :param indent: of the line that it begins on.
     :param taken: characters of that line that are before it.
     """
+    # On one line if that fits, else each part on lines of its own.
     line = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if not value or not isinstance(value, dict | list) or max(indent, taken) + len(line) < width:
         return line
@@ -101,6 +104,7 @@ def dumped(value: Any, *, indent: int = 0, taken: int = 0, width: int = 120) -> 
 
 def _of_dataclass(kind: Any, stored: Mapping[str, Any], place: str) -> Any:
     hints = get_type_hints(kind)
+    # Names that the dataclass does not have, then those that it needs and are missing.
     known_fields = {field.name: field for field in dataclasses.fields(kind)}
     for name in stored:
         if name not in known_fields:
@@ -109,6 +113,7 @@ def _of_dataclass(kind: Any, stored: Mapping[str, Any], place: str) -> Any:
     for name, field in known_fields.items():
         if name not in stored and field.default is field.default_factory is dataclasses.MISSING:
             raise ValueError(f"{place}: {name!r} is missing.")
+    # The parts one by one, each with its place; then what the dataclass itself checks.
     parts = {name: built(hints[name], value, _join(place, name)) for name, value in stored.items()}
     try:
         return kind(**parts)

@@ -48,6 +48,7 @@ def save(directory: str | os.PathLike[str], step: int | tf.Variable, /, *, keep:
     step = int(step)
     if step < 0 or keep < 1 or not objects:
         raise ValueError(f"save needs step >= 0, keep >= 1 and objects, got {step=}, {keep=}, objects {list(objects)}.")
+    # Written under a name that is no checkpoint's until all of it is on the disk.
     variables = _variables(objects)
     directory = Path(directory)
     final = directory / f"step-{step:010d}"
@@ -57,6 +58,7 @@ def save(directory: str | os.PathLike[str], step: int | tf.Variable, /, *, keep:
         temporary.mkdir()
         tf.train.Checkpoint(**objects).write(str(temporary / _PREFIX))
         _read_all(temporary / _PREFIX)  # a write that failed without an error shows here, before anything is replaced
+        # Checksums of the files, and names and shapes of the variables, for `restore` to compare.
         files = {file.name: _synced_sha256(file) for file in entries(temporary)}
         content = {"step": step, "files": files, "variables": variables}
         write_json(temporary / _MANIFEST, {**content, "sha256": _json_sha256(content)})
@@ -68,6 +70,8 @@ def save(directory: str | os.PathLike[str], step: int | tf.Variable, /, *, keep:
             f"checkpoint of step {step} could not be written to {directory}: {error}. Earlier checkpoints there are "
             f"intact; free some space or check the permissions, then continue with --resume."
         ) from error
+
+    # What an earlier process left unfinished, and the checkpoints that are no longer needed.
     for path in entries(directory, ".tmp-*"):
         shutil.rmtree(path, ignore_errors=True)
     for path in [path for number, path in _steps(directory) if number <= step][:-keep]:
@@ -91,6 +95,7 @@ def restore(directory: str | os.PathLike[str], /, **objects: Any) -> int | None:
         shapes; or if every checkpoint is damaged, naming the newest damaged file.
     """
     damage = ""
+    # From the newest on, until one is whole.
     for step, path in reversed(_steps(Path(directory))):
         try:
             manifest = _read_manifest(path)
@@ -98,6 +103,7 @@ def restore(directory: str | os.PathLike[str], /, **objects: Any) -> int | None:
             logging.warning("Checkpoint of step %d is damaged and skipped: %s", step, error)
             damage = damage or str(error)
             continue
+        # Everything is compared before anything is assigned.
         _check_variables(path, stored=manifest["variables"], expected=_variables(objects))
         tf.train.Checkpoint(**objects).read(str(path / _PREFIX)).assert_consumed()
         if damage:
@@ -118,6 +124,7 @@ def _variables(objects: dict[str, Any]) -> dict[str, str]:
     """Path -> "dtype [shape]" of each variable, breadth first within each object, in the order of `objects`."""
     descriptions = {}
     for name, root in objects.items():
+        # Breadth first: the shortest path to a variable is the one that names it.
         queue = deque([(name, root)])
         visited = {id(root)}
         while queue:
@@ -150,6 +157,7 @@ def _check_variables(path: Path, *, stored: dict[str, str], expected: dict[str, 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
+        # The checksum of the manifest covers those of the files that it lists.
         manifest: dict[str, Any] = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
         if manifest.pop("sha256") != _json_sha256(manifest):
             raise ValueError(f"{path / _MANIFEST} is corrupt (its checksum does not match)")
@@ -169,6 +177,7 @@ def _move(temporary: Path, final: Path) -> None:
     try:
         os.replace(temporary, final)
     except OSError:
+        # The new folder could not take the place: the old one gets it back.
         if aside.exists():
             os.replace(aside, final)
         raise

@@ -118,12 +118,15 @@ def make_strategy(name: str, *, num_replicas: int | None = None) -> tf.distribut
         raise ValueError(f"--replicas must be at least 1 and needs --strategy=mirrored, got {num_replicas} and {name}.")
     if name == "none":
         return None
+    # Several machines: TF_CONFIG says which.
     if name == "multi_worker":
         _check_tf_config()
         try:
             return tf.distribute.MultiWorkerMirroredStrategy()
         except (RuntimeError, ValueError, tf.errors.OpError) as error:
             raise ValueError(f"--strategy=multi_worker could not start ({error}); check TF_CONFIG.") from error
+
+    # One machine: its GPUs, or parts of its CPU in their place.
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         num_replicas = len(gpus) if num_replicas is None else num_replicas
@@ -143,9 +146,11 @@ def worker_of(strategy: tf.distribute.Strategy | None) -> Worker:
     """Which of the processes this is."""
     if strategy is None:
         return Worker()
+    # On one machine there is no cluster, and this worker has all replicas.
     resolver = strategy.cluster_resolver
     if resolver is None or not resolver.cluster_spec().as_dict():
         return Worker(num_replicas=strategy.num_replicas_in_sync)
+    # The chief comes first, then workers by their numbers.
     tasks = [(job, i) for job in ("chief", "worker") for i in range(_num_tasks(resolver.cluster_spec(), job))]
     index = tasks.index((resolver.task_type, resolver.task_id))
     return Worker(index, len(tasks), strategy.num_replicas_in_sync // len(tasks))
@@ -171,6 +176,7 @@ def split_batch(strategy: tf.distribute.Strategy, batch: Sequence[tf.Tensor]) ->
 
     def part(value: tf.Tensor) -> Any:
         def of_replica(context: Any) -> tf.Tensor:
+            # Replicas are numbered across workers; each takes its part of this worker's rows.
             start = (context.replica_id_in_sync_group - worker.index * num_replicas) * size
             return value[start : start + size]
 
@@ -192,6 +198,7 @@ def replica_noise(draw: Callable[[tf.Tensor], tf.Tensor], num_rows: tf.Tensor | 
     :param draw: number of rows of the whole batch -> noise [rows, ...], a pure function of a seed.
     :param num_rows: rows of this replica.
     """
+    # The noise of the whole batch is drawn everywhere, so that it is that of one device.
     context = tf.distribute.get_replica_context()
     start = num_rows * tf.cast(context.replica_id_in_sync_group, tf.int32)
     return draw(num_rows * context.num_replicas_in_sync)[start : start + num_rows]
@@ -213,6 +220,7 @@ def make_train_step(
     :return: the step; its scalars are means over all rows.
     """
     count = 1 if strategy is None else strategy.num_replicas_in_sync
+    # The moments of the optimizer are variables, which are made outside of the compiled step.
     with scope(strategy):
         if not optimizer.built:
             optimizer.build(variables)
@@ -220,6 +228,7 @@ def make_train_step(
     def on_replica(batch: Any, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         with tf.GradientTape() as tape:
             value, scalars = loss(batch, seed)
+            # Keras sums the gradients of all replicas, so that each has its share of the mean.
             value = value / count
         gradients = tape.gradient(value, [getattr(v, "value", v) if _is_keras(v) else v for v in variables])
         optimizer.apply_gradients(zip(gradients, variables, strict=True))  # Keras adds up those of all replicas
@@ -289,6 +298,7 @@ def _of_all_replicas(strategy: tf.distribute.Strategy, value: tf.Tensor) -> list
     def gather() -> tf.Tensor:
         return tf.distribute.get_replica_context().all_gather(value[None], axis=0)
 
+    # Every replica gets the same array of all, so that the first of them tells it.
     gathered = strategy.experimental_local_results(strategy.run(tf.function(gather)))[0]
     return list(gathered.numpy())
 

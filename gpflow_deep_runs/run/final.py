@@ -41,10 +41,12 @@ def write_final(
     :param text: the report.
     :param images: tag -> PNG file.
     """
+    # Events of an earlier end are removed, or TensorBoard would show both.
     folder = run.tensorboard_dir / "final"
     for path in entries(folder, EVENTS):
         path.unlink()
     with tf.summary.create_file_writer(str(folder)).as_default(step=step):
+        # Settings with the numbers that runs are compared by, then the report and its figures.
         hparams_api.hparams(dict(hparams), trial_id="/".join(run.path.parts[-2:]))
         for tag, value in numbers.items():
             tf.summary.scalar(tag, value, description=METRICS.get(tag.partition("_")[2], ""))

@@ -56,6 +56,7 @@ def open_folder(
     :param free: more flags that may differ, such as those that only say what is reported in the end.
     :raises ValueError: as :func:`check_free`, and if flags or data differ.
     """
+    # Continue the run, take the place of one that came to nothing, or begin.
     run = RunDir(Path(path).expanduser(), name)
     refuse(run, resume)
     record = dict(provenance)
@@ -68,6 +69,7 @@ def open_folder(
     for folder in (run.path, run.checkpoint_dir, run.tensorboard_dir, run.plots_dir):
         make_folder(folder)
     write_json(run.provenance_file, record)
+    # The flags come last: their file says that the folder holds a run.
     lines = [line for line in flags_text.splitlines() if line.strip() and flag_name(line) != "resume"]
     write_text(run.flags_file, "\n".join(lines) + "\n")
     return run
@@ -103,6 +105,7 @@ def versions_text(record: Mapping[str, Any]) -> str:
 
 
 def _move_aside(run: RunDir) -> None:
+    # The first number that no earlier failed run has.
     number = next(n for n in itertools.count(1) if not (run.path / f"failed-{n}").exists())
     aside = run.path / f"failed-{number}"
     aside.mkdir()

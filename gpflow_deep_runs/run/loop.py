@@ -107,6 +107,7 @@ def fit(
         raise ValueError(f"steps_per_call must be at least 1, got {steps_per_call}.")
     if patience is not None and patience < 1:
         raise ValueError(f"patience must be at least 1 or None, got {patience}; None trains all steps.")
+    # A call ends wherever something is due, so that nothing is due within one.
     block = block_size(steps_per_call, every.log, every.evaluate, every.save, *(interval for interval, _ in also))
     start = time.monotonic()
     step = first
@@ -117,11 +118,13 @@ def fit(
 
     with _deferred_signals() as received, Progress(first, num_steps, is_shown=progress) as shown:
         while step < num_steps and not is_stopped() and not is_done(step):
+            # Make the steps up to the next multiple of the block.
             done = min(step - step % block + block, num_steps)
             observed = advance(step, done - step)
             is_last = done == num_steps or is_done(done)
             line: dict[str, float] = {}
             step = done
+            # Log and evaluate what is due at this step.
             if is_last or _is_due(step, every.log):
                 line |= scalars(observed)
             if is_last or _is_due(step, every.evaluate):
@@ -135,9 +138,11 @@ def fit(
             if line:
                 log(step, line)
             shown.advance(step, line)
+            # Why to stop now, if at all: a signal, or the time is up.
             ended_at = time.monotonic()
             is_late = max_seconds is not None and not is_last and ended_at - start > max_seconds
             stopped_by = received[0] if received else "max_seconds" if is_late else None  # later ones: the next step
+            # A checkpoint is due by steps, by time, or because this was the last call.
             is_old = every.save_seconds is not None and ended_at - saved_at > every.save_seconds
             if is_last or is_old or _is_due(step, every.save) or is_stopped() or stopped_by:
                 save(step, best)
@@ -165,6 +170,7 @@ def _deferred_signals() -> Iterator[list[str]]:
     if threading.current_thread() is not threading.main_thread():
         yield received  # Python delivers signals to the main thread only
         return
+    # Handlers are put back in the end; ignored signals stay ignored.
     previous = {number: signal.getsignal(number) for number in (*_ACT_AGAIN, *_ONLY_COLLECTED)}
     previous = {number: handler for number, handler in previous.items() if handler is not signal.SIG_IGN}
 

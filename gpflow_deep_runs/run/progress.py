@@ -19,6 +19,7 @@ _BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {remaining}{postfix}"
 
 def headline(scalars: Mapping[str, float]) -> dict[str, float]:
     """The first scalar of the training part, and the first of the validation part (of the test part without one)."""
+    # Validation rows stand for what is new to the model; without them, the test rows do.
     tags = {part: next((tag for tag in scalars if _is_of(part, tag)), None) for part in PARTS}
     if tags["valid"] is not None:
         tags["test"] = None
@@ -45,6 +46,7 @@ class Progress:
         self._total = total
         self._clock = clock
         self._write = write or _to_standard_error
+        # A bar needs a terminal; elsewhere there is a line a minute.
         self._has_lines = is_shown and (write is not None or not sys.stderr.isatty())
         is_bar = is_shown and not self._has_lines
         self._bar = tqdm(initial=first, total=total, disable=not is_bar, dynamic_ncols=True, bar_format=_BAR)
@@ -65,11 +67,9 @@ class Progress:
         """`step` steps are done; `scalars` are what was logged of the last one, if anything."""
         self._bar.update(step - self.step)
         self.step = step
-        if main_scalars := headline(scalars):
+        if heads := headline(scalars):
             for part in PARTS:  # a newer scalar of a part takes the place of the older
-                self._newest[part] = {t: v for t, v in main_scalars.items() if _is_of(part, t)} or self._newest.get(
-                    part, {}
-                )
+                self._newest[part] = {t: v for t, v in heads.items() if _is_of(part, t)} or self._newest.get(part, {})
             self._bar.set_postfix_str(self._scalars(), refresh=False)
         if self._has_lines and self._clock() >= self._next_line:
             self._next_line = self._clock() + LINE_SECONDS

@@ -153,14 +153,17 @@ def open_run(
     worker = devices.worker_of(strategy)
     if worker.count > 1 and settings.max_seconds is not None:
         raise ValueError("--max_seconds could stop several workers at different steps; give --num_steps alone.")
+    # Only the chief writes, so that only it has the folder and its lock.
     if not worker.is_chief:
         yield Run(settings, flags, data, RunDir(path, name), strategy, changed=changed)
         return
     run_dir.check_free(path, resume=settings.resume)
     with lock(path) as held:
+        # Looked at again under the lock: the folder may have changed meanwhile.
         is_resumed = run_dir.is_resumed(path, settings.resume)
         record = folder.provenance(data.sha256, seed=settings.seed, data_source=data.source)
         opened = folder.open_folder(path, name=name, flags_text=flags, provenance=record, resume=is_resumed, free=free)
+        # Users see at once which rows were read, and how.
         print(within(f"{data.name}: {data.source}\nrows: {dict(data.sizes)}"), flush=True)
         if data.schema is not None:
             write_json(opened.columns_file, data.schema.to_json())
@@ -225,6 +228,7 @@ class Run:
         :param flags: those of the child, one a line, where they differ from those of the run.
         :param changed: those of them that differ from their defaults.
         """
+        # It has its own folder and shares the rest: settings, data, lock and devices.
         path = RunDir(self.path / name, name, home=self.folder.home or self.path)
         for subfolder in (path.checkpoint_dir, path.tensorboard_dir, path.plots_dir) if self.is_chief else ():
             make_folder(subfolder)
@@ -280,12 +284,14 @@ class Run:
         :raises FloatingPointError: of `advance` and `rule`: training has diverged.
         """
         settings = self.settings
+        # Go on from the newest checkpoint: all that changes, the best evaluation and the step.
         best = tf.Variable(np.array(Best(), np.float64))
         run_variables = {"best": best, "step": self._step}
         if restore is None:
             restored = checkpoints.restore(self.folder.checkpoint_dir, **state(), **run_variables)
         else:
             restored = restore(self.folder.checkpoint_dir, run_variables)
+        # Workers that do not see the same checkpoints would train from different steps.
         devices.check_same_step(self.strategy, int(self._step))
         with Writer.of_chief(self.folder, self.is_chief, resume_step=restored) as writer:
             if writer is not None and restored is None:
@@ -302,6 +308,7 @@ class Run:
                 self._step.assign(step)
                 best.assign(np.array(found, np.float64))
                 if writer is not None:
+                    # Scalars reach the disk before the checkpoint of their step, from which a resumed run goes on.
                     writer.sync()
                     checkpoints.save(self.folder.checkpoint_dir, step, **state(), **run_variables)
                     saved()
@@ -374,12 +381,14 @@ class Run:
         :param replaced: "text" and names of figures that `parts` take the place of there.
         """
         text = within(text)
+        # Figures first, as result.json says that a run is complete.
         drawn: dict[str, Path] = {}
         if figures and not plots.is_available():
             logging.warning("Matplotlib is not installed, so there are no plots; `pip install matplotlib`.")
         for name, draw in figures.items() if figures and plots.is_available() else ():
             drawn[f"plots/{name}"] = self.folder.plots_dir / f"{name}.png"
             draw(drawn[f"plots/{name}"])
+        # What the run reports, between what it was made of and how long it took.
         numbers = {
             "dataset": self.data.name,
             "seed": self.settings.seed,
@@ -389,6 +398,7 @@ class Run:
             "flags": self.flags.splitlines(),
         }
         write_json(self.folder.result_file, numbers)
+        # For TensorBoard, and for readers: the page, and the text on the console.
         write_final(
             self.folder,
             int(self._step),
@@ -404,6 +414,7 @@ class Run:
 
     def _write_page(self, verdict: str, text: str, parts: Sequence[Part], drawn: Mapping[str, Path]) -> None:
         """report.html: what was printed, pictures, and what made it."""
+        # Names of figures become titles: "log_z" is "Log z".
         titles = {name: name.rpartition("/")[2].replace("_", " ") for name in drawn}
         figures = [Picture(title[:1].upper() + title[1:], drawn[name].read_bytes()) for name, title in titles.items()]
         provenance_parts = [
@@ -439,6 +450,7 @@ class _Log:
             return
         self._check()
         self._writer.scalars(step, line)
+        # Speed since the last line; what a picture takes is not counted.
         last_step, last_time = self._last
         current_time = time.monotonic()
         self._writer.rates(step, {"speed/steps_per_second": (step - last_step) / max(current_time - last_time, 1e-9)})

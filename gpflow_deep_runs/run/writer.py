@@ -75,6 +75,7 @@ class Writer:
         """
         last_step = -1 if resume_step is None else int(resume_step)
         make_folder(run.path)
+        # Drop what is later than the checkpoint from both kinds of files; what only the events lost is written again.
         _drop_lines_after(run, last_step)
         _mend(run, kept=_drop_events_after(run, last_step))
         self._file = open(run.scalars_file, "a", encoding="utf-8")  # noqa: SIM115 (close() closes it)
@@ -109,6 +110,7 @@ class Writer:
         :raises ValueError: if a tag is empty or "step", or a value is not one number.
         """
         values = {tag: _number(tag, value) for tag, value in scalars.items()}
+        # The line of the file first: TensorBoard's copy can be made again from it.
         self._file.write(json.dumps(jsonable({"step": int(step), **values}), allow_nan=False) + "\n")
         self._file.flush()
         self.rates(step, _with_headline(values))
@@ -158,6 +160,7 @@ class Writer:
 
 def description_of(tag: str) -> str | None:
     """What TensorBoard says of a scalar: the quantity, and of which rows; None where nothing is known of it."""
+    # The last word of a tag is the quantity, those before it say of which rows.
     *parts, last = tag.split("/")
     text = QUANTITIES.get(last)
     if text is None and last.startswith("lengthscale_"):
@@ -232,13 +235,13 @@ def _drop_events_after(run: RunDir, last_step: int) -> set[tuple[str, int]]:
     kept_events: set[tuple[str, int]] = set()
     for leftover in entries(run.tensorboard_dir, f".tmp-*-{EVENTS}"):  # by a process that was killed here
         leftover.unlink()
+    # Each file is written anew, without later steps and without what another file has already.
     for path in entries(run.tensorboard_dir, EVENTS):
         with atomic_path(path) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
             for record, event in _events(path):
                 event_keys = {(value.tag, event.step) for value in event.summary.value}
-                is_repeated = (
-                    bool(event_keys) and event_keys <= kept_events
-                )  # by a process that was killed within `_mend`
+                # A process that was killed within `_mend` has left events in two files.
+                is_repeated = bool(event_keys) and event_keys <= kept_events
                 if event.HasField("file_version") or (event.step <= last_step and not is_repeated):
                     writer.write(record)
                     kept_events |= event_keys
@@ -252,6 +255,7 @@ def _mend(run: RunDir, kept: set[tuple[str, int]]) -> None:
     forgets the larger ones before it.
     """
     lost_scalars = []
+    # Scalars that the file of lines has and no event file.
     for line in read_jsonl(run.scalars_file) if run.scalars_file.exists() else []:
         step = line.pop("step")
         finite_scalars = {tag: value for tag, value in line.items() if value is not None}
@@ -259,6 +263,8 @@ def _mend(run: RunDir, kept: set[tuple[str, int]]) -> None:
         lost_scalars += [(step, tag, value) for tag, value in values.items() if (tag, step) not in kept]
     if not lost_scalars:
         return
+
+    # All events, old and lost, in the order of their steps in one file.
     paths = entries(run.tensorboard_dir, EVENTS)
     events = [event for path in paths for _, event in _events(path) if not event.HasField("file_version")]
     events += [_scalar_event(step, tag, value) for step, tag, value in lost_scalars]
@@ -267,6 +273,7 @@ def _mend(run: RunDir, kept: set[tuple[str, int]]) -> None:
     with atomic_path(mended) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
         for event in [head, *sorted(events, key=lambda event: event.step)]:
             writer.write(event.SerializeToString())
+    # The others are removed once it is whole.
     for path in paths:
         if path != mended:
             path.unlink()

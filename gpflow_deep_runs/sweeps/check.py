@@ -20,11 +20,13 @@ def flags_of(script: Path) -> Any:
     if not script.is_file():
         scripts = ", ".join(sorted(path.name for path in script.parent.glob("*.py")))
         raise ValueError(f"script must be one of {scripts}, got {script.name!r}.")
+    # Importing a script runs nothing of it, as its name is not that of the program.
     spec = importlib.util.spec_from_file_location(f"of_sweep_{script.stem}", script)
     if spec is None or spec.loader is None:
         raise ValueError(f"script must be a Python file, got {script}.")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    # The one argument of its `main` is the dataclass of its flags.
     main = getattr(module, "main", None)
     kinds = (
         [hint for name, hint in get_type_hints(main).items() if name != "return"] if inspect.isfunction(main) else []

@@ -71,6 +71,7 @@ class SweepDir:
         """
         self._refuse_others()
         with lock(self.path, flag="sweep_dir") as self._held:
+            # Remove what a killed sweep left, and look what differs from its record, before anything is written.
             for leftover in leftovers(self.path):  # by a sweep that was killed
                 leftover.unlink()
             record = self.record()
@@ -78,10 +79,12 @@ class SweepDir:
             recorded = dict(record.get("runs", {}))
             for folder in ("runs", "logs"):
                 make_folder(self.path / folder)
+            # Runs keep their results under the name that the file gives them now.
             history.mend(self._history)
             renamed = self._renamed(recorded, runs, full_flags)
             for name in changed:
                 self.note(name, "changed")
+            # Record the file, the flags of all runs, and this start.
             self._keep_text(sweep.text)
             kept_runs = {name: flags for name, flags in recorded.items() if name not in renamed}
             starts = [*record.get("starts", []), {"time": history.now(), **about}]
@@ -122,6 +125,7 @@ class SweepDir:
         """Note the end of a run whose sweep was killed before it saw that end."""
         last = self.newest().get(name)
         if last is not None and last["event"] == "started":
+            # Nobody saw the end: the last write into its folder tells when it was.
             seconds = round(history.seconds_since(last, self.run_dir(name)), 3)
             event = "stopped" if self.result(name) is None else "done"
             self.note(name, event, seconds=seconds, is_estimate=True)
@@ -136,6 +140,7 @@ class SweepDir:
 
     def is_begun(self, name: str) -> bool:
         """Whether a run can be continued: it has a checkpoint. Otherwise its script starts it anew in its folder."""
+        # Checkpoints of a part of the run count, those of failed starts do not.
         folder = self.run_dir(name)
         progress_files = entries(folder, "result.json", below=True) + entries(folder, "step-*", below=True)
         return any(not path.relative_to(folder).parts[0].startswith("failed-") for path in progress_files)
@@ -173,6 +178,7 @@ class SweepDir:
                 f"give another --sweep_dir."
             )
         changed = []
+        # Another flag is no matter as long as nothing was made with the former one.
         for run in runs:
             planned_words = arguments(run.flags)
             stored_flags = _by_name(record.get("runs", {}).get(run.name, planned_words))
@@ -216,6 +222,7 @@ class SweepDir:
         full_flags: Mapping[str, Sequence[str]],
     ) -> dict[str, str]:
         """Former -> new name of runs that the file calls otherwise than when they were made; they are renamed."""
+        # The same flags under another name are the same run.
         planned = {run.name for run in runs}
         names_by_flags = {_key(words): name for name, words in full_flags.items() if name not in recorded}
         names = {}
@@ -227,6 +234,7 @@ class SweepDir:
                 os.replace(self.run_dir(former), self.run_dir(name))
                 if self.log_file(former).exists():
                     os.replace(self.log_file(former), self.log_file(name))
+        # The folders are renamed on disk before the history says so.
         if names:
             sync_folder(self.path / "runs")
             history.rename(self._history, names)

@@ -16,11 +16,13 @@ POLL_SECONDS = 0.05
 
 def main() -> int:
     """The exit status of the program; 128 and the number of the signal that ended it, as a shell has it."""
+    # Signals from elsewhere, such as from a batch system, are passed on as one SIGTERM.
     stops: list[int] = []
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: stops.append(number))
     program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, restore_signals=True)
     is_asked = False
+    # Until the program ends, wait for the end of the sweep or a signal.
     while program.poll() is None:
         if not is_asked and (stops or _is_closed()):
             program.terminate()

@@ -97,6 +97,7 @@ def work(
     """
     if jobs < 1:
         raise ValueError(f"--jobs must be at least 1, got {jobs}.")
+    # Start what may be, note what has ended, show where it stands: until all is done or a signal comes.
     state = _Work(folder, runs, program, jobs, retry, say, after)
     with signals() as received, ThreadPoolExecutor(jobs) as pool:
         try:
@@ -137,6 +138,7 @@ class _Work:
         self.running: dict[Future[int], Job] = {}
         self._held: dict[str, str] = {}
         self._look_at = 0.0
+        # The history and the results say what became of each run; both have to agree that it is done.
         newest = folder.newest()
         for run in runs:
             last = newest.get(run.name, {})
@@ -162,6 +164,7 @@ class _Work:
             if len(self.running) >= self._num_jobs:
                 return
             self.waiting.remove(run)
+            # A run whose end an earlier sweep did not see may be done.
             self._folder.settle(run.name)
             if self._folder.result(run.name) is not None:
                 self.done.append(run.name)
@@ -190,6 +193,7 @@ class _Work:
         """Wait for a moment until a job ends, and note how."""
         if not self.running:  # all that wait are in use
             time.sleep(POLL_SECONDS)
+        # What became of it: a result, a signal from outside, or an error.
         for future in wait(self.running, POLL_SECONDS, FIRST_COMPLETED).done:
             job = self.running.pop(future)
             ask_to_end(job)
@@ -209,6 +213,7 @@ class _Work:
                 event = "failed"
                 error = last_line(job) or f"ended with status {code} and wrote nothing"
                 self.failed[name] = error
+            # Into the history, to the user, and into the tables.
             self._folder.note(name, event, code=code, seconds=round(seconds, 3), error=error)
             self._say(f"{event}: {name}, {error or duration(seconds)}")
             if event == "done":
@@ -216,6 +221,7 @@ class _Work:
 
     def stop(self, received: Sequence[str]) -> None:
         """Ask all jobs to end, and wait; kill them at a second signal."""
+        # Each job is asked once, by the end of its pipe.
         for job in self.running.values():
             ask_to_end(job)
         is_killed = False

@@ -74,6 +74,7 @@ def killed_by(code: int) -> str | None:
 def last_line(job: Job) -> str:
     """The last line that a job has written since its start; of what a bar overwrites, the newest."""
     with open(job.log, "rb") as file:
+        # The end of the log is enough, and no more than this start has written.
         end = file.seek(0, os.SEEK_END)
         file.seek(max(job.log_start, end - TAIL_BYTES))
         lines = file.read().decode(errors="replace").replace("\r", "\n").split("\n")
@@ -95,6 +96,7 @@ def signals() -> Iterator[list[str]]:
         if number in (signal.SIGINT, signal.SIGTERM) or name not in received:
             received.append(name)
 
+    # Handlers are put back in the end; ignored signals stay ignored.
     is_main = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in _COLLECTED} if is_main else {}
     handlers = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}

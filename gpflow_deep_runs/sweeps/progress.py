@@ -32,6 +32,7 @@ def seconds_left(status: Status, runs: Sequence[PlannedRun], seconds_of: Mapping
     timed_runs = [(run, seconds_of[run.name]) for run in runs if run.name in seconds_of]
     if not timed_runs:
         return None
+    # Runs that are alike, from the closest kind to all of them.
     by_name = {run.name: run for run in runs}
     kinds: tuple[Callable[[PlannedRun], Hashable], ...] = (_kind, lambda run: run.setting, lambda run: None)
 
@@ -39,6 +40,7 @@ def seconds_left(status: Status, runs: Sequence[PlannedRun], seconds_of: Mapping
         alike = ([s for run, s in timed_runs if kind(run) == kind(by_name[name])] for kind in kinds)
         return statistics.fmean(next(filter(None, alike)))
 
+    # All jobs busy to the end, and no shorter than the longest run.
     remaining = [expected(name) for name in status.left]
     remaining += [max(0.0, expected(job.name) - job.seconds) for job in status.running]
     return max([sum(remaining) / status.num_jobs, *remaining], default=0.0)

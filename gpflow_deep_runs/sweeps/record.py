@@ -62,6 +62,7 @@ def _run(
     folder: SweepDir, sweep: Sweep, run: PlannedRun, starts: Sequence[Mapping[str, Any]], seconds: float | None
 ) -> dict[str, Any]:
     origin = _provenance(folder.run_dir(run.name))
+    # The command that repeats it anywhere, with the flags of its last start.
     words = [*arguments(run.flags), *(starts[-1].get("local", ()) if starts else ())]
     portable_words = [word for word in words if not word.startswith("--data_dir=")]  # a folder of one machine
     return {

@@ -31,9 +31,11 @@ def expand(sweep: Sweep) -> list[PlannedRun]:
     for values in itertools.product(*sweep.axes.values()):
         point = dict(zip(sweep.axes, values, strict=True))
         for setting, setting_flags in sweep.settings.items():
+            # A flag of an axis goes before that of all runs, one of a setting before both.
             run = PlannedRun(_name(point, setting), point, setting, {**sweep.flags, **point, **setting_flags})
             if run.name in runs_by_name:
                 raise ValueError(f"two runs have the name {run.name}: change the values of the axes or the settings.")
+            # Two runs of the same flags would be counted as two repetitions.
             key = tuple(sorted(arguments(run.flags)))
             if key in by_flags:
                 raise ValueError(f"the runs {by_flags[key]} and {run.name} have the same flags; leave one of them out.")
@@ -63,6 +65,7 @@ def _text(value: Flag) -> str:
 
 def _name(point: Mapping[str, Flag], setting: str) -> str:
     """Words as they are, other values after the name of their axis: boston-split0-dgp2."""
+    # What is no letter, digit or usual sign becomes _, as names are those of folders.
     parts = [value if isinstance(value, str) and value else f"{axis}{_text(value)}" for axis, value in point.items()]
     words = [re.sub(r"[^\w.+=,-]+", "_", part) for part in [*parts, setting] if part]
     return "-".join(words).lstrip(".") or "run"

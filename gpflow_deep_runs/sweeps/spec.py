@@ -116,11 +116,13 @@ def parse(text: str) -> Sweep:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"it must be TOML, but: {error}.") from error
     _known(content, "the file", ("script", "flags", "axes", "settings", "table"))
+    # A verb stands for its script.
     script = content.get("script")
     if isinstance(script, str) and script in VERBS:
         script = f"{VERBS[script][0]}.py"
     if not isinstance(script, str) or Path(script).name != script or not script.endswith(".py"):
         raise ValueError(f'script must be a verb of gpflow-deep, as script = "train", got {script!r}.')
+    # Flags of all runs, axes, settings; without settings there is one without a name.
     flags = _flags(content.get("flags", {}), "[flags]")
     axes = {name: _values(name, values) for name, values in _flag_table(content.get("axes", {}), "[axes]").items()}
     settings = {
@@ -147,6 +149,7 @@ def _check_once(flags: Mapping[str, Any], axes: Mapping[str, Any], settings: Map
 def _tables(content: Any, axes: Sequence[str], settings: Sequence[str]) -> Tables:
     table = _table(content, "[table]")
     _known(table, "[table]", ("numbers", "columns", "over", "baseline"))
+    # What is tabulated, in which columns; without columns, each setting is one.
     numbers = tuple(_number(name, value) for name, value in _table(table.get("numbers"), "[table.numbers]").items())
     if not numbers:
         raise ValueError("[table.numbers] must name at least one number of result.json, got none.")
@@ -157,6 +160,7 @@ def _tables(content: Any, axes: Sequence[str], settings: Sequence[str]) -> Table
     )
     if not columns:
         raise ValueError("[table.columns] must have at least one column, got none; or leave the section out.")
+    # Every word in the path of a number needs its meaning in every column.
     for number in numbers:
         for column in columns:
             if missing := sorted(_words(number) - set(column.words)):
@@ -164,6 +168,7 @@ def _tables(content: Any, axes: Sequence[str], settings: Sequence[str]) -> Table
                     f"table.columns.{column.name} must say what {{{missing[0]}}} is in {number.path!r}, "
                     f'as {missing[0]} = "..."; got {dict(column.words)}.'
                 )
+    # What is averaged over, and with what the columns are compared.
     over = table.get("over", [name for name in AVERAGED if name in axes])
     if not isinstance(over, list) or not all(name in axes for name in over) or len(set(over)) < len(over):
         raise ValueError(f"table.over must list axes, each once, of {', '.join(axes) or 'none'}, got {over!r}.")
@@ -176,6 +181,7 @@ def _tables(content: Any, axes: Sequence[str], settings: Sequence[str]) -> Table
 
 def _number(name: str, value: Any) -> Number:
     where = f'table.numbers."{name}"'
+    # A path alone stands for a number with the usual digits.
     fields = {"path": value} if isinstance(value, str) else _table(value, where, "a path of result.json, or")
     _known(fields, where, ("path", "digits", "differences"))
     path = fields.get("path")
@@ -207,6 +213,7 @@ def _words(number: Number) -> set[str]:
 
 def _column(name: str, value: Any, settings: Sequence[str]) -> Column:
     where = f"table.columns.{name}"
+    # What is left beside the setting are the words of paths.
     words = dict(_table(value, where))
     setting = words.pop("setting", "" if list(settings) == [""] else None)
     if setting not in settings:
@@ -256,6 +263,7 @@ def _values(name: str, values: Any) -> tuple[Flag, ...]:
 
 
 def _flag(name: str, value: Any, where: str) -> Flag:
+    # A line of a file of flags is one flag.
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, str) and has_control_characters(item):
             raise ValueError(f"{where}: {name} must be in one line without control characters, got {item!r}.")

@@ -66,6 +66,7 @@ def tabulate(sweep: Sweep, results: Mapping[str, Mapping[str, Any] | None]) -> l
 def _cells(
     sweep: Sweep, tables: Tables, number: Number, results: Mapping[str, Mapping[str, Any] | None]
 ) -> Iterator[Cell]:
+    # A row is a combination of the axes that are not averaged over.
     by_row: dict[tuple[tuple[str, Flag], ...], list[PlannedRun]] = {}
     for run in expand(sweep):
         by_row.setdefault(tuple((a, v) for a, v in run.point.items() if a not in tables.over), []).append(run)
@@ -74,6 +75,7 @@ def _cells(
         for column in tables.columns:
             column_values = values[column.name]
             mean = mean_of([value.number for value in column_values])
+            # Paired with the baseline of the same row.
             difference = None
             if tables.baseline not in (None, column.name) and number.has_differences:
                 difference = _difference(column_values, values[str(tables.baseline)])
@@ -102,6 +104,7 @@ def _at(path: str, run: str, result: Mapping[str, Any] | None) -> float | None:
     """
     if result is None:
         return None
+    # Follow the keys; say what is there where one is missing.
     node: Any = result
     for key in path.split("."):
         if not isinstance(node, Mapping) or key not in node:
@@ -114,6 +117,7 @@ def _at(path: str, run: str, result: Mapping[str, Any] | None) -> float | None:
 
 
 def _difference(own: Sequence[Value], base: Sequence[Value]) -> Mean:
+    # Pairs are runs of the same values of the averaged axes.
     by_point = {tuple(value.point.items()): value.number for value in base}
     pairs = [(value.number, by_point.get(tuple(value.point.items()))) for value in own]
     return mean_of([None if a is None or b is None else a - b for a, b in pairs])
@@ -141,6 +145,7 @@ def _tables(cells: Sequence[Cell], baseline: str | None) -> Iterator[tuple[str, 
         spread = f", mean ± standard error over {' and '.join(over)}" if over else ""
         yield f"{number.name}{spread}", _grid(number_cells, lambda cell: cell.mean)
         if any(cell.difference is not None for cell in number_cells):
+            # A second table of the columns that have a difference.
             paired = [cell for cell in number_cells if cell.difference is not None]
             title = f"{number.name} minus that of {baseline}{spread.replace('mean', 'mean of paired differences')}"
             yield title, _grid(paired, lambda cell: cell.difference)
