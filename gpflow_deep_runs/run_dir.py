@@ -143,9 +143,9 @@ def refuse(run: RunDir, resume: bool) -> None:
         raise ValueError(
             f"--run_dir={run.path} cannot be made, as the link {link} leads nowhere; give another --run_dir."
         )
-    above = next((folder for folder in run.path.parents if folder.exists()), run.path)
-    if above.is_file():
-        raise ValueError(f"--run_dir={run.path} cannot be made, as {above} is a file; give another --run_dir.")
+    parent = next((folder for folder in run.path.parents if folder.exists()), run.path)
+    if parent.is_file():
+        raise ValueError(f"--run_dir={run.path} cannot be made, as {parent} is a file; give another --run_dir.")
     # What is in the folder: a run to continue, or nothing but what a failed start left.
     if resume:
         if not run.flags_file.is_file():

@@ -109,7 +109,7 @@ def main(flags: Flags) -> None:
         return regression(flags, data)
     recipe = new_recipe(flags, data, strategy)
     # The network to begin with is kept: its latency stands beside that of what is left.
-    before = recipe.model
+    original = recipe.model
     settings = replace(flags.run, num_steps=flags.recipe.num_epochs)
     name = flags.network.name_for(data.name)
     with open_run(settings, cli.flags.text(flags), data, strategy, name=name, changed=cli.flags.changed(flags)) as run:
@@ -155,7 +155,7 @@ def main(flags: Flags) -> None:
             metrics=report.metrics(packed) | {"train_seconds": float(recipe.seconds)},
             parts=[
                 Table("Layers", report.layers(packed), "Bytes of the numbers of fixed point, before they are coded."),
-                latency(before, packed.model, recipe.parts["valid"].X[:_LATENCY_ROWS]),
+                latency(original, packed.model, recipe.parts["valid"].X[:_LATENCY_ROWS]),
             ],
         )
 
@@ -181,7 +181,7 @@ def layer_seconds(model: keras.Model, x: tf.Tensor) -> dict[str, float]:
             inputs = keras.Model(model.inputs, layer.input)(x)
             call = tf.function(layer)
             call(inputs)
-            # The least of several calls is the one that least else disturbed.
+            # The least of several calls: other programs can only add to it.
             times = []
             for _ in range(_LATENCY_CALLS):
                 start = time.process_time()
@@ -220,8 +220,8 @@ def regression(flags: Flags, data: Rows) -> None:
             batch_size=settings.batch_size,
             seed=settings.seed,
         )
-        result = {**compressed._asdict(), "packed": compressed.packed._asdict()}
-        run.finish(result, text=summary(compressed), metrics={"bytes": compressed.packed.bytes})
+        numbers = {**compressed._asdict(), "packed": compressed.packed._asdict()}
+        run.finish(numbers, text=summary(compressed), metrics={"bytes": compressed.packed.bytes})
 
 
 def new_recipe(flags: Flags, data: Rows, strategy: tf.distribute.Strategy | None) -> Recipe:

@@ -88,9 +88,9 @@ def compress(flags: Compress) -> None:
 
     content = flags.read()
     start = time.process_time()
-    # Written only if it gives the table back.
     data = table.encode_table(content)
     seconds = time.process_time() - start
+    # Written only if it gives the table back.
     if table.decode_table(data, max_bytes=flags.max_bytes) != content:
         raise ValueError(f"{flags.input} cannot be restored; nothing was written, please report this with the table.")
     write_bytes(flags.target, data)

@@ -53,12 +53,12 @@ def main(flags: Flags) -> None:
         max_bytes=flags.max_bytes,
         bad_rows=flags.bad_rows,
     )
-    done = convert(flags.data, flags.output, spec=spec, rows_per_group=flags.rows_per_group)
-    for note in done.said:
+    conversion = convert(flags.data, flags.output, spec=spec, rows_per_group=flags.rows_per_group)
+    for note in conversion.said:
         print(note)
-    print(f"numbers: {', '.join(done.numeric) or 'none'}")
-    print(f"texts: {', '.join(done.texts) or 'none'}")
-    print(f"written to {flags.output}: {len(done.files)} Parquet files, {done.num_rows:,} rows")
+    print(f"numbers: {', '.join(conversion.numeric) or 'none'}")
+    print(f"texts: {', '.join(conversion.texts) or 'none'}")
+    print(f"written to {flags.output}: {len(conversion.files)} Parquet files, {conversion.num_rows:,} rows")
 
 
 command = functools.partial(cli.run, main)

@@ -112,12 +112,12 @@ def program_of(flags: Flags, sweep: Sweep, script: Path, known: set[str]) -> Pro
     if flags.data_dir is not None and "data_dir" not in known:
         raise ValueError(f"--data_dir must not be given: {sweep.script} does not have it.")
     named = {*sweep.flags, *sweep.axes, *(name for setting_flags in sweep.settings.values() for name in setting_flags)}
-    of_data = {} if flags.data_dir is None else {"data_dir": flags.data_dir}
+    data_flags = {} if flags.data_dir is None else {"data_dir": flags.data_dir}
     # Threads that the file gives stay; the libraries of each run get as many.
-    of_threads = {"threads": flags.threads} if "threads" in known - named else {}
-    defaults = {"OMP_NUM_THREADS": str(flags.threads)} if of_threads and flags.threads else {}
+    thread_flags = {"threads": flags.threads} if "threads" in known - named else {}
+    defaults = {"OMP_NUM_THREADS": str(flags.threads)} if thread_flags and flags.threads else {}
     defaults |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true"} if flags.jobs > 1 else {}  # or the first takes all of a GPU
-    return Program([sys.executable, str(script)], {**of_data, **of_threads}, {**defaults, **os.environ})
+    return Program([sys.executable, str(script)], {**data_flags, **thread_flags}, {**defaults, **os.environ})
 
 
 def list_runs(folder: SweepDir, sweep: Sweep, runs: Sequence[PlannedRun], program: Program) -> None:

@@ -117,8 +117,8 @@ def main(flags: Flags) -> None:
     evaluations = evaluation.Evaluations(watched, flags.log_z)
     patience = (10 if flags.patience is None else flags.patience or None) if flags.sml.track else None
 
-    @functools.lru_cache(maxsize=2)
     # AIS at a step is asked for by the evaluation and by --ais_every, and computed once.
+    @functools.lru_cache(maxsize=2)
     def by_ais(step: int, **side: bool) -> dict[str, float]:
         return evaluation.ais_scalars(trainer.model, base_b, flags.log_z, seeds("ais"), flags.sml.generator, **side)
 
@@ -137,8 +137,8 @@ def main(flags: Flags) -> None:
         trainer.spawn()
         return {}
 
-    every = flags.eval_every or evaluation.interval(len(data.train.X), flags.run.batch_size)
-    settings = dataclasses.replace(flags.run, eval_every=every)
+    eval_every = flags.eval_every or evaluation.interval(len(data.train.X), flags.run.batch_size)
+    settings = dataclasses.replace(flags.run, eval_every=eval_every)
     # Train; AIS and exact values come at steps of their own.
     with open_run(settings, cli.flags.text(flags), data, name="rbm", changed=cli.flags.changed(flags)) as run:
         fitted = run.fit(

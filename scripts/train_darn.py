@@ -134,8 +134,8 @@ class Flags:
         # What is chosen needs the usual model: no layers of images, no grey levels, one device.
         is_simple = not {"local", "pixelcnn"} & fields.keys() and fields["observations"] == "binary"
         if "hidden" not in fields and (not is_simple or strategy is not None or self.final.exact == "yes"):
-            alone = "local layers, a PixelCNN, --observations=intensities, --strategy or --exact=yes"
-            raise ValueError(f"--hidden must be given with {alone}; else it is chosen by the validation rows.")
+            reasons = "local layers, a PixelCNN, --observations=intensities, --strategy or --exact=yes"
+            raise ValueError(f"--hidden must be given with {reasons}; else it is chosen by the validation rows.")
         # The bits of one category are one variable, where the conditional can have it so.
         groups = bits.categories(data)
         if groups and is_simple and kind in (None, "linear"):
@@ -282,8 +282,8 @@ def finish(
     darn.save_darn(best, run.path / "darn.npz")
     # Its likelihood: exact or by importance sampling, beside the description length.
     parts = {"train": train, "valid": data.valid.X, "test": data.test.X}
-    some = data.some("test", flags.is_rows, seeds).X
-    scores = report.final(best, parts, seeds, flags.final, importance_rows=some, jit_compile=flags.jit, say=_say)
+    test_rows = data.some("test", flags.is_rows, seeds).X
+    scores = report.final(best, parts, seeds, flags.final, importance_rows=test_rows, jit_compile=flags.jit, say=_say)
     steps = {"steps": fitted.step, "stopped_early": fitted.is_stopped, "step": fitted.best.step}
     settings = {"model": json.loads(best.config.to_json()), **steps, "train_seconds": fitted.seconds}
     settings |= {"choice": choice.to_json()} if choice else {}
@@ -307,7 +307,7 @@ def finish(
     verdict = notes[0] if notes else f"test description length: {nll:.3f} nats a row"
     drawn = figures(data, best, run.records(), seeds("samples"))
     model = best if exact is None else best_density.model
-    columns = column_parts(model, data, some[:_COLUMN_ROWS], flags.run.seed)
+    columns = column_parts(model, data, test_rows[:_COLUMN_ROWS], flags.run.seed)
     run.finish({**settings, **scores}, text=text, figures=drawn, metrics=metrics, verdict=verdict, parts=columns)
 
 

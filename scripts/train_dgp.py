@@ -92,10 +92,10 @@ class Flags:
     @property
     def free(self) -> list[str]:
         """What no flag gives."""
-        asked = {"num_layers": self.num_layers, "num_inducing": self.num_inducing}
+        numbers = {"num_layers": self.num_layers, "num_inducing": self.num_inducing}
         words = {"kernel": self.kernel, "likelihood": self.config.likelihood}
         # Numbers that are not given, and words that are "auto".
-        free = [name for name, number in asked.items() if number is None]
+        free = [name for name, number in numbers.items() if number is None]
         free += [name for name, word in words.items() if word == "auto"]
         return [*free, "posterior"] if self.posterior == "auto" and "num_layers" in free else free
 
@@ -112,8 +112,8 @@ class Flags:
         """Of the single layer beside a deeper model."""
         # Settings that only a deep model has are as usual.
         plain = dict.fromkeys(("sigma_points", "kl_weight", "latent_dim", "num_importance_samples"))
-        usual = {name: getattr(ModelConfig, name) for name in plain}
-        model: Any = partial(ModelConfig, **{**self.model.keywords, **usual})
+        defaults = {name: getattr(ModelConfig, name) for name in plain}
+        model: Any = partial(ModelConfig, **{**self.model.keywords, **defaults})
         return replace(self, model=model, num_layers=1, posterior="gaussian")
 
 
@@ -382,9 +382,9 @@ def shown(
     named = {report.label(name, model): judged[name] for name, model in models.items()}
     parts: list[Any] = pages.model_parts(predictor, named, *rows.test, rows.feature_names)
     parts.append(pages.course_part(courses, curves.tags(predictor.task, study.data.parts)))
-    said = [report.verdict(models, judged), *report.warnings(models)]
+    sentences = [report.verdict(models, judged), *report.warnings(models)]
     replaced = ("text", "training", "calibration", "pit")
-    return {"verdict": "\n".join(said), "parts": parts, "replaced": replaced}
+    return {"verdict": "\n".join(sentences), "parts": parts, "replaced": replaced}
 
 
 def figures(study: Study, job: Job, final: report.Final, courses: Mapping[str, Any]) -> dict[str, Any]:
@@ -393,8 +393,8 @@ def figures(study: Study, job: Job, final: report.Final, courses: Mapping[str, A
     rows = study.data.rows
     rng = Seeds(study.flags.run.seed).rng("plot")
     course = partial(plots.training_curves, records=courses, tags=curves.tags(predictor.task, study.data.parts))
-    of_test = final.judged["test"], final.predicted["test"]
-    drawings = curves.drawings(predictor, *of_test, rows.train, rows.test, rng, input_name=rows.feature_names[0])
+    test_scores = final.judged["test"], final.predicted["test"]
+    drawings = curves.drawings(predictor, *test_scores, rows.train, rows.test, rng, input_name=rows.feature_names[0])
     return {"training": course} | {
         name: partial(getattr(plots, k), **content) for name, (k, content) in drawings.items()
     }

@@ -75,8 +75,8 @@ def stored(descriptions: Mapping[str, Description]) -> str:
     """The text of `flags.json`."""
     programs = list[str]()
     for name, description in sorted(descriptions.items()):
-        rest = {key: getattr(description, key) for key in ("about", "positional", "refused")}
-        fields = [f"{_line(key)}: {_line(value)}" for key, value in {**rest, "free": sorted(description.free)}.items()]
+        texts = {key: getattr(description, key) for key in ("about", "positional", "refused")}
+        fields = [f"{_line(key)}: {_line(value)}" for key, value in {**texts, "free": sorted(description.free)}.items()]
         flags = ",\n".join(_line(_plain(flag)) for flag in description.flags)  # one a line
         programs.append(f"{_line(name)}: {{\n" + ",\n".join([*fields, f'"flags": [\n{flags}\n]']) + "\n}")
     return "{\n" + ",\n".join(programs) + "\n}\n"

@@ -162,7 +162,7 @@ def read(
     positional_flag = description.positional
     values.set_gnu_getopt(bool(positional_flag))  # flags may also follow it
     try:
-        rest = values([program, *arguments])
+        positionals = values([program, *arguments])
     except absl_flags.Error as error:
         if isinstance(error.__context__, OSError):  # it speaks of "ERROR:: [Errno 2]"
             cause = error.__context__
@@ -172,10 +172,10 @@ def read(
         raise HelpWanted(help_page(description, program))
 
     # What stands without a name is the positional flag; anything else is wrong.
-    if positional_flag and rest[1:] and values[positional_flag].value is None:
-        values[positional_flag].value = rest.pop(1)
-    if rest[1:]:
-        raise ValueError(f"all arguments must be flags, --name=value, got {rest[1]!r}; see --help.")
+    if positional_flag and positionals[1:] and values[positional_flag].value is None:
+        values[positional_flag].value = positionals.pop(1)
+    if positionals[1:]:
+        raise ValueError(f"all arguments must be flags, --name=value, got {positionals[1]!r}; see --help.")
     for flag in description.flags:
         value = values[flag.name].value
         if flag.is_required and value is None:
@@ -343,8 +343,8 @@ def _made(kind: type[T], values: Mapping[NamedFlag, Any]) -> T:
 
 def _without_none(hint: Any) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
-        rest = [kind for kind in get_args(hint) if kind is not type(None)]
-        return rest[0] if len(rest) == 1 else hint
+        kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+        return kinds[0] if len(kinds) == 1 else hint
     return hint
 
 

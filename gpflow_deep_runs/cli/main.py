@@ -156,8 +156,8 @@ def _called(main: Main, flags: Any, program: str, explain: Explain, is_run: bool
     try:
         main(flags)
         return 0
-    # Stopped on purpose: the checkpoint is written, and the status that of the signal.
     except Interrupted as stop:
+        # Stopped on purpose: its checkpoint is written, and the signal has a status of its own.
         message = str(stop)
         code = stop.exit_code
     except KeyboardInterrupt:
@@ -186,8 +186,8 @@ def _explained(error: Exception, is_run: bool = False) -> tuple[str, int] | None
     if isinstance(error, OSError) and error.errno is not None and error.strerror:
         space_advice = "free some space" + (", then continue with --resume" if is_run else "")
         advice = space_advice if error.errno == errno.ENOSPC else "check the path"
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror.lower()}; {advice}.", 2
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror.lower()}; {advice}.", 2
     if isinstance(error, ValueError | OSError | MissingLibrary):
         return re.sub(r"\[Errno -?\d+\] ", "", str(error)), 2  # of an error that this one quotes
     return None

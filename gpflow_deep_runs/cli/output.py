@@ -46,8 +46,8 @@ class _MayBeLost:
 @contextlib.contextmanager
 def output_may_be_lost() -> Iterator[None]:
     """Within it, a pipe that was closed (`| head`), a disk that is full or a terminal that is gone ends no program."""
-    before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (stream and cast("TextIO", _MayBeLost(stream)) for stream in before)
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (stream and cast("TextIO", _MayBeLost(stream)) for stream in streams)
     # At the end what is buffered is written here, where its loss can be borne.
     try:
         yield
@@ -55,7 +55,7 @@ def output_may_be_lost() -> Iterator[None]:
             if stream is not None:  # a process may have none
                 stream.flush()
     finally:
-        sys.stdout, sys.stderr = before
+        sys.stdout, sys.stderr = streams
 
 
 def open_closed_streams() -> None:

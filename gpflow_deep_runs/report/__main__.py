@@ -100,8 +100,8 @@ def _enter_run(given: argparse.Namespace, root: Path) -> None:
 
 def _pairs(flag: str, text: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",") if part]
-    if wrong := ["".join(pair) for pair in pairs if not all(pair)]:
-        raise ValueError(f"--{flag} must be NAME=VALUE,NAME=VALUE, got {', '.join(wrong)}.")
+    if incomplete := ["".join(pair) for pair in pairs if not all(pair)]:
+        raise ValueError(f"--{flag} must be NAME=VALUE,NAME=VALUE, got {', '.join(incomplete)}.")
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 

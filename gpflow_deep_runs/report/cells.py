@@ -97,8 +97,8 @@ def fields(template: str) -> Iterator[Field]:
 
     :raises ValueError: if a field is none, or has an unknown format.
     """
-    if rest := re.search(r"[{}]", FIELD.sub("", template)):
-        raise ValueError(f"the template {template!r} has a {rest[0]} that is part of no {{quantity:format}}.")
+    if brace := re.search(r"[{}]", FIELD.sub("", template)):
+        raise ValueError(f"the template {template!r} has a {brace[0]} that is part of no {{quantity:format}}.")
     for match in FIELD.finditer(template):
         check_spec(match["spec"] or "")
         yield Field(match["name"], match["less"], match["spec"] or "")

@@ -59,18 +59,18 @@ def of_sweep(
         entries = _entries(table)
         origin = _origin(table, command)
         if document is None:
-            new = _layout(table, entries, units or {})
+            entered = _layout(table, entries, units or {})
         else:
-            new = {**document, "rows": _rows(document, entries)}
-        new |= origin
+            entered = {**document, "rows": _rows(document, entries)}
+        entered |= origin
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"the table of the sweep is damaged ({error!r}); write it again with --table_only.") from error
     # Only what the rows have needs a unit.
-    numbers = {name for row in new["rows"] for name, entry in row.items() if not isinstance(entry, str)}
-    new["units"] = {name: unit for name, unit in new["units"].items() if name in numbers}
-    new = _ordered(new)
-    parsed(new, "the results with the sweep's numbers")
-    return new
+    numbers = {name for row in entered["rows"] for name, entry in row.items() if not isinstance(entry, str)}
+    entered["units"] = {name: unit for name, unit in entered["units"].items() if name in numbers}
+    entered = _ordered(entered)
+    parsed(entered, "the results with the sweep's numbers")
+    return entered
 
 
 def _check_complete(table: Mapping[str, Any]) -> None:
@@ -126,8 +126,8 @@ def _rows(document: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]])
 
     # Rows that it did not have begin with their label.
     (field, *_) = fields(columns[0].templates[0])
-    new = [{field.name: label, **numbers[label]} for label in entries if label not in rows]
-    return [*rows.values(), *new]
+    new_rows = [{field.name: label, **numbers[label]} for label in entries if label not in rows]
+    return [*rows.values(), *new_rows]
 
 
 def _layout(
@@ -259,9 +259,9 @@ def of_run(
     entry["numbers"] = dict(numbers)
     runs = [*(run for run in document["runs"] if run.get("of") != row), entry]
     origin = "run" if all(run.get("origin", document["origin"]) == "run" for run in runs) else "transcribed"
-    new = _ordered({**document, "origin": origin, "runs": runs, "rows": rows})
-    parsed(new, "the results with the run's numbers")
-    return new
+    entered = _ordered({**document, "origin": origin, "runs": runs, "rows": rows})
+    parsed(entered, "the results with the run's numbers")
+    return entered
 
 
 def command_of(command: str, folder: str) -> str:
@@ -276,12 +276,12 @@ def command_of(command: str, folder: str) -> str:
     words = [word for word in words if word not in ("--resume", "--resume=true", "--resume=auto")]
     # Folders of one machine become names that any machine has.
     named = {"--run_dir": f"runs/{folder}", "--data_dir": "DATA"}
-    for before, word in zip(["", *words], words, strict=False):
+    for previous, word in zip(["", *words], words, strict=False):
         name = word.partition("=")[0]
         if name in named and "=" in word:
             shown.append(f"{name}={named[name]}")
         else:
-            shown.append(named.get(before, word))
+            shown.append(named.get(previous, word))
     return shlex.join(shown) if " " not in shown[0] else " ".join([shown[0], shlex.join(shown[1:])])
 
 

@@ -272,9 +272,9 @@ def _index(page: str, every: Iterable[Marker], stored: Mapping[str, Results]) ->
     links: dict[int, list[str]] = {number: [] for number in sections}
     for marker in every:
         name, _, table = marker.name.partition("/")
-        above = [number for number in sections if number < marker.first]
-        if marker.kind == "table" and above and name in stored and table in stored[name].tables:
-            links[above[-1]].append(f"[{stored[name].tables[table].title}](#{_anchor(marker.name)})")
+        sections_above = [number for number in sections if number < marker.first]
+        if marker.kind == "table" and sections_above and name in stored and table in stored[name].tables:
+            links[sections_above[-1]].append(f"[{stored[name].tables[table].title}](#{_anchor(marker.name)})")
     items = [
         _filled_lines([f"- [{title}](#{_slug(title)}){':' if links[number] else ''}", *_listed(links[number])])
         for number, title in sections.items()

@@ -198,8 +198,8 @@ def bars(
     width = 0.8 / len(groups)
     # Groups stand side by side around the place of their label.
     for number, (label, group) in enumerate(groups.items()):
-        at = x + width * (number - (len(groups) - 1) / 2)
-        panel.bar(at, group.heights, width, yerr=group.spreads, color=f"C{number}", label=label, capsize=3)
+        positions = x + width * (number - (len(groups) - 1) / 2)
+        panel.bar(positions, group.heights, width, yerr=group.spreads, color=f"C{number}", label=label, capsize=3)
     panel.set_xticks(x, [label.replace(", ", ",\n").replace(" ", "\n", 1) for label in labels], fontsize=8)
     panel.set(ylabel=ylabel, title=title, ylim=(0, 1.25 * panel.get_ylim()[1]))  # room for the legend
     panel.legend(fontsize="small", ncols=len(groups))

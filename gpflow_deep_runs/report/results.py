@@ -264,6 +264,6 @@ def cells(results: Results, table: str) -> list[list[str]]:
     body = [row for row in body if shown.rows is None or row[0] in shown.rows]
     # A label that repeats the one above is left out.
     if shown.merged:
-        same = [False, *(row[0] == above[0] for above, row in pairwise(body))]
-        body = [["", *row[1:]] if is_same else row for is_same, row in zip(same, body, strict=True)]
+        repeats = [False, *(row[0] == previous[0] for previous, row in pairwise(body))]
+        body = [["", *row[1:]] if is_same else row for is_same, row in zip(repeats, body, strict=True)]
     return [[c.title for c in shown.columns], *body]

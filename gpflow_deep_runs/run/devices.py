@@ -263,8 +263,8 @@ def values_of_chief(strategy: tf.distribute.Strategy | None, values: Mapping[str
     """The chief's values, so that all workers decide alike; every worker has to call it, with the same names."""
     if strategy is None or worker_of(strategy).count == 1:
         return values
-    of_chief = _of_all_replicas(strategy, tf.constant([float(value) for value in values.values()], tf.float64))[0]
-    return dict(zip(values, of_chief.tolist(), strict=True))
+    chief_values = _of_all_replicas(strategy, tf.constant([float(value) for value in values.values()], tf.float64))[0]
+    return dict(zip(values, chief_values.tolist(), strict=True))
 
 
 def own_words(message: str) -> str:

@@ -119,11 +119,11 @@ def fit(
     with _deferred_signals() as received, Progress(first, num_steps, is_shown=progress) as shown:
         while step < num_steps and not is_stopped() and not is_done(step):
             # Make the steps up to the next multiple of the block.
-            done = min(step - step % block + block, num_steps)
-            observed = advance(step, done - step)
-            is_last = done == num_steps or is_done(done)
+            end = min(step - step % block + block, num_steps)
+            observed = advance(step, end - step)
+            is_last = end == num_steps or is_done(end)
             line: dict[str, float] = {}
-            step = done
+            step = end
             # Log and evaluate what is due at this step.
             if is_last or _is_due(step, every.log):
                 line |= scalars(observed)
@@ -132,9 +132,9 @@ def fit(
                 best = rule(step, best, agree(line))
                 if best.step == step:
                     keep()
-            for interval, more in also:
+            for interval, more_scalars in also:
                 if _is_due(step, interval):
-                    line |= more(step)
+                    line |= more_scalars(step)
             if line:
                 log(step, line)
             shown.advance(step, line)

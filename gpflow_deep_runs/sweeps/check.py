@@ -20,7 +20,7 @@ def flags_of(script: Path) -> Any:
     if not script.is_file():
         scripts = ", ".join(sorted(path.name for path in script.parent.glob("*.py")))
         raise ValueError(f"script must be one of {scripts}, got {script.name!r}.")
-    # Importing a script runs nothing of it, as its name is not that of the program.
+    # Importing a script does not run it, as its __name__ is not "__main__".
     spec = importlib.util.spec_from_file_location(f"of_sweep_{script.stem}", script)
     if spec is None or spec.loader is None:
         raise ValueError(f"script must be a Python file, got {script}.")

@@ -71,9 +71,9 @@ class SweepDir:
         """
         self._refuse_others()
         with lock(self.path, flag="sweep_dir") as self._held:
-            # Remove what a killed sweep left, and look what differs from its record, before anything is written.
             for leftover in leftovers(self.path):  # by a sweep that was killed
                 leftover.unlink()
+            # What may not differ from the record is refused before anything is written.
             record = self.record()
             changed = self.changed(sweep, runs)
             recorded = dict(record.get("runs", {}))
@@ -178,7 +178,7 @@ class SweepDir:
                 f"give another --sweep_dir."
             )
         changed = []
-        # Another flag is no matter as long as nothing was made with the former one.
+        # A flag may change as long as nothing was made with its former value.
         for run in runs:
             planned_words = arguments(run.flags)
             stored_flags = _by_name(record.get("runs", {}).get(run.name, planned_words))

@@ -193,7 +193,6 @@ class _Work:
         """Wait for a moment until a job ends, and note how."""
         if not self.running:  # all that wait are in use
             time.sleep(POLL_SECONDS)
-        # What became of it: a result, a signal from outside, or an error.
         for future in wait(self.running, POLL_SECONDS, FIRST_COMPLETED).done:
             job = self.running.pop(future)
             ask_to_end(job)
@@ -201,6 +200,7 @@ class _Work:
             code = future.result()
             seconds = time.monotonic() - job.start
             stopped_by = killed_by(code)
+            # What became of it: a result, a signal from outside, or an error.
             if self._folder.result(name) is not None:
                 event = "done"
                 error = None

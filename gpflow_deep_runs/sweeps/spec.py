@@ -138,12 +138,12 @@ def parse(text: str) -> Sweep:
 
 def _check_once(flags: Mapping[str, Any], axes: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) -> None:
     """A setting may replace a flag of all; an axis may not be set elsewhere."""
-    for where, names in {
+    for section, names in {
         "[flags]": flags,
         **{f"settings.{name}": setting_flags for name, setting_flags in settings.items()},
     }.items():
         if repeated := sorted(set(names) & set(axes)):
-            raise ValueError(f"{repeated[0]} is an axis, and also in {where}; leave it in one of the two.")
+            raise ValueError(f"{repeated[0]} is an axis, and also in {section}; leave it in one of the two.")
 
 
 def _tables(content: Any, axes: Sequence[str], settings: Sequence[str]) -> Tables:
@@ -180,21 +180,21 @@ def _tables(content: Any, axes: Sequence[str], settings: Sequence[str]) -> Table
 
 
 def _number(name: str, value: Any) -> Number:
-    where = f'table.numbers."{name}"'
+    section = f'table.numbers."{name}"'
     # A path alone stands for a number with the usual digits.
-    fields = {"path": value} if isinstance(value, str) else _table(value, where, "a path of result.json, or")
-    _known(fields, where, ("path", "digits", "differences"))
+    fields = {"path": value} if isinstance(value, str) else _table(value, section, "a path of result.json, or")
+    _known(fields, section, ("path", "digits", "differences"))
     path = fields.get("path")
     digits = fields.get("digits", 3)
     differences = fields.get("differences", True)
     if not isinstance(path, str) or not all(path.split(".")):
         raise ValueError(
-            f'{where} must have keys of result.json with dots between them, as path = "a.b", got {path!r}.'
+            f'{section} must have keys of result.json with dots between them, as path = "a.b", got {path!r}.'
         )
     if type(digits) is not int or not 0 <= digits <= 15:
-        raise ValueError(f"{where}: digits must be a whole number from 0 to 15, got {digits!r}.")
+        raise ValueError(f"{section}: digits must be a whole number from 0 to 15, got {digits!r}.")
     if not isinstance(differences, bool):
-        raise ValueError(f"{where}: differences must be true or false, got {differences!r}.")
+        raise ValueError(f"{section}: differences must be true or false, got {differences!r}.")
     number = Number(name, path, digits, differences)
     _words(number)
     return number
@@ -206,21 +206,21 @@ def _words(number: Number) -> set[str]:
         names = {field for _, field, _, _ in string.Formatter().parse(number.path) if field is not None}
     except ValueError as error:
         raise ValueError(f"table.numbers: {number.path!r} has braces that do not fit each other ({error}).") from error
-    if wrong := [word for word in names if not NAME.fullmatch(word)]:
-        raise ValueError(f"table.numbers: {{{wrong[0]}}} in {number.path!r} must hold a name, as {{model}}.")
+    if invalid := [word for word in names if not NAME.fullmatch(word)]:
+        raise ValueError(f"table.numbers: {{{invalid[0]}}} in {number.path!r} must hold a name, as {{model}}.")
     return names
 
 
 def _column(name: str, value: Any, settings: Sequence[str]) -> Column:
-    where = f"table.columns.{name}"
+    section = f"table.columns.{name}"
     # What is left beside the setting are the words of paths.
-    words = dict(_table(value, where))
+    words = dict(_table(value, section))
     setting = words.pop("setting", "" if list(settings) == [""] else None)
     if setting not in settings:
         choices = ", ".join(settings) or "none"
-        raise ValueError(f"{where} must have a setting of the file, one of {choices}, got {setting!r}.")
-    if wrong := [word for word, text in words.items() if not isinstance(text, str) or not text]:
-        raise ValueError(f"{where}: {wrong[0]} must be text, got {words[wrong[0]]!r}.")
+        raise ValueError(f"{section} must have a setting of the file, one of {choices}, got {setting!r}.")
+    if invalid := [word for word, text in words.items() if not isinstance(text, str) or not text]:
+        raise ValueError(f"{section}: {invalid[0]} must be text, got {words[invalid[0]]!r}.")
     return Column(name, setting, words)
 
 

@@ -141,8 +141,8 @@ def _tables(cells: Sequence[Cell], baseline: str | None) -> Iterator[tuple[str, 
     """Title and lines of each table, the head first."""
     for number in dict.fromkeys(cell.number for cell in cells):
         number_cells = [cell for cell in cells if cell.number == number]
-        over = list(number_cells[0].values[0].point) if number_cells and number_cells[0].values else []
-        spread = f", mean ± standard error over {' and '.join(over)}" if over else ""
+        axes = list(number_cells[0].values[0].point) if number_cells and number_cells[0].values else []
+        spread = f", mean ± standard error over {' and '.join(axes)}" if axes else ""
         yield f"{number.name}{spread}", _grid(number_cells, lambda cell: cell.mean)
         if any(cell.difference is not None for cell in number_cells):
             # A second table of the columns that have a difference.
