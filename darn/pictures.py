@@ -69,12 +69,13 @@ def filters(model: DARN, shape: tuple[int, int]) -> NDArray[np.float32] | None:
 def nearest(images: Rows, train: Rows) -> Rows:
     """The row of `train` [N, D] with the least squared distance from each of `images` [n, D]."""
     best = np.full(len(images), np.inf)
-    found = np.zeros_like(images)
+    nearest_rows = np.zeros_like(images)
     for start in range(0, len(train), 5000):
         rows = train[start : start + 5000].astype(np.float32)
+        # Squared distances but for |x|^2, which is the same for all training rows.
         distance = (rows**2).sum(axis=1)[None] - 2.0 * images @ rows.T
         row = distance.argmin(axis=1)
         closest = distance[np.arange(len(images)), row]
-        found[closest < best] = rows[row[closest < best]]
+        nearest_rows[closest < best] = rows[row[closest < best]]
         best = np.minimum(best, closest)
-    return found
+    return nearest_rows

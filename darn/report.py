@@ -136,10 +136,12 @@ def curves(records: Sequence[Mapping[str, Any]], model: DARN) -> dict[str, dict[
         logged = [record for record in records if record.get(tag) is not None]
         return [int(record["step"]) for record in logged], [float(record[tag]) for record in logged]
 
-    found = {"description length": {part: points(f"{part}/description_length_bits") for part in ("train", "valid")}}
+    titled_curves = {
+        "description length": {part: points(f"{part}/description_length_bits") for part in ("train", "valid")}
+    }
     if model.encoders:
-        found["validation, parts"] = {part: points(f"valid/{part}_bits") for part in PARTS[1:]}
-    return found
+        titled_curves["validation, parts"] = {part: points(f"valid/{part}_bits") for part in PARTS[1:]}
+    return titled_curves
 
 
 # At the end
@@ -165,10 +167,12 @@ def final(
     """
     result: dict[str, Any] = {}
     num_rows = sum(map(len, parts.values()))
+    # Description lengths of all parts.
     say(f"final report: description lengths of {num_rows} rows with {config.final_samples} draws each")
     for name, rows in parts.items():
         lengths = description_length(model, rows, seed=seeds(f"final/{name}"), num_samples=config.final_samples)
         result |= length_scalars(name, lengths)
+    # The likelihood: exact, or by importance sampling.
     start = time.monotonic()
     if wants_exact(model, config.exact, len(parts["test"])):
         num_rows = len(parts["valid"]) + len(parts["test"])
@@ -180,6 +184,7 @@ def final(
         rows = parts["test"] if importance_rows is None else importance_rows
         result |= importance_scalars("test", model, rows, seeds("importance"), config, jit_compile=jit_compile, say=say)
         result["is_seconds"] = time.monotonic() - start
+    # What a sample costs.
     if is_fast(model):
         cost, active = fast_sampling_cost(model, seeds("cost"))
         result |= {"multiplications_per_sample": cost, "active_units_per_sample": active}
@@ -224,6 +229,7 @@ def importance_scalars(
     the description length of the same rows, which bounds it.
     """
     per_sample = 0.0
+    # Ten times the samples again, until what they leave open is small beside the rows' own spread.
     for num_samples in _SAMPLES if config.is_samples is None else (config.is_samples,):
         cost = f", about {duration(per_sample * num_samples)}" if per_sample else ""
         say(f"final report: {num_samples} importance samples x {config.is_repeats} for each of {len(rows)} rows{cost}")

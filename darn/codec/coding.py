@@ -86,9 +86,9 @@ class BitStack:
 
     def copy(self) -> BitStack:
         """Another stack that holds the same."""
-        found = copy.copy(self)
-        found._coder = self._coder.clone()
-        return found
+        clone = copy.copy(self)
+        clone._coder = self._coder.clone()
+        return clone
 
     def push(self, bits: NDArray[Any], logits: NDArray[np.float64]) -> None:
         """Code bits [n, B]; `pop` of the same logits gives them back."""
@@ -161,9 +161,10 @@ def encode(model: DARN | Chain | IntegerModel, images: ArrayLike, *, batch_size:
     rows = _checked_images(images, integer.visible)
     if isinstance(model, Chain):
         rows = np.ascontiguousarray(rows[:, model.order])
+    # The growth of the rounds that gives the shortest code, or of many images the fastest that lasts.
     growths = _GROWTHS if len(rows) <= _FEW else _lasting(integer, rows[:_FEW], batch_size)
-    codes = (found for growth in growths if (found := _coded(integer, rows, growth, batch_size)))
-    growth, code = min(itertools.islice(codes, None if len(rows) <= _FEW else 1), key=lambda found: len(found[1]))
+    codes = (coded for growth in growths if (coded := _coded(integer, rows, growth, batch_size)))
+    growth, code = min(itertools.islice(codes, None if len(rows) <= _FEW else 1), key=lambda coded: len(coded[1]))
     head = b"".join([_MAGIC, bytes([FILE_VERSION]), integer.digest[:_MODEL_BYTES], bytes([growth]), _leb128(len(rows))])
     return head + _crc(head, code) + code
 
@@ -185,6 +186,7 @@ def decode(model: DARN | Chain | IntegerModel, data: bytes, *, batch_size: int =
     code = data[header.code_start :]
     if header.num_images * integer.visible * _MIN_BITS > 8 * len(code):
         raise ValueError(f"{len(code)} bytes cannot hold {header.num_images} images: the data are damaged.")
+    # Rounds from the last one back: each undoes what the encoder did to the stack.
     stack = BitStack(code)
     start = header.num_images
     parts = list[Bits]()
@@ -198,6 +200,7 @@ def decode(model: DARN | Chain | IntegerModel, data: bytes, *, batch_size: int =
             stack.pop(_EVEN)
         parts.append(np.packbits(bits[0].T, axis=1))
     rows = np.unpackbits(np.concatenate(parts[::-1]), axis=1, count=integer.visible)
+    # What is left is the images' checksum.
     if stack.to_bytes() != _check_bytes(rows):
         raise ValueError("the decoded images have another checksum than those that were coded: the file is damaged.")
     return rows[:, np.argsort(model.order)] if isinstance(model, Chain) else rows
@@ -216,6 +219,7 @@ def read_header(data: bytes) -> Header:
             f"the file has version {version}, this program reads {FILE_VERSION}; decode it with the release that "
             "wrote it."
         )
+    # The fields one after the other.
     place = len(_MAGIC) + 1
     model = data[place : place + _MODEL_BYTES]
     growth = data[place + _MODEL_BYTES : place + _MODEL_BYTES + 1]
@@ -238,31 +242,35 @@ def _coded(integer: IntegerModel, rows: Bits, growth: int, batch_size: int) -> t
     start = 0
     for size in _rounds(len(rows), growth):
         x = np.ascontiguousarray(rows[start : start + size].T)
-        found = list[BitStack]()
+        candidates = list[BitStack]()
+        # Of small rounds two codes are made, with another bit below each; the shorter one stays.
         for mark in (0, 1) if _is_twofold(integer, size, growth) else (None,):
             after = stack if mark is None else stack.copy()
             if mark is not None:
                 after.push(np.full([1, 1], mark), _EVEN)
+            # Bits back: pop h with q(h | x), then push x and h with p.
             bits = _pop_encoder(integer, after, x, batch_size)
             if _is_used_up(after, start, growth):
                 return None
             _push_decoder(integer, after, bits, batch_size)
-            found.append(after)
-        stack = min(found, key=lambda after: after.num_bits)
+            candidates.append(after)
+        stack = min(candidates, key=lambda after: after.num_bits)
         start = start + size
     return growth, stack.to_bytes()
 
 
 def _lasting(integer: IntegerModel, rows: Bits, batch_size: int) -> list[int]:
     """Growths with which these images write as much as the next ones pop, and the slowest one."""
+    # A stack that cannot run out.
     most = 2 * len(rows) * sum(layer.n for layer in integer.encoders)  # bits; about half of it are popped at most
     stack = BitStack(np.random.default_rng(0).bytes(most // 8) + b"\1")
-    whole = stack.num_bits
+    bits_before = stack.num_bits
     x = np.ascontiguousarray(rows.T)
     bits = _pop_encoder(integer, stack, x, batch_size)
-    popped = whole - stack.num_bits
+    # What a round pops against what it writes.
+    popped = bits_before - stack.num_bits
     _push_decoder(integer, stack, bits, batch_size)
-    return [g for g in _GROWTHS if g * popped <= 64 * (stack.num_bits - whole)] or [_GROWTHS[-1]]
+    return [g for g in _GROWTHS if g * popped <= 64 * (stack.num_bits - bits_before)] or [_GROWTHS[-1]]
 
 
 def _is_twofold(integer: IntegerModel, size: int, growth: int) -> bool:
@@ -292,10 +300,10 @@ def _push_encoder(integer: IntegerModel, stack: BitStack, bits: list[Bits], batc
 
 def _push_decoder(integer: IntegerModel, stack: BitStack, bits: list[Bits], batch_size: int) -> None:
     """x with p(x | h), then h from the first layer up with p(h)."""
-    for level, (layer, own) in enumerate(zip(integer.decoders, bits, strict=True)):
+    for level, (layer, layer_bits) in enumerate(zip(integer.decoders, bits, strict=True)):
         above = integer.wiring.seen_above(bits, level)
-        offset = integer.decoder_offset(level, above, own.shape[1], batch_size)
-        stack.push(own, layer.logits(own, offset, batch_size))
+        offset = integer.decoder_offset(level, above, layer_bits.shape[1], batch_size)
+        stack.push(layer_bits, layer.logits(layer_bits, offset, batch_size))
 
 
 def _pop_decoder(integer: IntegerModel, stack: BitStack, size: int, batch_size: int) -> list[Bits]:
@@ -309,12 +317,12 @@ def _pop_decoder(integer: IntegerModel, stack: BitStack, size: int, batch_size: 
 
 def _rounds(num_images: int, growth: int) -> list[int]:
     """Numbers of images of each round: `growth` / 64 of the number of images before it, rounded."""
-    found: list[int] = []
+    sizes: list[int] = []
     done = 0
     while done < num_images:
-        found.append(min(max((done * growth + 32) // 64, 1), _MAX_ROUND, num_images - done))
-        done += found[-1]
-    return found
+        sizes.append(min(max((done * growth + 32) // 64, 1), _MAX_ROUND, num_images - done))
+        done += sizes[-1]
+    return sizes
 
 
 def _check_bytes(rows: Bits) -> bytes:

@@ -64,9 +64,11 @@ def network_matrices(network: Any) -> tuple[list[tuple[Any, Any]], str]:
 
     :raises ValueError: for another kind of network.
     """
+    # Dense layers.
     if isinstance(network, DenseNetwork):
         biases = [*(bias.numpy() for bias in network.biases), None]
         return list(zip([kernel.numpy() for kernel in network.kernels], biases, strict=True)), network.activation
+    # Local layers, as sparse matrices.
     if isinstance(network, LocalMap):
         matrix = periodic_matrix(network.layer)
         return [(matrix if network.direction == "up" else matrix.T.tocsc(), None)], "relu"
@@ -86,6 +88,7 @@ def periodic_matrix(layer: PeriodicLayer, weights: NDArray | None = None) -> Any
 
     :param weights: in place of the layer's own.
     """
+    # Numbers of the input's places, from 1; 0 is padding.
     numbers = np.arange(1, math.prod(layer.shape) + 1).reshape(layer.shape)
     (rows, columns) = layer.places
     s = layer.stride
@@ -95,16 +98,20 @@ def periodic_matrix(layer: PeriodicLayer, weights: NDArray | None = None) -> Any
     blocks = np.arange(layer.overlap)
     row, column = (s * (np.arange(num)[:, None] + blocks) for num in layer.places)  # where a place's blocks begin
     pixels = np.arange(s)
-    seen = padded[
+    # What each place of the output sees.
+    windows = padded[
         row[:, None, :, None, None, None] + pixels[:, None], column[None, :, None, :, None, None] + pixels
     ].reshape(rows, columns, -1)
+    # The weights of each place, which recur with the period.
     weights = layer.weights.numpy() if weights is None else weights
     weights = weights[np.arange(rows) % layer.period][:, np.arange(columns) % layer.period]
     places = np.arange(rows * columns * layer.filters).reshape(rows, columns, 1, layer.filters)
-    places, seen = np.broadcast_arrays(places, seen[..., None])
-    known = seen > 0
+    places, windows = np.broadcast_arrays(places, windows[..., None])
+    is_inside = windows > 0
     shape = (numbers.size, rows * columns * layer.filters)
-    return scipy.sparse.csc_matrix((weights[known].astype(np.float64), (seen[known] - 1, places[known])), shape=shape)
+    return scipy.sparse.csc_matrix(
+        (weights[is_inside].astype(np.float64), (windows[is_inside] - 1, places[is_inside])), shape=shape
+    )
 
 
 def causal_matrix(conditional: LocalCausalConditional) -> Any:
@@ -113,19 +120,20 @@ def causal_matrix(conditional: LocalCausalConditional) -> Any:
     kernel = conditional.kernel
     period = conditional.period
     weights = conditional.weights.numpy()
-    found: list[tuple[NDArray, ...]] = []
+    entries: list[tuple[NDArray, ...]] = []
     row, column = np.divmod(np.arange(height * width), width)
+    # Each place of the window above and before a pixel: the pixels for which it lies within the image.
     for place in range(kernel * kernel // 2):
         u, v = divmod(place, kernel)
         r = row + u - kernel // 2
         c = column + v - kernel // 2
         is_inside = (r >= 0) & (c >= 0) & (c < width)
         value = weights[row % period, column % period, u, v]
-        found.append(((r * width + c)[is_inside], np.flatnonzero(is_inside), value[is_inside]))
-    if not found:
+        entries.append(((r * width + c)[is_inside], np.flatnonzero(is_inside), value[is_inside]))
+    if not entries:
         return scipy.sparse.csc_matrix((len(row), len(row)))
-    seen, sees, values = (np.concatenate(part) for part in zip(*found, strict=True))
-    return scipy.sparse.csc_matrix((values.astype(np.float64), (seen, sees)), shape=(len(row), len(row)))
+    rows, columns, values = (np.concatenate(part) for part in zip(*entries, strict=True))
+    return scipy.sparse.csc_matrix((values.astype(np.float64), (rows, columns)), shape=(len(row), len(row)))
 
 
 Bits = NDArray[np.uint8]
@@ -226,6 +234,7 @@ class _Product:
     def steps(self, B: int) -> Steps:
         K = self._rows
         h: Numbers = np.zeros([K.shape[0], B], self._sums.dtype)
+        # A sparse matrix: a row at a time. A dense one: a block of rows, then what lies within it.
         if scipy.sparse.issparse(K):
             for i in range(len(h)):
                 entries = slice(K.indptr[i], K.indptr[i + 1])
@@ -261,11 +270,13 @@ class _Units:
         return np.stack([next(steps), *(steps.send(bit) for bit in bits[:-1])])
 
     def steps(self, B: int) -> Steps:
+        # What a known bit adds whatever its value: the second half of the kernel.
         first, *middle, last = self._sums
         n = len(last.constant)
         always = first.kernel[:, n:] if first.kernel.shape[1] > n else np.zeros([len(first.kernel), n], first.dtype)
         sums = np.repeat(first.constant, B, axis=1)
         for i in range(n):
+            # The units before bit i, its logit, and what the bit adds.
             units = tanh_units(Exact(sums, first.bits))
             for inner in middle:
                 units = tanh_units(inner(units, B))
@@ -313,19 +324,20 @@ def _own(conditional: Any, name: str) -> _Own | None:
 def _network_sums(
     matrices: Sequence[tuple[Any, Any]], activation: str, shifts: Numbers | None, name: str
 ) -> list[Sums]:
-    found: list[Sums] = []
+    sums: list[Sums] = []
     input_bits = 0
     limit = 1.0
     for i, (matrix, bias) in enumerate(matrices):
         kernel = None if matrix is None else _float64(matrix, name)
         constant = np.zeros(matrix.shape[1]) if bias is None else _float64(bias, name).reshape(-1)
         inputs: dict[str, Any] = {"input_bits": input_bits, "input_limit": limit}
-        found.append(Sums(kernel, constant, shifts=None if i else shifts, name=f"{name}, map {i + 1}", **inputs))
+        sums.append(Sums(kernel, constant, shifts=None if i else shifts, name=f"{name}, map {i + 1}", **inputs))
         input_bits = UNIT_BITS
         limit = float(1 << UNIT_BITS)
+        # tanh is at most 1; relu has the limit of its sums.
         if activation == "relu":
-            limit = np.ceil(found[-1].limit * 2.0 ** (UNIT_BITS - found[-1].bits))
-    return found
+            limit = np.ceil(sums[-1].limit * 2.0 ** (UNIT_BITS - sums[-1].bits))
+    return sums
 
 
 def _scaled(kernel: Any, scales: Numbers) -> Any:
@@ -334,10 +346,10 @@ def _scaled(kernel: Any, scales: Numbers) -> Any:
 
 
 def _float64(array: Any, name: str) -> Any:
-    found = array.astype(np.float64)
-    if not np.isfinite(found.data if scipy.sparse.issparse(found) else found).all():
+    numbers = array.astype(np.float64)
+    if not np.isfinite(numbers.data if scipy.sparse.issparse(numbers) else numbers).all():
         raise ValueError(f"{name}: parameters must be finite, got NaN or infinity: training has diverged.")
-    return found
+    return numbers
 
 
 class IntegerModel:

@@ -62,6 +62,7 @@ def probability_table() -> NDArray[np.int32]:
     """round(2^20 sigmoid(-i / 2^8)), at least 1, for i from 0 to 14 2^8: at most 2^19."""
     one = 1 << PRECISION_BITS
     scale = 1 << _LOGIT_BITS
+    # 40 decimal digits, so that the table is the same on each machine.
     with decimal.localcontext(decimal.Context(prec=40)):
         upper = [
             min(one - 1, int((one / (1 + (decimal.Decimal(-i) / scale).exp())).to_integral_value()))
@@ -148,6 +149,7 @@ class Sums:
         name: str,
     ) -> None:
         self._name = name
+        # As many bits of the weights as leave every sum exact: in float32 if these are enough, else in float64.
         K = np.zeros([1, len(constant)]) if kernel is None else kernel
         size = np.max(input_limit * 2.0**-input_bits * _column_sums(K) + np.abs(constant))
         for dtype, limit, finest in _DTYPES:
@@ -157,6 +159,7 @@ class Sums:
                 self.dtype = dtype
                 K_int = _rounded(K, weight_bits)
                 c = np.rint(constant * 2.0**self.bits)
+                # The inputs' shifts join the constant.
                 if shifts is not None:
                     c -= _shift_sums(K_int, shifts)
                 self.limit = float(np.max(input_limit * _column_sums(K_int) + np.abs(c)))  # exact if below 2^53
@@ -216,9 +219,9 @@ def _column_sums(K: Any) -> Numbers:
 def _rounded(K: Any, bits: int) -> Any:
     if not scipy.sparse.issparse(K):
         return np.rint(K * 2.0**bits)
-    found = K.copy()
-    found.data = np.rint(found.data * 2.0**bits)
-    return found
+    rounded = K.copy()
+    rounded.data = np.rint(rounded.data * 2.0**bits)
+    return rounded
 
 
 def _rows(K: Any, dtype: type) -> Any:

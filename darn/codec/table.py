@@ -73,6 +73,7 @@ def encode_table(content: bytes) -> bytes:
     if not isinstance(content, bytes | bytearray | memoryview):
         raise ValueError(f"content must be bytes, got {type(content).__name__}; read the file in binary mode.")
     content = bytes(content)
+    # As it is, as a table, or by LZMA where this comes near: the shortest stays.
     bodies = [(0, content)]
     layout = columns.layout_of(content)
     if layout is not None and layout.columns and (coded := _table(layout)) is not None:
@@ -92,6 +93,7 @@ def decode_table(data: bytes, *, max_bytes: int | None = None) -> bytes:
     :param max_bytes: that decoding may take; 256 MB and 100 times the file if it is not given.
     :raises ValueError: if the file is damaged, of another kind, or its content would take more.
     """
+    # The header.
     budget = budget_of(len(data), _FREE_BYTES + _PER_BYTE * len(data) if max_bytes is None else max_bytes)
     try:
         _, payload = unframed(bytes(data), magic=_MAGIC, versions=(_VERSION,))
@@ -100,6 +102,7 @@ def decode_table(data: bytes, *, max_bytes: int | None = None) -> bytes:
         checksum = int.from_bytes(reader.take(4), "little")
         length = reader.integer(what="the length of the content")
         budget.take(length, "the content")
+        # The content, by its method.
         if method == 0:
             content = reader.take(length)
             reader.end()
@@ -172,10 +175,12 @@ def _table(layout: Layout) -> bytes | None:
     """The coded content of a table; None if that is longer than the table."""
     D = layout.width
     N = len(layout.columns[0])
+    # Columns, which of them tell most of the others, and the texts beside the cells.
     all_columns = [columns.column_of(cells) for cells in layout.columns]
     texts = list(layout.odd.values()) + [level for column in all_columns for level in column.levels]
     parents, table = _features(all_columns)
     shape = _Shape([len(c.levels) for c in all_columns], [c.is_difference for c in all_columns], parents)
+    # The layout, the other lines' places, and each column's levels and parents.
     out = [layout.delimiter, bytes([layout.line_end << 1 | layout.ends])]
     out += [leb128(N), leb128(D), leb128(len(layout.odd))]
     next_line = 0
@@ -187,6 +192,7 @@ def _table(layout: Layout) -> bytes | None:
         out.append(b"".join(leb128(int(j) + 1) for j in parents[d] if j >= 0))
         if parents[d, -1] < 0:
             out.append(b"\0")
+    # Two streams: texts, and cells.
     length = sum(len(text) + 1 for text in texts)
     side = _encoded(_one_column(len(texts), b"".join(text + b"\0" for text in texts)))
     cells = _encoded(table)
@@ -218,6 +224,7 @@ def _features(all_columns: list[Column]) -> tuple[NDArray[np.int64], Table]:
     D = len(all_columns)
     N = len(all_columns[0].cells)
     levels = [len(column.levels) for column in all_columns]
+    # Ranks of all columns; a column of text also has the ranks of its ends.
     column_of_feature = list(range(D))
     ranks = [column.ranks for column in all_columns]
     for d, column in enumerate(all_columns):
@@ -228,6 +235,7 @@ def _features(all_columns: list[Column]) -> tuple[NDArray[np.int64], Table]:
                 ranks.append(np.fromiter(map(rank.__getitem__, parts), np.int32, N))
                 column_of_feature.append(d)
     parents = columns.choose_parents(ranks, column_of_feature, D)
+    # What is coded: ranks, and texts row by row.
     features = np.zeros((N, len(ranks)), np.int32)
     for d, column in enumerate(all_columns):
         if column.levels:
@@ -264,6 +272,7 @@ def _decode(data: bytes, table: Table, budget: Budget) -> None:
 
 def _from_table(reader: Reader, length: int, budget: Budget) -> bytes:
     """The content of a table."""
+    # The layout, and the other lines' places.
     delimiter = reader.take(1)
     flags = reader.integer(2 * len(LINE_ENDS) - 1, "the line end")
     N = reader.integer(length, "the number of rows")
@@ -277,6 +286,7 @@ def _from_table(reader: Reader, length: int, budget: Budget) -> bytes:
     places = places[1:]
     if places and places[-1] >= N + num_odd:
         raise ValueError(f"it has line {places[-1]} of {N + num_odd}")
+    # The columns' shapes, and the lengths of all that follows.
     shape = _read_shape(reader, N, D)
     num_levels = sum(shape.levels)
     size = reader.integer(length + 32 * num_levels, "the length of the texts")
@@ -310,6 +320,7 @@ def _read_shape(reader: Reader, N: int, D: int) -> _Shape:
     levels = []
     is_difference = []
     parents = np.full((D, PARENTS), -1, np.int64)
+    # Levels and parents of each column.
     for d in range(D):
         count = reader.integer(2 * N + 1, "the number of levels")
         levels.append(count >> 1)
@@ -318,6 +329,7 @@ def _read_shape(reader: Reader, N: int, D: int) -> _Shape:
             parents[d, i] = reader.integer(3 * D, "a column") - 1
             if parents[d, i] < 0:
                 break
+    # Each feature's column: a parent must lie before its child.
     column = list(range(D)) + [d for d in range(D) if not levels[d] for _ in range(2)]
     for d in range(D):
         if any(j >= len(column) or column[j] >= d for j in parents[d] if j >= 0):
@@ -350,6 +362,7 @@ def _joined(cells: list[list[bytes]], odd: dict[int, bytes], delimiter: bytes, f
 
     :raises ValueError: if it is not as long as stated.
     """
+    # The length is compared before anything is joined.
     N = len(cells[0])
     line_end = LINE_ENDS[flags >> 1]
     num_lines = N + len(odd)

@@ -100,8 +100,8 @@ def _split(content: bytes, mark: bytes, quote: bytes) -> list[bytes]:
 def _widths(content: bytes, line_end: bytes, delimiter: bytes, quote: bytes) -> tuple[NDArray[Any], NDArray[Any]]:
     """Cells of each line, and its bytes with one of its end."""
     ends = np.append(_places(content, line_end, quote), len(content))
-    seen = np.searchsorted(_places(content, delimiter, quote), ends)
-    return 1 + np.diff(seen, prepend=0), np.diff(ends, prepend=-1)
+    num_delimiters = np.searchsorted(_places(content, delimiter, quote), ends)
+    return 1 + np.diff(num_delimiters, prepend=0), np.diff(ends, prepend=-1)
 
 
 def layout_of(content: bytes) -> Layout | None:
@@ -111,18 +111,20 @@ def layout_of(content: bytes) -> Layout | None:
     """
     if 0 in content or not 0 < len(content) < _MOST_BYTES:  # 0 ends a text
         return None
+    # The commonest line end; one of two bytes counts as neither of them.
     counts = [content.count(line_end) for line_end in LINE_ENDS]
     counts[0] -= counts[1]
     counts[2] -= counts[1]
     line_end = int(np.argmax(counts))
     best: tuple[int, Layout] | None = None
+    # The delimiter and quotes with which rows of one width cover most bytes of the sample.
     head = content[:_SAMPLE]
     for quote in (b'"', b"") if b'"' in content else (b"",):
         for delimiter in _DELIMITERS:
             widths, lengths = _widths(head, LINE_ENDS[line_end], delimiter, quote)
             # The sample may end within a line.
-            whole = slice(max(1, len(widths) - 1))
-            covered = np.bincount(widths[whole], lengths[whole])
+            complete = slice(max(1, len(widths) - 1))
+            covered = np.bincount(widths[complete], lengths[complete])
             width = len(covered) - 1 - int(covered[::-1].argmax())
             score = int(covered[width]) * min(width, 2)
             if width <= _MOST_COLUMNS and (best is None or score > best[0]):
@@ -133,6 +135,7 @@ def layout_of(content: bytes) -> Layout | None:
 def _filled(layout: Layout, content: bytes) -> Layout:
     """The layout with its rows."""
     line_end = LINE_ENDS[layout.line_end]
+    # Lines of another width, and the first one, are kept as they are.
     lines = _split(content, line_end, layout.quote)
     is_row = _widths(content, line_end, layout.delimiter, layout.quote)[0] == layout.width
     is_row[0] = False
@@ -154,6 +157,7 @@ def column_of(cells: list[bytes]) -> Column:
     :param cells: of the column, N of them.
     """
     distinct = set(cells)
+    # Whole numbers whose differences recur.
     value_of = _whole_numbers(distinct) if len(distinct) > 64 else None
     if value_of is not None:
         values = [value_of[cell] for cell in cells]
@@ -219,6 +223,7 @@ def choose_parents(features: list[NDArray[np.int32]], column: list[int], D: int)
     :returns: [D, PARENTS], -1 for none.
     """
     parents = np.full((D, PARENTS), -1, np.int64)
+    # Rows enough to tell, as evenly spread as the time allows.
     N = len(features[0])
     pairs = max(1, 2 * D * len(features))
     rows = np.linspace(0, N - 1, min(N, max(1000, min(20_000, _WORK // pairs)))).astype(np.int64)
@@ -229,19 +234,20 @@ def choose_parents(features: list[NDArray[np.int32]], column: list[int], D: int)
         size = int(sample[d].max()) + 1
         if not candidates or size == 1:
             continue
-        known = np.zeros(len(rows), np.int64)
+        # Greedily: the feature with which the column costs least beside those chosen before.
+        context = np.zeros(len(rows), np.int64)
         alone = {f: _cost(sample[d], size, sample[f]) for f in candidates}
         costs = alone
         for i in range(min(PARENTS, len(candidates))):
             if i in (1, 2):
                 near = sorted(candidates, key=lambda f: alone[f])[:24]
-                costs = {f: _cost(sample[d], size, _pairs(known, sample[f])) for f in near}
+                costs = {f: _cost(sample[d], size, _pairs(context, sample[f])) for f in near}
             elif i > 2:
                 costs = alone
             best = min((f for f in costs if f in candidates), key=lambda f: costs[f])
             parents[d, i] = best
             candidates.remove(best)
-            known = _ranks(_pairs(known, sample[best]))
+            context = _ranks(_pairs(context, sample[best]))
     return parents
 
 
@@ -264,20 +270,21 @@ def _cost(values: NDArray[np.int64], size: int, given: NDArray[np.int64]) -> flo
     :param size: how many they can be.
     :param given: the context, whole numbers.
     """
+    # A power of two with room for twice the values.
     mask = 1
     while mask < 2 * len(values):
         mask <<= 1
     cost = 0.0
     for is_pair in range(2):
         # Counts of what is different, by hashes with open addressing.
-        seen = np.full(mask, -1, np.int64)
+        keys = np.full(mask, -1, np.int64)
         counts = np.zeros(mask, np.int64)
         for i in range(len(values)):
             key = given[i] * size + values[i] if is_pair else given[i]
             at = (key * 0x9E3779B97F4A7C1 >> 20) & (mask - 1)
-            while seen[at] != key and seen[at] >= 0:
+            while keys[at] != key and keys[at] >= 0:
                 at = (at + 1) & (mask - 1)
-            seen[at] = key
+            keys[at] = key
             counts[at] += 1
         for n in counts:
             if n:

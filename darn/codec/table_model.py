@@ -95,12 +95,14 @@ def _tables() -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     for n in range(1, 20):  # exp(1 / 256), by its series
         step += term
         term = term // (256 * n)
+    # sigma at whole multiples of 1 / 256, and at their negatives.
     power = one
     upper = []
     for _ in range(_LIMIT + 1):
         upper.append((power << 16) // (power + one))
         power = power * step >> 80
     squash = np.array([65536 - p for p in upper[:0:-1]] + upper, np.int64).clip(1, 65535)
+    # The logit of the middle of each of 4,096 intervals.
     middles = (2 * np.arange(4096) + 1) * 8
     stretch = np.searchsorted(squash, middles).astype(np.int64) - _LIMIT
     rates = np.array([(1 << 17) // (2 * n + 3) for n in range(_MOST_SEEN + 1)], np.int64)
@@ -131,11 +133,13 @@ def new_state(num_cells: int, num_text: int, num_columns: int, stream: NDArray[n
     :param decodes: whether they are read.
     """
     squash, stretch, rates = _tables()
+    # Slots of all contexts, and weights by depth and by news.
     slots = np.full((INPUTS, _SLOTS << _bucket_bits(num_cells, num_text)), _FRESH, np.uint32)
     slots[:, ::_SLOTS] = 0
     weights = np.full((_SETS * num_columns, INPUTS + 1), 14000, np.int32)
     weights[:, INPUTS] = _START_STEP
     final = np.tile(squash[np.linspace(0, len(squash) - 1, _MAP).astype(np.int64)] << 6, _SETS * num_columns)
+    # Registers of the arithmetic coder; a decoder begins with its first four bytes.
     registers = np.zeros(6, np.int64)
     registers[1] = 0xFFFFFFFF
     registers[4] = decodes
@@ -168,6 +172,7 @@ def _seek(state: State, num_inputs: int, path: int) -> int:
         bucket = (x >> 3) & mask
         tag = np.uint32(((x >> 31) & 0xFFFFFFFE) | 1)
         place = bucket * _SLOTS
+        # The bucket, or its neighbour; the one that was used less often gives way to a new context.
         if slots[k, place] != tag:
             other = (bucket ^ 1) * _SLOTS
             if slots[k, other] == tag:
@@ -197,6 +202,7 @@ def _decide(state: State, num_inputs: int, node: int, depth: int, news: int, bit
     b = state.by_news
     total_a = 0
     total_b = 0
+    # Logits of all contexts, mixed with two sets of weights; a context that was seen seldom counts less.
     for k in range(num_inputs):
         slot = np.int64(slots[k, state.places[k] + node])
         n = slot & 1023
@@ -246,6 +252,7 @@ def _arithmetic(state: State, p: int, bit: int) -> int:
     """Narrow the interval to the part of `bit`, p / 2^16 of it for a 1; bytes go out or come in."""
     r = state.registers
     stream = state.stream
+    # Where the interval is cut.
     middle = r[0] + ((r[1] - r[0]) * p >> 16)
     if r[4]:
         bit = 1 if r[2] <= middle else 0
@@ -253,6 +260,7 @@ def _arithmetic(state: State, p: int, bit: int) -> int:
         r[1] = middle
     else:
         r[0] = middle + 1
+    # Leading bytes on which both ends agree.
     while (r[0] ^ r[1]) >> 24 == 0:
         if r[4]:
             byte = np.int64(stream[r[3]]) if r[3] < len(stream) else 0
@@ -271,6 +279,7 @@ def _rank_contexts(state: State, table: Table, n: int, d: int, recent: NDArray[n
     h = state.contexts
     v = table.features
     parents = table.parents
+    # Columns of the same row: alone, with those before them, and in pairs.
     h[0] = d
     k = 1
     together = d
@@ -288,6 +297,7 @@ def _rank_contexts(state: State, table: Table, n: int, d: int, recent: NDArray[n
             h[k] = _mixed(_mixed(v[n, parents[d, 0]], v[n, j]), d + 8000)
             h[k + 1] = _mixed(_mixed(v[n, parents[d, 1]], v[n, j]), d + 9000)
             k += 2
+    # The column's last two cells.
     above = v[n - 1, d] if n >= 1 else 0
     second = v[n - 2, d] if n >= 2 else 0
     h[k] = _mixed(above, d + 10000)
@@ -297,6 +307,7 @@ def _rank_contexts(state: State, table: Table, n: int, d: int, recent: NDArray[n
         h[k] = _mixed(_mixed(above, second), d + 11000)
         return k + 1
     h[k] = _mixed(_mixed(above, v[n, j]), _mixed(v[n - 1, j] if n >= 1 else 0, d + 12000))
+    # The cell beside the last one of the same parent.
     last = recent[d, _mixed(v[n, j], 1) & ((1 << _RECENT_BITS) - 1)]
     h[k + 1] = _mixed(v[last - 1, d] if last > 0 else -1, _mixed(d + 13000, above))
     return k + 2
@@ -310,6 +321,7 @@ def _byte_contexts(
     h = state.contexts
     v = table.features
     text = table.text
+    # The last four bytes, and the cell above from the same position on.
     c1 = np.int64(text[place - 1]) if place >= 1 else 0
     c2 = np.int64(text[place - 2]) if place >= 2 else 0
     c3 = np.int64(text[place - 3]) if place >= 3 else 0
@@ -330,6 +342,7 @@ def _byte_contexts(
     h[8] = _mixed(match, d + 9000)
     h[9] = _mixed(d, 10000)
     h[10] = _mixed(u0 | (c1 << 8) | c2 << 16, d + 11000)
+    # Other columns of the row.
     k = 11
     together = prefix
     for i in range(3):
@@ -351,6 +364,7 @@ def _rank(state: State, table: Table, n: int, d: int, recent: NDArray[np.int32])
     levels = table.levels[d]
     v = table.features
     rank = np.int64(v[n, d])
+    # Bits of the largest rank.
     num_bits = 0
     while (levels - 1) >> num_bits:
         num_bits += 1
@@ -370,6 +384,7 @@ def _rank(state: State, table: Table, n: int, d: int, recent: NDArray[np.int32])
         bit = _decide(state, num_inputs, node, sets + min(i, _SETS - 1), sets + news, rank >> i & 1)
         prefix = prefix << 1 | bit
         node = node << 1 | bit
+    # The rank, and where its parent had this value last.
     v[n, d] = prefix
     j = table.parents[d, 0]
     if j >= 0:
@@ -389,13 +404,15 @@ def _cell(
     while True:
         if place >= len(text):
             return False
+        # A byte's contexts.
         predicted = np.int64(text[match[0]]) if match[1] else 0
-        known = min(match[1], 15) << 8 | predicted if match[1] else 0
-        num_inputs = _byte_contexts(state, table, n, d, start, place, prefix, above, equal, known)
+        expected = min(match[1], 15) << 8 | predicted if match[1] else 0
+        num_inputs = _byte_contexts(state, table, n, d, start, place, prefix, above, equal, expected)
         target = np.int64(text[place])
         sets = d * _SETS
         code = 1
         news = 0
+        # The byte, the highest bit first; each half of it has a bucket of its own.
         for i in range(7, -1, -1):
             if i == 7 or i == 3:
                 news = _seek(state, num_inputs, code)
@@ -423,6 +440,7 @@ def _cell(
                 match[0] = matches[at]
                 match[1] = 1
             matches[at] = place
+        # The cell ends with its 0.
         if byte == 0:
             break
         up = above + place - 1 - start
@@ -430,6 +448,7 @@ def _cell(
         if not is_equal:
             equal = min(3, equal + 1)
         prefix = _mixed(prefix, byte)
+    # Features that later columns see: a hash, the last two bytes and the first three.
     r[5] = place
     v = table.features
     v[n, d] = prefix >> 7 & 0x7FFFFFFF
@@ -465,6 +484,7 @@ def code(state: State, table: Table) -> bool:
                 if not _cell(state, table, n, d, above[d], matches, match):
                     return False
                 above[d] = start
+    # The end of the stream.
     r = state.registers
     stream = state.stream
     if r[4]:

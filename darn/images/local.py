@@ -110,10 +110,12 @@ def periodic_correlation(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     P = weights.shape[0]
     high = weights.shape[2]
     wide = weights.shape[3]
+    # Kernels of all phases, each at its place in a kernel of size P + k - 1.
     every = [tf.pad(weights[a, b], [[a, P - 1 - a], [b, P - 1 - b]]) for a in range(P) for b in range(P)]
     big = tf.stack(every, axis=-1)[:, :, None, :]
     centre = wide // 2
     height, width = x.shape[1:]
+    # Whole periods: what is padded falls away in the end.
     rows = -(-height // P) * P
     columns = -(-width // P) * P
     padding = [[0, 0], [centre, rows - height + high - 1 - centre], [centre, columns - width + wide - 1 - centre]]
@@ -146,6 +148,7 @@ class LocalCausalConditional(Conditional):
 
     def sample_from_noise(self, noise: tf.Tensor, offset: tf.Tensor | None = None, unit: Unit = threshold) -> tf.Tensor:
         """Pixels one after the other, [B, n]: what the rows above add is computed once for each row."""
+        # Logits without any earlier pixel.
         height, width = self.image_shape
         centre = self.kernel // 2
         base = tf.zeros_like(noise) + self.bias
@@ -156,19 +159,21 @@ class LocalCausalConditional(Conditional):
         num = tf.shape(noise)[0]
 
         def draw_row(i: tf.Tensor, above: tf.Tensor, rows: tf.TensorArray) -> tuple[Any, ...]:
+            # What the rows above add to all pixels of the row.
             kernels = tf.gather(phases[i % self.period], column_phase)  # [W, k, k]
             windows = tf.stack([above[:, :, v : v + width] for v in range(self.kernel)], axis=2)
             a = base[:, i] + tf.einsum("bukw,wuk->bw", windows, kernels[:, :centre])
             bits = tf.TensorArray(self.dtype, width, element_shape=[noise.shape[0]])
 
+            # Pixels of the row, each past the `centre` ones before it.
             def draw(j: tf.Tensor, left: tf.Tensor, bits: tf.TensorArray) -> tuple[Any, ...]:
                 logits = a[:, j] + tf.linalg.matvec(left, kernels[j, centre, :centre])
                 bit = unit(logits, noise[:, i, j])
                 return j + 1, tf.concat([left, bit[:, None]], axis=1)[:, 1:], bits.write(j, bit)
 
-            left = tf.zeros([num, centre], self.dtype)
+            earlier_bits = tf.zeros([num, centre], self.dtype)
             shapes = (tf.TensorShape([]), tf.TensorShape([None, centre]), tf.TensorShape(None))
-            bits = tf.while_loop(lambda j, *_: j < width, draw, (0, left, bits), shape_invariants=shapes)[2]
+            bits = tf.while_loop(lambda j, *_: j < width, draw, (0, earlier_bits, bits), shape_invariants=shapes)[2]
             row = tf.transpose(bits.stack())
             above = tf.concat([above, tf.pad(row, [[0, 0], [centre, centre]])[:, None]], axis=1)[:, 1:]
             return i + 1, above, rows.write(i, row)
@@ -247,8 +252,9 @@ class LocalUnitsConditional(Conditional):
         """The layer's weights, [P, P, k k C, C], with zeros for what comes later."""
         C = self.layer.filters
         places = self.layer.kernel**2
-        seen = C * tf.range(places)[:, None] + tf.range(C)  # numbers of units in the window: place, filter
-        is_earlier = tf.reshape(seen, [-1, 1]) < seen[places // 2]
+        unit_numbers = C * tf.range(places)[:, None] + tf.range(C)  # numbers of units in the window: place, filter
+        # Units of earlier places, and at the unit's own place those of earlier filters.
+        is_earlier = tf.reshape(unit_numbers, [-1, 1]) < unit_numbers[places // 2]
         return self.layer.weights * tf.cast(is_earlier, self.dtype)
 
     def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:

@@ -46,11 +46,11 @@ class LocalConfig:
     @property
     def grids(self) -> list[tuple[int, int, int]]:
         """Rows, columns and channels of the image and of each locally connected layer."""
-        found = [(*self.image_shape, 1)]
+        grids = [(*self.image_shape, 1)]
         for stride, filters in zip(self.strides, self.filters, strict=True):
-            rows, columns, _ = found[-1]
-            found.append((-(-rows // stride), -(-columns // stride), filters))
-        return found
+            rows, columns, _ = grids[-1]
+            grids.append((-(-rows // stride), -(-columns // stride), filters))
+        return grids
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -58,12 +58,14 @@ class LocalConfig:
         return tuple(math.prod(grid) for grid in self.grids[1:]) if self.stochastic else ()
 
     def __post_init__(self) -> None:
+        # Each field by itself.
         for name in ("image_shape", "kernels", "strides", "filters"):
             object.__setattr__(self, name, whole_numbers(f"{name} of local layers", getattr(self, name)))
         for name in ("period", "visible_kernel", "visible_period", "units_kernel"):
             check_whole(f"{name} of local layers", getattr(self, name))
         if not isinstance(self.stochastic, bool):
             raise ValueError(f"stochastic of local layers must be True or False, got {self.stochastic!r}.")
+        # Fields together.
         if len(self.image_shape) != 2:
             raise ValueError(f"image_shape must be height and width, got {self.image_shape}.")
         if not len(self.kernels) == len(self.strides) == len(self.filters) >= 1:

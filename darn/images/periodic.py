@@ -79,6 +79,7 @@ class Phases:
 
     def _extended(self, x: tf.Tensor) -> tf.Tensor:
         """[P + m - 1, P + m - 1, B, I, J, C]: after the last phase the first ones again, of the next place."""
+        # Rows, then columns: phases beyond the last one are the first ones of the next place.
         for (phase, grid), num in zip(_AXES, self.places, strict=True):
             pieces = [_moved(_part(x, phase, 0, size), grid, turn, num) for turn, size in self._turns()]
             x = tf.concat(pieces, axis=phase)
@@ -122,8 +123,8 @@ def _moved(x: tf.Tensor, axis: int, by: int, num: int) -> tf.Tensor:
 
 def _back(x: tf.Tensor, axis: int, by: int, num: int) -> tf.Tensor:
     """The adjoint of :func:`_moved`."""
-    kept = min(x.shape[axis], num - by)
-    return _grown(_part(x, axis, 0, kept), axis, by, num - by - kept)
+    length = min(x.shape[axis], num - by)
+    return _grown(_part(x, axis, 0, length), axis, by, num - by - length)
 
 
 class PeriodicLayer(tf.Module):
@@ -196,13 +197,14 @@ class PeriodicLayer(tf.Module):
         were multiplied."""
 
         @tf.custom_gradient
+        # Both maps are linear in x and in the weights: each is the other's adjoint.
         def of(x: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, Callable]:
             y, factor = run(x, self._arranged(weights))
 
             def gradients(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 down, other = adjoint(upstream, self._arranged(weights))
-                left, right = (factor, other) if run == self._forward else (other, factor)
-                return down, self._arranged_back(tf.matmul(_rows(left), _rows(right), transpose_a=True))
+                left_factor, right = (factor, other) if run == self._forward else (other, factor)
+                return down, self._arranged_back(tf.matmul(_rows(left_factor), _rows(right), transpose_a=True))
 
             return y, gradients
 
@@ -229,6 +231,7 @@ class PeriodicLayer(tf.Module):
     def _make_phases(self) -> Phases:
         """Blocks that are multiplied as they are have to be as many as the products; else only places are."""
         P = self.period
+        # More numbers in a block than filters: products of blocks are summed at places.
         more = self.overlap - 1
         if self._is_summed:
             rows, columns = (-(-(num + more) // P) for num in self.places)
@@ -256,6 +259,7 @@ class PeriodicLayer(tf.Module):
         P = self.period
         s = self.stride
         (rows, columns) = self._phases.blocks
+        # Padding on both sides, then pixels by block and blocks by phase.
         (height, width, channels) = self.shape
         before = (self.kernel - s) // 2
         after = [rows * P * s - height - before, columns * P * s - width - before]

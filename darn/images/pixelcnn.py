@@ -80,6 +80,7 @@ class GatedLayer(tf.Module):
 
     def __init__(self, config: PixelCNNConfig, *, is_first: bool, seed: tf.Tensor, dtype: tf.DType) -> None:
         super().__init__()
+        # The first layer does not see the pixel itself.
         F = config.filters
         kernel = config.first_kernel if is_first else config.kernel
         channels, reach = (1, kernel // 2) if is_first else (F, kernel // 2 + 1)
@@ -110,8 +111,8 @@ class GatedLayer(tf.Module):
 
         :param link: what the vertical stack and the maps add before the gates, [B, R, W, 2 F].
         """
-        left = tf.pad(x[:, :, :-1] if self.is_first else x, [[0, 0], [0, 0], [self.side, 0], [0, 0]])
-        y = _convolved(gated(_convolved(left, self.horizontal) + self.biases[1] + link), self.out) + self.biases[2]
+        windows = tf.pad(x[:, :, :-1] if self.is_first else x, [[0, 0], [0, 0], [self.side, 0], [0, 0]])
+        y = _convolved(gated(_convolved(windows, self.horizontal) + self.biases[1] + link), self.out) + self.biases[2]
         return y if self.is_first else x + y
 
 
@@ -166,6 +167,7 @@ class PixelCNNConditional(Conditional):
 
     def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
         """One pass over whole images, [..., n]."""
+        # Images and maps of one shape.
         lead = tf.shape(h)[:-1]
         if offset is not None:
             lead = tf.broadcast_dynamic_shape(lead, tf.shape(offset)[:-1])
@@ -173,6 +175,7 @@ class PixelCNNConditional(Conditional):
             offset = tf.broadcast_to(offset, tf.concat([lead, [self.offset_size]], 0))
         x = 2.0 * tf.reshape(h, [-1, *self.config.image_shape, 1]) - 1.0
         of_maps, base = self._given(self._maps(offset), tf.reshape(self.bias, [1, *self.config.image_shape]))
+        # The vertical stack sees the rows above; the horizontal one gets its states by links.
         rows = x[:, :-1]
         links = []
         for layer, more in zip(self.layers, of_maps, strict=True):
@@ -196,6 +199,7 @@ class PixelCNNConditional(Conditional):
 
     def _drawn(self, noise: tf.Tensor, offset: tf.Tensor | None, num_arrays: int = 1) -> list[tf.Tensor]:
         """Bits and, of two arrays, logits, [B, n]."""
+        # Arrays of rows to be filled.
         height, width = self.config.image_shape
         num = tf.shape(noise)[0]
         noise = tf.reshape(noise, [-1, height, width])
@@ -207,24 +211,27 @@ class PixelCNNConditional(Conditional):
         def draw(i: tf.Tensor, above: Sequence[tf.Tensor], arrays: Sequence[tf.TensorArray]) -> tuple[Any, ...]:
             rows = above[0]
             links = []
-            kept = []
+            kept_rows = []
+            # The vertical stack, from what it keeps of the rows above.
             of_maps, base = self._given(None if maps is None else _row(maps, i), _row(bias, i))
             for number, (layer, more) in enumerate(zip(self.layers, of_maps, strict=True)):
                 if number:
                     rows = tf.concat([above[number], rows], axis=1)
-                    kept.append(rows[:, 1:])
+                    kept_rows.append(rows[:, 1:])
                 down = layer.down(rows) + more[0]
                 links.append(_convolved(down, layer.link) + more[1])
                 rows = gated(down)
 
+            # The row's pixels by the horizontal stack: a fixed point.
             def logits(row: tf.Tensor) -> tf.Tensor:
                 return (self._across(2.0 * row[:, None, :, None] - 1.0, links) + base)[:, 0]
 
             row = fixed_point_bits(logits, noise[:, i])
             first = tf.concat([above[0], 2.0 * row[:, None, :, None] - 1.0], axis=1)[:, 1:]
-            found = (row, logits(row)) if num_arrays == 2 else (row,)
-            return i + 1, (first, *kept), tuple(a.write(i, part) for a, part in zip(arrays, found, strict=True))
+            outputs = (row, logits(row)) if num_arrays == 2 else (row,)
+            return i + 1, (first, *kept_rows), tuple(a.write(i, part) for a, part in zip(arrays, outputs, strict=True))
 
+        # What the vertical stack keeps: nothing at first.
         channels = [1, *[self.config.filters] * (len(self.layers) - 1)]
         above = tuple(
             tf.zeros(tf.stack([num, layer.side, width, size]), self.dtype)
@@ -242,6 +249,7 @@ class PixelCNNConditional(Conditional):
     ) -> tuple[list[tuple[tf.Tensor | float, tf.Tensor | float]], tf.Tensor]:
         """What R rows of the maps add before the vertical and the horizontal gates of each layer, [B, R, W, 2 F] each,
         and to the logits with the bias [1, R, W], [B, R, W]."""
+        # One convolution of the maps for all layers.
         if maps is None:
             return [(0.0, 0.0)] * len(self.layers), bias
         of_layers = _convolved(maps, tf.concat([layer.of_maps for layer in self.layers], axis=-1))

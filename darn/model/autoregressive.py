@@ -260,6 +260,7 @@ class LinearConditional(Conditional):
 
         @tf.custom_gradient
         def chain(matrix: tf.Tensor, a: tf.Tensor) -> tuple[tf.Tensor, object]:
+            # Forward: the bits of the paper's ancestral sampler. Backward: the adjoint of the same chain.
             h = linear_bits(noise, matrix, a)
 
             def grad(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -59,12 +59,13 @@ def levels_in_order(categories: Sequence[Category], order: NDArray[Any]) -> dict
     :param order: of all columns, [n].
     """
     place = np.argsort(order)
-    found = {}
+    levels_of = {}
     for category in categories:
+        # The last level of a category that is never missing is certain if no earlier one is 1.
         levels = sorted(category.columns, key=lambda column: place[column])
         for i, level in enumerate(levels):
-            found[level] = Level(levels[:i], category.is_always and i + 1 == len(levels))
-    return found
+            levels_of[level] = Level(levels[:i], category.is_always and i + 1 == len(levels))
+    return levels_of
 
 
 def as_categories(groups: Sequence[Sequence[int]], *parts: NDArray[Any]) -> tuple[Category, ...]:
@@ -76,15 +77,16 @@ def as_categories(groups: Sequence[Sequence[int]], *parts: NDArray[Any]) -> tupl
         has two levels of one.
     """
     width = parts[0].shape[1]
-    seen: set[int] = set()
-    found = []
+    used_columns: set[int] = set()
+    categories = []
     for group in groups:
         columns = tuple(int(column) for column in group)
-        if len(columns) < 2 or len({*columns} - seen) < len(columns) or not {*columns} <= set(range(width)):
+        if len(columns) < 2 or len({*columns} - used_columns) < len(columns) or not {*columns} <= set(range(width)):
             raise ValueError(
                 f"a category must be at least two of the columns 0 to {width - 1} that no other has, got {columns}."
             )
-        seen |= {*columns}
+        used_columns |= {*columns}
+        # Ones of each row among the columns, in each part of the data.
         ones = [part[:, columns].sum(axis=1) for part in parts]
         for counts in ones:
             if counts.max(initial=0) > 1:
@@ -92,8 +94,8 @@ def as_categories(groups: Sequence[Sequence[int]], *parts: NDArray[Any]) -> tupl
                     f"the columns {columns} must be one category, of which at most one is 1 in a row, got "
                     f"{int(counts.max())} ones in row {int(counts.argmax())}; leave the category out."
                 )
-        found.append(Category(columns, all(counts.min(initial=1) == 1 for counts in ones)))
-    return tuple(found)
+        categories.append(Category(columns, all(counts.min(initial=1) == 1 for counts in ones)))
+    return tuple(categories)
 
 
 def categories_header(categories: Sequence[Category]) -> list[dict[str, Any]]:
@@ -108,7 +110,7 @@ def categories_of(header: Any, width: int) -> tuple[Category, ...]:
     :raises ValueError: if it is something else, or no categories of n columns.
     """
     try:
-        groups = tuple(Category(tuple(each["columns"]), each["is_always"]) for each in header)
+        groups = tuple(Category(tuple(entry["columns"]), entry["is_always"]) for entry in header)
         are_right = all(type(always) is bool and all(type(c) is int for c in members) for members, always in groups)
         as_categories([group.columns for group in groups], np.zeros([0, width]))
     except (TypeError, KeyError) as error:
@@ -124,11 +126,11 @@ def are_possible(rows: NDArray[Any], categories: Sequence[Category]) -> NDArray[
     :param rows: zeros and ones, [N, n].
     :param categories: columns that are one variable.
     """
-    found = np.ones(len(rows), bool)
+    possible = np.ones(len(rows), bool)
     for columns, is_always in categories:
         counts = rows[:, columns].sum(axis=1)
-        found &= (counts == 1) if is_always else (counts <= 1)
-    return found
+        possible &= (counts == 1) if is_always else (counts <= 1)
+    return possible
 
 
 def links(categories: Sequence[Category], width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -141,6 +143,7 @@ def links(categories: Sequence[Category], width: int) -> tuple[NDArray[np.float6
     matrix = np.zeros([width, width])
     start = np.zeros(width)
     for j, level in levels_in_order(categories, np.arange(width)).items():
+        # Continuation ratios: a level is ruled out by each earlier one, and the last may be certain.
         start[j] = _CERTAIN if level.is_certain else 0.0
         matrix[level.earlier, j] = -_CERTAIN - start[j]
     return matrix, start

@@ -75,12 +75,14 @@ class DARNConfig:
     categories: tuple[Category, ...] = ()
 
     def __post_init__(self) -> None:
+        # Sequences and dictionaries, as JSON has them, become tuples and configurations.
         for name in ("hidden", "units"):
             object.__setattr__(self, name, _sizes(name, getattr(self, name)))
         if isinstance(self.local, dict):
             object.__setattr__(self, "local", LocalConfig(**self.local))
         if isinstance(self.pixelcnn, dict):
             object.__setattr__(self, "pixelcnn", PixelCNNConfig(**self.pixelcnn))
+        # Each field by itself.
         for name in ("visible", "conditional_units", "orders"):
             if name != "orders" or self.orders is not None:
                 check_whole(name, getattr(self, name))
@@ -96,6 +98,7 @@ class DARNConfig:
         ):
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}.")
+        # Fields together.
         self._check_what_is_used()
         self._check_images()
         self._check_categories()
@@ -177,21 +180,24 @@ _OF_LAYERS = {"units": "lie between", "encoder": "is of", "prior": "is of", "ski
 
 def _unused(values: Mapping[str, Any]) -> dict[str, str]:
     """Fields that say nothing of a model with these values, and why: the end of a sentence."""
+    # Conditionals that the model has, in the decoder and in all.
     has_hidden = bool(values.get("hidden", True))
     has_units = bool(values.get("units"))
     decoder = {values.get("visible_conditional"), *([values.get("prior")] if has_hidden else [])}
     kinds = {"conditional_units": decoder | ({values.get("encoder")} if has_hidden else set()), "orders": decoder}
-    found = {
+    reasons = {
         name: f"is for the conditionals {', '.join(sorted(users))}, and there is none of them; leave it out, or give "
         f"visible_conditional={sorted(users)[0]!r}"
         for name, users in _USERS.items()
         if not kinds[name] & users
     }
-    for name, how in () if has_hidden else _OF_LAYERS.items():
-        found[name] = f"{how} stochastic layers, and there are none with hidden=(); leave {name} out, or give hidden"
+    for name, relation in () if has_hidden else _OF_LAYERS.items():
+        reasons[name] = (
+            f"{relation} stochastic layers, and there are none with hidden=(); leave {name} out, or give hidden"
+        )
     if not (has_hidden and has_units):
-        found["activation"] = "is of deterministic units, and there are none; leave activation out, or give units"
-    return found
+        reasons["activation"] = "is of deterministic units, and there are none; leave activation out, or give units"
+    return reasons
 
 
 def _sizes(name: str, value: Any) -> tuple[int, ...]:
@@ -237,20 +243,22 @@ def check_data(data: ArrayLike, config: DARNConfig, name: str = "data") -> NDArr
         raise ValueError(f"{name} must have {config.visible} columns, one a visible unit, got {array.shape[1]}.")
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} must be numbers 0 and 1 (or booleans), got dtype {array.dtype}; encode it first.")
+    # Which values the cost is defined for.
     if config.observations == "binary":
         wrong = (array != 0) & (array != 1)
-        wanted = "0 or 1"
+        allowed = "0 or 1"
         remedy = "binarise it, or use observations='intensities' for numbers in [0, 1]"
     else:
         wrong = ~((array >= 0) & (array <= 1))
-        wanted = "in [0, 1]"
+        allowed = "in [0, 1]"
         remedy = "divide pixels by their largest value"
+    # The first cell that is wrong is named.
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         if array.dtype.kind == "f" and np.isnan(array[row, column]):
             remedy = "drop or impute missing values"
         raise ValueError(
-            f"{name} must be {wanted} everywhere, got {array[row, column]} in row {row}, column {column} "
+            f"{name} must be {allowed} everywhere, got {array[row, column]} in row {row}, column {column} "
             f"({np.sum(wrong)} such values); {remedy}."
         )
     return array

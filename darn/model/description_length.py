@@ -86,6 +86,7 @@ def description_length(
     rows = check_data(x, model.config, "x")
     seed = as_seed(seed)
     batch_size = batch_size or max(1, min(len(rows), _CHUNK_NUMBERS // row_width(model)))
+    # Sums over draws of h of the three code lengths, block by block.
     run = compiled_code_lengths(model)
     scale = 1.0 / math.log(2.0) if unit == "bits" else 1.0
     parts = np.zeros([3, len(rows)])
@@ -94,6 +95,7 @@ def description_length(
             batch = tf.constant(rows[start : start + batch_size], model.dtype)
             key = tf.random.fold_in(tf.random.fold_in(seed, sample), start)
             parts[:, start : start + batch_size] += run(batch, key).numpy()
+    # Eq. (15): L(x) = E[-log p(h) + log q(h | x) - log p(x | h)].
     hidden, bits_back, visible = scale * parts / num_samples
     return DescriptionLength(hidden + bits_back + visible, hidden, bits_back, visible)
 
@@ -121,6 +123,7 @@ def fast_sampling_cost(model: DARN, seed: Seed, num_samples: int = 1000) -> tupl
 
     :raises ValueError: for another model.
     """
+    # The model must be the paper's fDARN.
     config = model.config
     if len(config.hidden) != 1 or config.units or config.prior != "linear" or config.local is not None:
         raise ValueError(

@@ -120,6 +120,7 @@ def estimate(
     :raises ValueError: if a name is not known, or the estimator does not fit the model.
     """
     check_estimator(model, estimator, entropy)
+    # Without stochastic units the description length is -log p(x), which is differentiated as it is.
     if not model.encoders:
         visible = -model.log_visible(x, ())
         zero = tf.zeros_like(visible)
@@ -200,6 +201,7 @@ def scored(
     prior, visible = _code_lengths(model, x, encoded.h)
     log_q = _sum_log_prob(encoded.h, encoded.logits)
     f = tf.stop_gradient(prior + visible)
+    # What depends on q by itself: minus its entropy ("exact"), or log q of the draw ("sampled").
     if entropy == "exact":
         minus_entropy = _minus_entropy(encoded.logits)  # that of a unit depends on the units before it: part of f
         bits_back = _with_gradient(log_q, minus_entropy)
@@ -218,6 +220,7 @@ def _reinforce(
     baseline: tf.Tensor | None,
 ) -> Estimate:
     f, log_q, result = scored(model, x, noise, entropy)
+    # The baseline of a row is the mean cost of all others, on all replicas.
     if baseline is None:
         others = tf.maximum(tf.cast(num_replicas() * tf.size(f), f.dtype) - 1.0, 1.0)
         baseline = (sum_over_replicas(tf.reduce_sum(f)) - f) / others
@@ -228,6 +231,7 @@ def _rloo(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str, n
     if num_samples < 2:
         raise ValueError(f"rloo needs at least 2 samples, got {num_samples}.")
     f, log_q, result = scored(model, x, noise, entropy, num_samples)
+    # The baseline of a sample is the mean cost of the K - 1 others of its row.
     per_sample = tf.reshape(f, [num_samples, -1])
     baseline = (tf.reduce_sum(per_sample, axis=0) - per_sample) / (num_samples - 1.0)
     loss = result.loss + _zero_with_gradient(f - tf.reshape(baseline, [-1]), log_q)
@@ -247,6 +251,7 @@ def _rloo(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str, n
 
 def _disarm(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str) -> Estimate:
     (logits,) = model.encode(x, noise, threshold).logits
+    # An antithetic pair: the same noise with both signs.
     pair = tuple(threshold(logits, sign * noise[0]) for sign in (1.0, -1.0))
     f = []
     losses = []
@@ -263,6 +268,7 @@ def _disarm(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str)
         f.append(cost)
         losses.append(prior + bits_back + visible)
         parts.append((prior, bits_back, visible))
+    # The gradient (f(h) - f(h')) (h - h') sigmoid(|a|) / 2, in logit form.
     weight = (pair[0] - pair[1]) * tf.sigmoid(tf.abs(logits))
     gradient = 0.5 * (f[0] - f[1])[:, None] * weight
     loss = 0.5 * tf.add_n(losses) + tf.reduce_sum(_zero_with_gradient(gradient, logits), axis=-1)
@@ -271,6 +277,7 @@ def _disarm(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str)
 
 
 def _simpson(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str) -> Estimate:
+    # Through the draw itself passes a sixth of the slope at its end, by Simpson's rule.
     def simpson_unit(logits: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
         h = threshold(logits, noise)
         return h + _zero_with_gradient(tf.abs(h - tf.sigmoid(logits)) / 6.0, logits)
@@ -278,6 +285,7 @@ def _simpson(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str
     (h,), (logits,) = model.encode(x, noise, simpson_unit)
     prior, visible = _code_lengths(model, x, (h,))
     bits_back = _bits_back((h,), (logits,), entropy)
+    # The slope at the middle, with unit i at 1/2 and all others as drawn.
     n = model.config.hidden[0]
     bits = tf.stop_gradient(h)
     middle = tf.eye(n, dtype=h.dtype)[:, None, :]
@@ -287,8 +295,10 @@ def _simpson(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str
         cost = tf.add_n(_code_lengths(model, tf.tile(x, [n, 1]), (at_half,)))
         if entropy == "sampled":
             cost += bernoulli_log_prob(at_half, tf.tile(tf.stop_gradient(logits), [n, 1]))
+    # Of the gradient at row (i, b) only that of unit i counts.
     slopes = tf.reshape(tape.gradient(cost, at_half), [n, -1, n])
     slope = tf.transpose(tf.linalg.diag_part(tf.transpose(slopes, [1, 0, 2])))
+    # The middle has the weight 2/3 of the rule, times dq/da = q (1 - q).
     q = tf.sigmoid(logits)
     gradient = 2.0 / 3.0 * q * (1.0 - q) * tf.transpose(slope)
     loss = prior + bits_back + visible + tf.reduce_sum(_zero_with_gradient(gradient, logits), axis=-1)
@@ -307,6 +317,7 @@ def sparsity_penalty(estimated: Estimate, rho: float) -> tf.Tensor:
     """
     total = []
     for q in estimated.q:
+        # P(h_j = 1) over the minibatch, of all replicas together.
         mean = tf.clip_by_value(mean_over_replicas(tf.reduce_mean(q, axis=0)), 1e-6, 1.0 - 1e-6)
         active = rho * (math.log(rho) - tf.math.log(mean))
         silent = (1.0 - rho) * (math.log1p(-rho) - tf.math.log1p(-mean))

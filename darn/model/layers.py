@@ -199,12 +199,14 @@ def make_decoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor
     local = config.local
     name = f"decoder_{level}"
     grids = len(local.hidden) if local else 0  # how many of the stochastic layers are
+    # How the units of the layer depend on each other.
     if local is not None and 1 <= level <= grids:
         size = {"kernel": local.units_kernel, "period": local.period}
         conditional: Conditional = LocalUnitsConditional(local.grids[level], **size, dtype=config.dtype, name=name)
     else:
         of_level = {"orders": config.orders, "categories": () if level else config.categories}
         conditional = _conditional(config, kind, wiring.sizes[level], tf.random.fold_in(seed, 0), name, **of_level)
+    # How they depend on the layers above.
     network: Any = None
     if local is not None and level < grids:
         network = LocalMap(local, level, "down", seed=tf.random.fold_in(seed, 1), dtype=tf.as_dtype(config.dtype))

@@ -79,6 +79,7 @@ def exact_log_likelihood(model: DARN, x: ArrayLike) -> NDArray[np.float64]:
         )
     if total == 0:
         return _fully_visible(model, rows)
+    # Blocks of states and rows, of sizes that fit into memory.
     states = all_states(total)
     is_factorial = model.config.visible_conditional == "factorial"
     width = 1 if is_factorial else row_width(model)
@@ -86,6 +87,7 @@ def exact_log_likelihood(model: DARN, x: ArrayLike) -> NDArray[np.float64]:
     batch = max(1, min(len(rows), 4096 if is_factorial else 128))
     chunk = max(1, min(len(states), numbers // (batch * width)))
 
+    # log sum_h p(x, h), a block of states at a time.
     block = model.graphs.get("exact", lambda: _compiled_exact(model))
     result = np.full(len(rows), -np.inf)
     batches = [tf.constant(rows[i : i + batch], model.dtype) for i in range(0, len(rows), batch)]
@@ -127,10 +129,12 @@ def importance_log_likelihood(
         means = np.full(repeats, exact.mean())
         effective = np.full(len(rows), float(num_samples))
         return ImportanceEstimate(exact, means, float(exact.mean()), (exact.mean(),) * 2, effective, 0.0)
+    # As many draws of a row at a time as memory allows.
     seed = as_seed(seed)
     batch_size = min(batch_size, len(rows))
     copies = max(1, min(num_samples, _BLOCK_NUMBERS // (batch_size * row_width(model))))
     run = model.graphs.get(("importance", jit_compile), lambda: _compiled_importance(model, jit_compile))
+    # Eq. (16) for each repeat and block of rows; the last block is filled up with copies of the last row.
     estimates, effective = np.zeros([2, repeats, len(rows)])
     padded = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % batch_size, axis=0)])
     for repeat in range(repeats):
@@ -141,6 +145,7 @@ def importance_log_likelihood(
             values = run(batch, tf.constant(num_samples), tf.constant(copies), key)
             part = slice(start, min(start + batch_size, len(rows)))
             estimates[repeat, part], effective[repeat, part] = (v.numpy()[: len(rows) - start] for v in values)
+    # The mean over the repeats, and how much more all samples give together.
     means = estimates.mean(axis=1)
     pooled = special.logsumexp(estimates, axis=0) - math.log(repeats)
     bias = float(pooled.mean() - means.mean())
@@ -172,12 +177,14 @@ def _compiled_importance(model: DARN, jit_compile: bool) -> tf.types.experimenta
     @counted_alone
     def run(x: tf.Tensor, num_samples: tf.Tensor, copies: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         num_rows = tf.shape(x)[0]
-        own = own_logits(model, x)
+        visible_logits = own_logits(model, x)
 
         def add(done: tf.Tensor, log_sum: tf.Tensor, log_squares: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            # log w = log p(x, h) - log q(h | x) of `copies` draws; draws beyond S do not count.
             noise = model.encoder_noise(copies * num_rows, tf.random.fold_in(seed, done))
-            log_w = tf.cast(log_weights(model, x, noise, copies, own), tf.float64)
+            log_w = tf.cast(log_weights(model, x, noise, copies, visible_logits), tf.float64)
             log_w = tf.where((done + tf.range(copies) < num_samples)[:, None], log_w, -math.inf)
+            # Running sums of w and of w^2, by their logarithms.
             log_sum = tf.reduce_logsumexp(tf.concat([log_sum[None], log_w], axis=0), axis=0)
             log_squares = tf.reduce_logsumexp(tf.concat([log_squares[None], 2.0 * log_w], axis=0), axis=0)
             return done + copies, log_sum, log_squares

@@ -92,6 +92,7 @@ class DARN(tf.Module):
         share = mean.copy()
         for j, level in levels_in_order(self.config.categories, np.arange(len(mean))).items():
             share[j] = mean[j] / max(1.0 - mean[level.earlier].sum(), margin)  # of the rows without an earlier level
+        # The biases are the logits of these shares, which are kept off 0 and 1.
         clipped = np.clip(share, margin, 1.0 - margin)
         self.visible_mean.assign(tf.constant(mean, self.dtype))
         self.decoders[0].conditional.bias.assign(tf.constant(np.log(clipped) - np.log1p(-clipped), self.dtype))
@@ -129,8 +130,10 @@ class DARN(tf.Module):
         def draw(level: int, below: list[tf.Tensor]) -> tf.Tensor:
             layer = self.encoders[level - 1]
             offset = layer.offset(self._inputs([x] if level == 1 else below, self.wiring.below(level)))
+            # All draws of a row share the pass through the first network.
             if level == 1:
                 offset = tf.tile(offset, [copies, 1])
+            # Independent units (Eq. 6) are drawn at once, others one after the other.
             if self.config.encoder == "factorial":
                 logits.append(layer.conditional.logits(offset, offset))
                 return unit(logits[-1], noise[level - 1])
@@ -217,6 +220,7 @@ class DARN(tf.Module):
         def draw(level: int, above: list[tf.Tensor]) -> tf.Tensor:
             layer = self.decoders[level]
             offset = layer.offset(self._inputs(above))
+            # Eqs. (1), (7): a stochastic layer; Eqs. (3), (5): the visible units.
             if level:
                 return layer.conditional.sample(num, tf.random.fold_in(seed, level), offset)
             x, a = layer.conditional.sample_with_logits(num, tf.random.fold_in(seed, level), offset)

@@ -70,6 +70,7 @@ def linear_bits(noise: tf.Tensor, matrix: tf.Tensor, logits: tf.Tensor, *, block
     if n is None or block < 1:
         raise ValueError(f"noise must have a static number of bits and block be at least 1, got {n} and {block}.")
     mask = tf.constant(np.triu(np.ones([min(block, n)] * 2), 1), noise.dtype)
+    # `rest`: logits of the bits that are not drawn yet, with what the drawn ones add.
     rest = tf.broadcast_to(logits, tf.shape(noise))
     parts: list[tf.Tensor] = []
     for start in range(0, n, block):
@@ -77,11 +78,13 @@ def linear_bits(noise: tf.Tensor, matrix: tf.Tensor, logits: tf.Tensor, *, block
         within = matrix[start:end, start:end] * mask[: end - start, : end - start]
         a = rest[:, : end - start]
         noise_here = noise[:, start:end]
+        # The fixed point h <- 1[noise < a + h W] within the block.
         guess = tf.cast(noise_here < a, noise.dtype)
         parts.append(
             fixed_point_bits(lambda h, a=a, within=within: a + tf.matmul(h, within), noise_here, guess)  # type: ignore[misc]
         )
         if end < n:
+            # What the block adds to the logits of all later bits.
             rest = rest[:, end - start :] + tf.matmul(parts[-1], matrix[start:end, end:])
     return tf.concat(parts, axis=1)
 
@@ -97,10 +100,11 @@ def linear_adjoint(upstream: tf.Tensor, slope: tf.Tensor, matrix: tf.Tensor, *, 
     :param matrix: W, [n, n], zero but above its diagonal.
     """
     n = upstream.shape[-1]
+    # g of the bits behind the block.
     later = tf.zeros_like(upstream)[:, :0]
     for start in reversed(range(0, n, block)):
         end = min(start + block, n)
-        own = upstream[:, start:end] + tf.matmul(later, matrix[start:end, end:], transpose_b=True)
+        from_outside = upstream[:, start:end] + tf.matmul(later, matrix[start:end, end:], transpose_b=True)
         within = matrix[start:end, start:end]
         s = slope[:, start:end]
 
@@ -108,17 +112,18 @@ def linear_adjoint(upstream: tf.Tensor, slope: tf.Tensor, matrix: tf.Tensor, *, 
             passes: tf.Tensor,
             g: tf.Tensor,
             _: tf.Tensor,
-            own: tf.Tensor = own,
+            own: tf.Tensor = from_outside,
             within: tf.Tensor = within,
             s: tf.Tensor = s,
         ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             new = s * (own + tf.matmul(g, within, transpose_b=True))
             return passes + 1, new, tf.reduce_any(tf.not_equal(new, g))
 
-        begin = (tf.constant(0), s * own, tf.constant(True))
+        # The fixed point g <- slope (upstream + g W') within the block.
+        begin = (tf.constant(0), s * from_outside, tf.constant(True))
         size = end - start  # passes after which nothing can change; a NaN, which never equals itself, ends here, too
-        found = tf.while_loop(lambda i, _, changed, size=size: tf.logical_and(changed, i < size), step, begin)  # type: ignore[misc]
-        later = tf.concat([found[1], later], axis=1)
+        state = tf.while_loop(lambda i, _, changed, size=size: tf.logical_and(changed, i < size), step, begin)  # type: ignore[misc]
+        later = tf.concat([state[1], later], axis=1)
     return later
 
 

@@ -53,6 +53,7 @@ def _decoder(config: DARNConfig, wiring: Wiring, level: int) -> _Shapes:
     kind = config.prior if level else config.visible_conditional
     n = wiring.sizes[level]
     offset_size = n
+    # How the units of the layer depend on each other.
     if local is not None and 1 <= level <= num_local:
         channels = local.grids[level][2]
         window = (local.period, local.period, local.units_kernel**2 * channels, channels)
@@ -61,6 +62,7 @@ def _decoder(config: DARNConfig, wiring: Wiring, level: int) -> _Shapes:
         conditional = _conditional(config, kind, n, config.orders)
     if config.pixelcnn is not None and kind == "pixelcnn":
         offset_size = n * config.pixelcnn.maps
+    # How they depend on the layers above.
     network: _Shapes = {}
     if local is not None and level < num_local:
         network = {"layer/weights": _periodic(local, level)}

@@ -36,8 +36,8 @@ def with_values(module: Module, variables: Sequence[tf.Variable], values: Sequen
     :return: modules of the same classes, which hold `values` in place of `variables` and share all else.
     :raises ValueError: if the numbers of variables and values differ.
     """
-    of = {variable.ref(): value for variable, value in zip(variables, values, strict=True)}
-    return _replaced(module, of)
+    replacements = {variable.ref(): value for variable, value in zip(variables, values, strict=True)}
+    return _replaced(module, replacements)
 
 
 def _replaced(part: Any, of: Mapping[Any, tf.Tensor]) -> Any:
@@ -138,10 +138,13 @@ class WeightNoise(tf.Module):
         for mean, gradient, e, rho in zip(mu, g, eps, self.log_variances, strict=True):
             variance = tf.exp(rho)
             prior = fit_prior(mean, variance)
+            # d / d mu = g + (mu - m) / (N s^2).
             d_mean.append(gradient + (mean - prior.mean) / (num_data * prior.variance))
+            # The part of the data in d / d log sigma^2 = sigma^2 d / d sigma^2, Graves's or by reparameterisation.
             if self.kind == "graves":
                 data_part = 0.5 * batch_size * variance * tf.square(gradient)
             else:
                 data_part = 0.5 * tf.sqrt(variance) * gradient * e
+            # The part of the KL: (sigma^2 / s^2 - 1) / (2 N).
             d_log_variance.append(data_part + (variance / prior.variance - 1.0) / (2.0 * num_data))
         return d_mean, d_log_variance

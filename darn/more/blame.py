@@ -42,18 +42,19 @@ def blame(
     :raises ValueError: for another shape or other values.
     """
     rows = checked_bits(x, np.shape(x)[-1] if np.ndim(x) else 1)
-    how: dict[str, Any] = {"num_samples": num_samples, "seed": seed}
-    found = np.empty(rows.shape)
+    settings: dict[str, Any] = {"num_samples": num_samples, "seed": seed}
+    gains = np.empty(rows.shape)
     categories = as_categories(groups, rows[:0])
     for begin in range(0, len(rows), _ROWS):
         part = slice(begin, begin + _ROWS)
-        log_p = log_prob(density, rows[part], **how)
+        log_p = log_prob(density, rows[part], **settings)
+        # The best other value of each variable, and what it gains.
         for columns, changed in _changes(rows[part], categories):
-            best = np.max([log_prob(density, each, **how) for each in changed], axis=0)
+            best = np.max([log_prob(density, rows_of_value, **settings) for rows_of_value in changed], axis=0)
             with np.errstate(invalid="ignore"):
                 gain = best - log_p
-            found[part, columns] = np.where(np.isneginf(best), -np.inf, gain)[:, None]
-    return found
+            gains[part, columns] = np.where(np.isneginf(best), -np.inf, gain)[:, None]
+    return gains
 
 
 def _changes(

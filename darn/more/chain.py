@@ -69,6 +69,7 @@ class Chain(Ordered):
         bias = self.bias.copy()
         weights = self.weights.toarray()
         for j, level in levels_in_order(self.categories, self.order).items():
+            # Levels that exclude each other do so by weights that nothing else can outweigh.
             if level.is_certain:
                 weights[:, j] = 0.0
                 bias[j] = _CERTAIN
@@ -76,6 +77,7 @@ class Chain(Ordered):
             weights[level.earlier, j] = -_CERTAIN - reach
         model = DARN(DARNConfig(visible=self.num_columns, hidden=(), visible_conditional="linear", dtype=dtype))
         conditional = model.decoders[0].conditional
+        # The DARN has its columns in the order of the chain.
         conditional.bias.assign(bias[self.order].astype(dtype))
         if self.num_columns > 1:
             conditional.weights.assign(weights[np.ix_(self.order, self.order)].astype(dtype))
@@ -83,8 +85,8 @@ class Chain(Ordered):
 
     def logits(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """b + x W, [N, n]."""
-        found: NDArray[np.float64] = np.asarray(x @ self.weights) + self.bias
-        return found
+        logits: NDArray[np.float64] = np.asarray(x @ self.weights) + self.bias
+        return logits
 
     def turns(self, rows: NDArray[np.float64]) -> Callable[[int, Rows], NDArray[np.float64]]:
         """b_j + x W_j of a column at a time, by the weights that are not zero.
@@ -96,9 +98,9 @@ class Chain(Ordered):
         def logit(j: int, part: Rows) -> NDArray[np.float64]:
             entries = slice(start[j], start[j + 1])
             before = self.weights.indices[entries]
-            seen = rows[:, before] if isinstance(part, slice) else rows[part[:, None], before]
-            found: NDArray[np.float64] = self.bias[j] + seen @ self.weights.data[entries]
-            return found
+            earlier_bits = rows[:, before] if isinstance(part, slice) else rows[part[:, None], before]
+            logits: NDArray[np.float64] = self.bias[j] + earlier_bits @ self.weights.data[entries]
+            return logits
 
         return logit
 
@@ -112,6 +114,7 @@ class Chain(Ordered):
         :param linked: columns that are wanted, too.
         """
         weights = self._by_row[columns].toarray()
+        # Columns that a state can change, and the linked ones.
         is_reached = weights.any(axis=0)
         is_reached[columns] = True
         is_reached[list(linked)] = True
@@ -158,6 +161,7 @@ def chain_of(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Chain:
     """
     n = len(arrays["bias"])
     order, bias, weights, rows, starts = (arrays[name] for name in ("order", "bias", "weights", "rows", "starts"))
+    # Types, and finite numbers.
     types = {"order": np.int32, "bias": np.float64, "weights": np.float64, "rows": np.int32, "starts": np.int64}
     for name, dtype in types.items():
         if arrays[name].dtype != dtype:
@@ -165,6 +169,7 @@ def chain_of(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Chain:
     if not np.isfinite(bias).all() or not np.isfinite(weights).all():
         raise ValueError("its parameters must be finite")
     check_order(order, n)
+    # The sparse matrix is one, and every weight belongs to an earlier column.
     if starts[0] != 0 or starts[-1] != len(weights) or np.any(np.diff(starts) < 0):
         raise ValueError("its starts must grow from 0 to the number of weights")
     place = np.argsort(order)

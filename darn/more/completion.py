@@ -80,9 +80,9 @@ def complete(
         a mixture over orders (EoNADE) with too many missing bits to sum over.
     """
     settings: dict[str, Any] = {"seed": seed, "max_exact_bits": max_exact_bits}
-    found = completed(model, x, is_missing, min_effective=min_effective, max_samples=max_samples, **settings)
-    warn_of_few_draws(found, min_effective, max_samples)
-    return found.probabilities
+    completion = completed(model, x, is_missing, min_effective=min_effective, max_samples=max_samples, **settings)
+    warn_of_few_draws(completion, min_effective, max_samples)
+    return completion.probabilities
 
 
 def warn_of_few_draws(found: Completed, min_effective: float = 200.0, max_samples: int = 32_000) -> None:
@@ -128,16 +128,19 @@ def completed(
         )
     rows = check_data(np.where(mask, 0, np.asarray(x)), model.config, "x").astype(np.float64)
     numbers = mask.sum(axis=1)
-    found = rows.copy()
+    probabilities = rows.copy()
     log_known = np.full(len(rows), np.nan)
     effective = np.full(len(rows), np.inf)
+    # A factorial decoder: the missing bits need no values, and only h is summed over.
     if model.config.visible_conditional == "factorial" and model.num_hidden <= max_exact_bits:
         means, log_known = _summed_over_units(model, rows, mask)
         return Completed(np.where(mask, means, rows), np.where(numbers > 0, log_known, np.nan), effective)
+    # Few bits and units: all their values, for all rows that lack as many at once.
     is_exact = numbers + model.num_hidden <= max_exact_bits
     for number in np.unique(numbers[is_exact & (numbers > 0)]):
         part = is_exact & (numbers == number)
-        found[part], log_known[part] = _enumerated(model, rows[part], mask[part])
+        probabilities[part], log_known[part] = _enumerated(model, rows[part], mask[part])
+    # Too many: importance sampling.
     if (others := np.flatnonzero(~is_exact & (numbers > 0))).size:
         if model.decoders[0].conditional.is_mixture:
             raise ValueError(
@@ -145,8 +148,8 @@ def completed(
                 f"many to be summed over in {len(others)} rows; use another model."
             )
         parts = _sampled(model, rows[others], mask[others], seed, min_effective, max_samples)
-        found[others], log_known[others], effective[others] = parts
-    return Completed(found, log_known, effective)
+        probabilities[others], log_known[others], effective[others] = parts
+    return Completed(probabilities, log_known, effective)
 
 
 def _summed_over_units(model: DARN, rows: NDArray, mask: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -155,7 +158,8 @@ def _summed_over_units(model: DARN, rows: NDArray, mask: NDArray) -> tuple[NDArr
         logits = model.visible_logits(tf.constant(rows, model.dtype), ()).numpy().astype(np.float64)
         log_p = np.where(mask, 0.0, rows * logits - np.logaddexp(0.0, logits)).sum(axis=1)
         return 1.0 / (1.0 + np.exp(-logits)), log_p
-    known, ones = (tf.constant(part, model.dtype) for part in (~mask, rows * ~mask))
+    is_known, ones = (tf.constant(part, model.dtype) for part in (~mask, rows * ~mask))
+    # log p(x_known, h) of each block of states, and what it adds to sum_h p(x_known, h) p(x_j = 1 | h).
     states = all_states(model.num_hidden)
     size = max(1, _NUMBERS // max(len(rows), model.config.visible))
     sums = _Sums(*rows.shape)
@@ -164,7 +168,7 @@ def _summed_over_units(model: DARN, rows: NDArray, mask: NDArray) -> tuple[NDArr
         h = tuple(tf.split(part, model.config.hidden, axis=1))
         offset = model.visible_offset(h)
         a = model.decoders[0].conditional.logits(offset, offset)
-        log_p = tf.matmul(ones, a, transpose_b=True) - tf.matmul(known, tf.nn.softplus(a), transpose_b=True)
+        log_p = tf.matmul(ones, a, transpose_b=True) - tf.matmul(is_known, tf.nn.softplus(a), transpose_b=True)
         log_p += model.log_prior(h)
         w = sums.weigh(log_p.numpy())
         sums.total += w @ tf.sigmoid(a).numpy()
@@ -177,58 +181,63 @@ def _enumerated(model: DARN, rows: NDArray, mask: NDArray) -> tuple[NDArray[np.f
     places = np.nonzero(mask)[1].reshape(len(rows), -1)
     values = all_states(places.shape[1])
     size = max(1, _NUMBERS // (len(values) * rows.shape[1]))
-    found = rows.copy()
+    probabilities = rows.copy()
     log_known = np.zeros(len(rows))
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
+        # Each row with all values of its missing bits.
         filled = np.repeat(rows[part, None], len(values), axis=1)
         np.put_along_axis(filled, places[part, None], np.broadcast_to(values, (len(filled), *values.shape)), axis=2)
         log_p = exact_log_likelihood(model, filled.reshape(-1, rows.shape[1])).reshape(filled.shape[:2])
         log_known[part] = np.logaddexp.reduce(log_p, axis=1)
+        # The values' mean by p(x_missing | x_known).
         w = np.exp(log_p - log_p.max(axis=1, keepdims=True))
-        np.put_along_axis(found[part], places[part], w @ values / w.sum(axis=1, keepdims=True), axis=1)
-    return found, log_known
+        np.put_along_axis(probabilities[part], places[part], w @ values / w.sum(axis=1, keepdims=True), axis=1)
+    return probabilities, log_known
 
 
 def _sampled(model: DARN, rows: NDArray, mask: NDArray, seed: Seed, least: float, most: int) -> Completed:
     """By draws."""
     draws = min(_DRAWS, most)
     size = max(1, _NUMBERS // (draws * max(model.config.visible, *model.config.hidden, draws)))
-    found = rows.copy()
+    probabilities = rows.copy()
     log_known = np.zeros(len(rows))
     effective = np.zeros(len(rows))
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
         sums = _block(model, rows[part], mask[part], tf.random.fold_in(as_seed(seed), start), draws, least, most)
-        found[part] = np.where(mask[part], sums.mean, rows[part])
+        probabilities[part] = np.where(mask[part], sums.mean, rows[part])
         effective[part] = sums.effective
         log_known[part] = sums.log_sum - np.log(sums.count)
-    return Completed(found, log_known, effective)
+    return Completed(probabilities, log_known, effective)
 
 
 def _block(model: DARN, rows: NDArray, mask: NDArray, seed: tf.Tensor, draws: int, least: float, most: int) -> _Sums:
     """Sums over draws, twice as many again and again of those rows for which they do not suffice."""
     rng = np.random.default_rng(seed.numpy().astype(np.uint32))
     of_prior = int(_FROM_PRIOR * draws) if model.encoders else 0
+    # u at first: draws of the columns' means, past the known bits.
     u = rng.uniform(size=(len(rows), draws - of_prior, rows.shape[1]))
     filled = np.where(mask[:, None], u < model.visible_mean.numpy(), rows[:, None])
     if model.encoders:
         filled = _redrawn(*_draw(model, filled, mask, of_prior, tf.random.fold_in(seed, 0)), draws - of_prior, rng)
+    # Draws with weights; u of the next ones is drawn from the last, by their weights.
     sums = _Sums(*rows.shape)
     active = np.arange(len(rows))
-    made = 0
-    wanted = 1
+    num_drawn = 0
+    num_wanted = 1
     while len(active):
-        while made < wanted:
-            made += 1
-            drawn, log_w = _draw(model, filled, mask[active], of_prior, tf.random.fold_in(seed, made))
+        while num_drawn < num_wanted:
+            num_drawn += 1
+            drawn, log_w = _draw(model, filled, mask[active], of_prior, tf.random.fold_in(seed, num_drawn))
             w = sums.weigh(log_w, active)
             sums.total[active] += np.einsum("ns,nsj->nj", w, drawn)
             filled = _redrawn(drawn, log_w, draws - of_prior, rng)
-        is_open = (sums.effective[active] < least) & (made * draws < most)
+        # Rows with enough effective draws are done; the others get twice as many.
+        is_open = (sums.effective[active] < least) & (num_drawn * draws < most)
         active = active[is_open]
         filled = filled[is_open]
-        wanted = min(2 * made, -(-most // draws))
+        num_wanted = min(2 * num_drawn, -(-most // draws))
     return sums
 
 
@@ -246,12 +255,15 @@ def _draw(
     conditional = model.decoders[0].conditional
     h: tuple[tf.Tensor, ...] = ()
     log_w: tf.Tensor = tf.zeros(shape[:2], model.dtype)
+    # h from the mixture q, and p(h) / q(h).
     if model.encoders:
         h, log_w = _draw_hidden(model, u, of_prior, seeds[:2])
+    # x from p(x | h), one bit after the other: noise that leaves no choice holds the known ones.
     offset = model.visible_offset(h)
     noise = logistic_noise(shape, seeds[2], model.dtype)
     fixed = tf.where(u > 0, tf.constant(-np.inf, model.dtype), tf.constant(np.inf, model.dtype))
     x = conditional.sample_from_noise(tf.reshape(tf.where(is_missing, noise, fixed), [-1, shape[2]]), offset)
+    # w: log p(x_j | x_<j, h) of the known bits joins.
     log_p = tf.reshape(x * (a := conditional.logits(x, offset)) - tf.nn.softplus(a), shape)
     log_w += tf.reduce_sum(tf.where(is_missing, tf.zeros_like(log_p), log_p), axis=-1)
     return tf.reshape(x, shape).numpy(), log_w.numpy().astype(np.float64)
@@ -266,11 +278,13 @@ def _draw_hidden(
     (N, S, n_x) = u.shape
     config = model.config
     flat = tf.reshape(u, [-1, n_x])
+    # Draws of the encoder, from rows u, and of the prior.
     num = S - of_prior
     encoded = model.encode(flat, model.encoder_noise(N * S, seeds[0]), _unit)
     prior = model.sample(N * S, seeds[1]).h if of_prior else encoded.h
     is_prior = tf.tile(tf.range(S) >= num, [N])[:, None]
     h = tuple(tf.where(is_prior, *pair) for pair in zip(prior, encoded.h, strict=True))
+    # log q(h): of the first layer the mean over all rows u where its logits give it, else by the draw's own u.
     first, *others = (_clipped(a) for a in model.encoder_logits(flat, h))
     if config.encoder == "factorial" and not (config.skip and others):
         a = tf.reshape(first, [N, S, -1])[:, :num]
@@ -281,6 +295,7 @@ def _draw_hidden(
         log_q = tf.reshape(bernoulli_log_prob(h[0], first), [N, S])
     for pair in zip(h[1:], others, strict=True):
         log_q += tf.reshape(bernoulli_log_prob(*pair), [N, S])
+    # The part e p(h) of the mixture.
     log_p = tf.reshape(model.log_prior(h), [N, S])
     if of_prior:
         parts = [log_q + math.log(num / S), log_p + math.log(of_prior / S)]
@@ -304,6 +319,7 @@ class _Sums:
 
     def weigh(self, log_w: NDArray, at: Any = slice(None)) -> NDArray[np.float64]:
         """The weights w [N', S] of new draws for the rows `at`, as a part of the largest of a row up to now."""
+        # Sums up to now are brought to the new largest weight.
         largest = np.maximum(self._largest[at], log_w.max(axis=1))
         w = np.exp(log_w - largest[:, None])
         scale = np.exp(self._largest[at] - largest)
@@ -322,8 +338,8 @@ class _Sums:
     @property
     def log_sum(self) -> NDArray[np.float64]:
         """log sum w, [N]."""
-        found: NDArray[np.float64] = self._largest + np.log(self._weights)
-        return found
+        log_sums: NDArray[np.float64] = self._largest + np.log(self._weights)
+        return log_sums
 
     @property
     def effective(self) -> NDArray[np.float64]:

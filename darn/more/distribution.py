@@ -91,6 +91,7 @@ def log_joint_of_pairs(model: Model, x: tf.Tensor, h: Sequence[tf.Tensor], own: 
     """
     visible = model.decoders[0].conditional
     offset = model.visible_offset(h)
+    # A factorial decoder: sum_j x_j a_j of all pairs is a product of matrices.
     if model.config.visible_conditional == "factorial":
         a = visible.logits(offset, offset)
         log_p = tf.matmul(a, x, transpose_b=True) - tf.reduce_sum(tf.nn.softplus(a), axis=1)[:, None]
@@ -106,6 +107,7 @@ def log_weights(
 
     :param noise: of `DARN.encoder_noise`, for `copies` B rows.
     """
+    # h ~ q(h | x), and log q of it.
     encoded = model.encode(x, noise, threshold, copies)
     shape = [copies, tf.shape(x)[0]]
     log_q = tf.add_n([bernoulli_log_prob(h, a) for h, a in zip(encoded.h, encoded.logits, strict=True)])
@@ -142,10 +144,10 @@ def log_prob(
 
     Outside of graphs a warning says if less than 50 of the samples of a row count in the median, or than half of them.
     """
-    found, effective = log_prob_and_effective(model, x, num_samples, seed, max_exact_units=max_exact_units)
+    log_p, effective = log_prob_and_effective(model, x, num_samples, seed, max_exact_units=max_exact_units)
     if not tf.inside_function():
         warn_of_few(effective.numpy(), num_samples)
-    return found
+    return log_p
 
 
 def log_prob_and_effective(
@@ -158,12 +160,13 @@ def log_prob_and_effective(
     x = tf.cast(_checked(x, model.config), model.dtype)
     rows = tf.reshape(x, [-1, model.config.visible])
     exact = model.num_hidden <= max_exact_units
+    # Within a graph the operations join it; outside a compiled one is kept with the model.
     if tf.inside_function():
-        found = _log_prob(model, rows, num_samples, as_seed(seed), exact)
+        estimates = _log_prob(model, rows, num_samples, as_seed(seed), exact)
     else:
         run = model.graphs.get(("log_prob", num_samples, exact), lambda: _compiled(model, num_samples, exact))
-        found = run(rows, as_seed(seed))
-    log_p, effective = (tf.reshape(part, tf.shape(x)[:-1]) for part in found)
+        estimates = run(rows, as_seed(seed))
+    log_p, effective = (tf.reshape(part, tf.shape(x)[:-1]) for part in estimates)
     return log_p, effective
 
 
@@ -184,8 +187,8 @@ def assertions(x: tf.Tensor, config: DARNConfig) -> list[Any]:
     them out."""
     is_binary = config.observations == "binary"
     is_right = (x == 0) | (x == 1) if is_binary else (x >= 0) & (x <= 1)
-    wanted = "0 or 1" if is_binary else "in [0, 1]"
-    return [tf.debugging.Assert(tf.reduce_all(is_right), [f"x must be {wanted} everywhere, without NaN, got", x])]
+    allowed = "0 or 1" if is_binary else "in [0, 1]"
+    return [tf.debugging.Assert(tf.reduce_all(is_right), [f"x must be {allowed} everywhere, without NaN, got", x])]
 
 
 def _checked(x: Any, config: DARNConfig) -> Any:
@@ -223,14 +226,15 @@ def _log_prob(
 def _enumerated(model: Model, x: tf.Tensor) -> tf.Tensor:
     """log sum_h p(x, h), [B]."""
     total = model.num_hidden
+    # States as the binary digits of their numbers, some at a time.
     places = tf.range(total - 1, -1, -1)
     size = min(_STATES, 2**total)
-    own = own_logits(model, x)
+    visible_logits = own_logits(model, x)
 
     def add(start: tf.Tensor, log_sum: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         states = tf.bitwise.right_shift((start + tf.range(size))[:, None], places) % 2
         h = tuple(tf.split(tf.cast(states, x.dtype), model.config.hidden, axis=1))
-        log_p = log_joint_of_pairs(model, x, h, own)
+        log_p = log_joint_of_pairs(model, x, h, visible_logits)
         return start + size, tf.reduce_logsumexp(tf.concat([log_sum[None], log_p], 0), axis=0)
 
     start = tf.zeros_like(x[:, 0]) - math.inf
@@ -239,12 +243,16 @@ def _enumerated(model: Model, x: tf.Tensor) -> tf.Tensor:
 
 def _sampled(model: Model, x: tf.Tensor, num_samples: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """log of the mean of p(x, h) / q(h | x) over draws of q, and the effective number of these, [B]."""
-    own = own_logits(model, x)
+    visible_logits = own_logits(model, x)
     num_rows = tf.shape(x)[0]
 
     def add(s: tf.Tensor, log_sum: tf.Tensor, log_squares: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        noise = tuple(tf.tile(each, [num_rows, 1]) for each in model.encoder_noise(1, tf.random.fold_in(seed, s)))
-        log_w = log_weights(model, x, noise, own=own)[0]
+        # One draw: all rows share its noise.
+        noise = tuple(
+            tf.tile(layer_noise, [num_rows, 1]) for layer_noise in model.encoder_noise(1, tf.random.fold_in(seed, s))
+        )
+        log_w = log_weights(model, x, noise, own=visible_logits)[0]
+        # Running sums of w and of w^2, by their logarithms.
         log_sum = tf.reduce_logsumexp(tf.stack([log_sum, log_w]), axis=0)
         return s + 1, log_sum, tf.reduce_logsumexp(tf.stack([log_squares, 2.0 * log_w]), axis=0)
 

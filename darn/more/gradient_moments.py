@@ -84,30 +84,36 @@ def _row_report(
     model: DARN, row: NDArray, estimators: Sequence[str], entropy: str
 ) -> dict[str, tuple[NDArray[np.float64], ...]]:
     """exact, mean and variance [n] for one row [1, n_x]."""
+    # All states h, with noise that draws just these.
     states = np.array(list(itertools.product((0.0, 1.0), repeat=model.num_hidden)))
     first = model.config.hidden[0]
     x = tf.cast(tf.repeat(tf.constant(row, model.dtype), len(states), axis=0), model.dtype)
     noise = tf.split(tf.constant(np.where(states > 0, -np.inf, np.inf), model.dtype), model.config.hidden, axis=1)
     f, log_q, result = scored(model, x, noise, entropy)
     logits = result.logits[0][0].numpy().astype(np.float64)
+    # q, P(h | x) of each state, its cost and its score d log q / d a.
     q = 1.0 / (1.0 + np.exp(-logits))
     weights = np.exp(log_q.numpy().astype(np.float64))
     cost = f.numpy().astype(np.float64)
     score = states[:, :first] - q
-    own = q * (1.0 - q) * logits if entropy == "exact" else np.zeros(first)
-    exact = weights @ (cost[:, None] * score) + own
+    # The exact gradient: E[f s], and that of minus the entropy.
+    entropy_gradient = q * (1.0 - q) * logits if entropy == "exact" else np.zeros(first)
+    exact = weights @ (cost[:, None] * score) + entropy_gradient
     moments: dict[str, tuple[NDArray[np.float64], ...]] = {}
     for name in estimators:
+        # Score functions with a baseline: unbiased, so that the second moment gives the variance.
         if name in ("reinforce", "rloo"):
-            mean = exact - own
+            mean = exact - entropy_gradient
             second = _score_second_moment(name, weights, cost, score)
             moments[name] = (exact, exact, second - mean**2)
             continue
+        # DisARM: all outcomes of an antithetic pair.
         if name == "disarm":
             outcomes, pair_weights = _disarm_outcomes(q, logits, states, cost)
             mean = pair_weights @ outcomes
-            moments[name] = (exact, mean + own, pair_weights @ (outcomes - mean) ** 2)
+            moments[name] = (exact, mean + entropy_gradient, pair_weights @ (outcomes - mean) ** 2)
             continue
+        # All others: the gradient of each state by TensorFlow.
         with tf.GradientTape() as tape:
             estimated = estimate(model, x, noise, estimator=name, entropy=entropy)
             loss = tf.reduce_sum(estimated.loss)
@@ -134,12 +140,15 @@ def _disarm_outcomes(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Gradients [3^n, n] and probabilities [3^n]: each unit's pair is (1, 0), (0, 1) or twice its likelier value."""
     n = len(q)
+    # The three kinds of each unit's pair in all combinations.
     kinds = np.array(list(itertools.product((0, 1, 2), repeat=n)))
     likelier = (q > 0.5).astype(int)
     first = np.where(kinds == 0, 1, np.where(kinds == 1, 0, likelier))
     second = np.where(kinds == 0, 0, np.where(kinds == 1, 1, likelier))
+    # P(kind) of antithetic noise.
     rarer = np.minimum(q, 1.0 - q)
     probability = np.where(kinds == 2, 1.0 - 2.0 * rarer, rarer).prod(axis=1)
+    # (f(h) - f(h')) (h - h') sigmoid(|a|) / 2, the costs by the states' numbers.
     place = 2 ** np.arange(n)[::-1]
     difference = cost[first @ place] - cost[second @ place]
     return 0.5 * difference[:, None] * (first - second) / (1.0 + np.exp(-np.abs(logits))), probability

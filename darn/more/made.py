@@ -66,12 +66,14 @@ class MADEConditional(Conditional):
         self.is_mixture = num_orders > 1
         sizes = [n, *hidden_units, n]
         self._widths = sizes[:-1]
+        # Several orders: their degrees are kept, and masks are made of them. One order: the masks are kept.
         if self.is_mixture:
             drawn = _degrees(n, sum(hidden_units), num_orders, tf.random.fold_in(seed, 1))
             self.degrees = tf.Variable(drawn, trainable=False, name="degrees")
             first = [tf.ones([a, b], self.dtype) for a, b in itertools.pairwise(sizes)]
         else:
             first = self.masks = _masks_of_tfp(n, hidden_units, self.dtype)
+        # Weights uniform by the number of connections, zero where they are masked.
         seeds = tf.unstack(tf.random.experimental.stateless_split(seed, len(first)))
         self.kernels = [
             tf.Variable(
@@ -94,8 +96,8 @@ class MADEConditional(Conditional):
 
     def log_prob(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
         """log of the mean over the orders of p(h), [...], nats."""
-        each = [bernoulli_log_prob(h, self.logits(h, offset, order)) for order in range(self.num_orders)]
-        return tf.reduce_logsumexp(tf.stack(each), axis=0) - math.log(self.num_orders)
+        log_densities = [bernoulli_log_prob(h, self.logits(h, offset, order)) for order in range(self.num_orders)]
+        return tf.reduce_logsumexp(tf.stack(log_densities), axis=0) - math.log(self.num_orders)
 
     def in_training(self, seed: tf.Tensor) -> MADEConditional | InTraining:
         """log p(h) in an order that `seed` draws, one for all rows: a bound of log p(h) on average."""
@@ -131,6 +133,7 @@ class MADEConditional(Conditional):
         return h
 
     def _masks_of(self, order: int | tf.Tensor) -> list[tf.Tensor]:
+        # A hidden unit sees bits up to its degree, an output those before its own.
         first, *hidden = tf.split(self.degrees[order], self._widths)
         pairs = zip([first, *hidden[:-1]], hidden, strict=True)
         masks = [tf.cast(b[None, :] >= a[:, None], self.dtype) for a, b in pairs]
@@ -150,5 +153,5 @@ def _degrees(n: int, num_hidden: int, num_orders: int, seed: tf.Tensor) -> np.nd
     orders, units = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
     keys = tf.random.stateless_uniform([num_orders - 1, n], orders).numpy()
     places = np.concatenate([np.arange(n)[None], np.argsort(np.argsort(keys, axis=1), axis=1)])
-    seen = tf.random.stateless_uniform([num_orders, num_hidden], units, 1, n, tf.int32).numpy()
-    return np.concatenate([places + 1, seen], axis=1).astype(np.int32)
+    num_seen = tf.random.stateless_uniform([num_orders, num_hidden], units, 1, n, tf.int32).numpy()
+    return np.concatenate([places + 1, num_seen], axis=1).astype(np.int32)

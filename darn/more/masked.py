@@ -72,6 +72,7 @@ class MaskedNetwork(Ordered):
         """
         direct, into, out = self._weights
         H = len(self.seen)
+        # Sums of the hidden units and of the logits, to which each filled column adds its row.
         to_sums = np.concatenate([into, direct], axis=1)
         sums = rows @ to_sums + np.concatenate([self.hidden_bias, self.bias])
         place = np.argsort(self.order)
@@ -86,8 +87,8 @@ class MaskedNetwork(Ordered):
             # Units that see at most the columns before j.
             end = int(np.searchsorted(self.seen, place[j], side="right"))
             hidden = np.maximum(sums[part, :end], 0.0)
-            found: NDArray[np.float64] = hidden @ out[:end, j] + sums[part, H + j]
-            return found
+            logits: NDArray[np.float64] = hidden @ out[:end, j] + sums[part, H + j]
+            return logits
 
         return logit
 
@@ -112,14 +113,15 @@ class MaskedNetwork(Ordered):
         directly = states @ direct[np.ix_(columns, targets)]
 
         def logits(rows: NDArray[np.float64], a: NDArray[np.float64]) -> NDArray[np.float64]:
+            # Hidden units in each state, less those of the row without it.
             sums = rows @ into[:, begin:] + self.hidden_bias[begin:]
             change = np.maximum(sums[:, None] + of_state, 0.0) - np.maximum(sums, 0.0)[:, None]
-            found: NDArray[np.float64] = (change.reshape(-1, change.shape[2]) @ to_targets).reshape(
+            state_logits: NDArray[np.float64] = (change.reshape(-1, change.shape[2]) @ to_targets).reshape(
                 len(rows), len(states), len(targets)
             )
-            found += directly
-            found += a[:, None, targets]
-            return found
+            state_logits += directly
+            state_logits += a[:, None, targets]
+            return state_logits
 
         return targets, logits
 
@@ -170,6 +172,7 @@ def network_of(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Maske
 
     :raises ValueError: if they make no network.
     """
+    # Types, and finite numbers.
     n = len(arrays["bias"])
     for name, array in arrays.items():
         dtype = np.int32 if name in ("order", "seen") else np.float32
@@ -177,12 +180,13 @@ def network_of(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Maske
             raise ValueError(f"its array {name} must be of {np.dtype(dtype).name}, got {array.dtype}")
         if dtype is np.float32 and not np.isfinite(array).all():
             raise ValueError("its parameters must be finite")
+    # The order and the masks hold.
     order = arrays["order"]
-    seen = arrays["seen"]
+    num_seen = arrays["seen"]
     check_order(order, n)
-    if np.any(np.diff(seen) < 0) or np.any(seen < 0) or np.any(seen > n):
+    if np.any(np.diff(num_seen) < 0) or np.any(num_seen < 0) or np.any(num_seen > n):
         raise ValueError("its hidden units must be sorted by the number of columns that they see")
-    for name, mask in zip(("direct", "into", "out"), masks(order, seen), strict=True):
+    for name, mask in zip(("direct", "into", "out"), masks(order, num_seen), strict=True):
         if arrays[name][~mask].any():
             raise ValueError(f"its weights {name} must be zero where the order says so")
     return MaskedNetwork(**arrays, categories=categories_of(header["categories"], n))

@@ -88,9 +88,9 @@ class Mixture:
         :param seed: of these.
         :raises ValueError: for another shape or other values.
         """
-        each = [member_log_prob(member, x, num_samples=num_samples, seed=seed) for member in self.members]
-        found: NDArray[np.float64] = np.logaddexp.reduce(np.stack(each) + self.log_weights[:, None], axis=0)
-        return found
+        by_member = [member_log_prob(member, x, num_samples=num_samples, seed=seed) for member in self.members]
+        log_p: NDArray[np.float64] = np.logaddexp.reduce(np.stack(by_member) + self.log_weights[:, None], axis=0)
+        return log_p
 
     def log_prob_by_column(self, x: ArrayLike, *, num_samples: int = 1000, seed: int = 0) -> NDArray[np.float64]:
         """What each column adds to log p(x), [N, n], nats: the mean of what it adds to log p_m(x), by the probability
@@ -98,8 +98,9 @@ class Mixture:
         columns share alike, so that their sum is log p(x). Parameters and errors as
         :func:`darn.more.mixture.log_prob_by_column`.
         """
-        how: dict[str, Any] = {"num_samples": num_samples, "seed": seed}
-        by_member = np.stack([log_prob_by_column(member, x, **how) for member in self.members])
+        settings: dict[str, Any] = {"num_samples": num_samples, "seed": seed}
+        by_member = np.stack([log_prob_by_column(member, x, **settings) for member in self.members])
+        # P(member | row).
         log_joint = by_member.sum(axis=2) + self.log_weights[:, None]
         log_p = np.logaddexp.reduce(log_joint, axis=0)
         is_possible = np.isfinite(log_p)
@@ -107,9 +108,10 @@ class Mixture:
         shares = np.exp(np.where(is_possible, log_joint - np.where(is_possible, log_p, 0.0), self.log_weights[:, None]))
         with np.errstate(invalid="ignore"):
             terms = np.where(shares[:, :, None] > 0, shares[:, :, None] * by_member, 0.0)
-        found: NDArray[np.float64] = terms.sum(axis=0)
-        excess = np.where(is_possible, found.sum(axis=1) - np.where(is_possible, log_p, 0.0), 0.0)
-        return found - (excess / self.num_columns)[:, None]
+        by_column: NDArray[np.float64] = terms.sum(axis=0)
+        # What the mean is too high by, shared by all columns.
+        excess = np.where(is_possible, by_column.sum(axis=1) - np.where(is_possible, log_p, 0.0), 0.0)
+        return by_column - (excess / self.num_columns)[:, None]
 
     def sample(self, num: int, seed: int = 0) -> NDArray[np.uint8]:
         """Independent draws of rows, [num, n], each of one of the members.
@@ -142,16 +144,18 @@ class Mixture:
         log_known = np.zeros(len(rows))
         effective = np.full(len(rows), np.inf)
         lacks = mask.any(axis=1) if mask.ndim == 2 else np.ones(len(rows), bool)
+        # Rows that lack nothing.
         if not lacks.all():
             log_known[~lacks] = self.log_prob(rows[~lacks])
+        # The others: p(x_j = 1 | known) of the members, by w_m p_m(known).
         if lacks.any():
-            each = [_completed(member, rows[lacks], mask[lacks], seed, refuses) for member in self.members]
-            log_joint = np.stack([part.log_known for part in each]) + self.log_weights[:, None]
+            completions = [_completed(member, rows[lacks], mask[lacks], seed, refuses) for member in self.members]
+            log_joint = np.stack([part.log_known for part in completions]) + self.log_weights[:, None]
             log_known[lacks] = np.logaddexp.reduce(log_joint, axis=0)
             with np.errstate(invalid="ignore"):
                 shares = np.exp(log_joint - log_known[lacks])
-            rows[lacks] = np.einsum("mn,mnj->nj", shares, np.stack([part.probabilities for part in each]))
-            effective[lacks] = np.min([part.effective for part in each], axis=0)
+            rows[lacks] = np.einsum("mn,mnj->nj", shares, np.stack([part.probabilities for part in completions]))
+            effective[lacks] = np.min([part.effective for part in completions], axis=0)
         return Completed(rows, log_known, effective)
 
 
@@ -170,12 +174,12 @@ def member_log_prob(
     if isinstance(member, Ordered):
         return member.log_prob(x)
     rows = checked_bits(x, _width(member))
-    how: dict[str, Any] = {"num_samples": num_samples, "seed": seed, "max_exact_units": _MAX_SUMMED_UNITS}
+    settings: dict[str, Any] = {"num_samples": num_samples, "seed": seed, "max_exact_units": _MAX_SUMMED_UNITS}
     blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
     if not blocks:
         return np.zeros(0)
-    found = [log_prob_and_effective(member, block, **how) for block in blocks]
-    log_p, effective = (np.concatenate([each.numpy() for each in part]) for part in zip(*found, strict=True))
+    estimates = [log_prob_and_effective(member, block, **settings) for block in blocks]
+    log_p, effective = (np.concatenate([single.numpy() for single in part]) for part in zip(*estimates, strict=True))
     if warns:
         warn_of_few(effective, num_samples)
     return np.where(are_possible(rows, member.config.categories), log_p.astype(np.float64), -np.inf)
@@ -215,11 +219,12 @@ def log_prob_by_column(
         return density.log_prob_by_column(x, num_samples=num_samples, seed=seed)
     if density.decoders[0].conditional.is_mixture:
         raise ValueError("log p by column is for densities with one order of the columns, and this one has several.")
+    # Of a DARN: the mean over h, and what it is too high by, shared by all columns.
     rows = checked_bits(x, _width(density))
     log_p = member_log_prob(density, rows, num_samples=num_samples, seed=seed)
     blocks = [_means_by_column(density, rows[i : i + _BLOCK], seed) for i in range(0, len(rows), _BLOCK)]
-    found = np.concatenate([np.zeros(rows[:0].shape), *blocks])
-    return found + ((log_p - found.sum(axis=1)) / rows.shape[1])[:, None]
+    by_column = np.concatenate([np.zeros(rows[:0].shape), *blocks])
+    return by_column + ((log_p - by_column.sum(axis=1)) / rows.shape[1])[:, None]
 
 
 def log_prob_of_known(
@@ -236,14 +241,14 @@ def log_prob_of_known(
     """
     rows = np.where(is_missing, 0, np.asarray(x))
     lacks = is_missing.any(axis=1)
-    found = np.zeros(len(rows))
-    found[~lacks] = log_prob(density, rows[~lacks], num_samples=num_samples, seed=seed)
+    log_p = np.zeros(len(rows))
+    log_p[~lacks] = log_prob(density, rows[~lacks], num_samples=num_samples, seed=seed)
     if lacks.any():
         if isinstance(density, Mixture):
-            found[lacks] = density.complete(rows[lacks], is_missing[lacks], seed=seed, refuses=False).log_known
+            log_p[lacks] = density.complete(rows[lacks], is_missing[lacks], seed=seed, refuses=False).log_known
         else:
-            found[lacks] = _completed(density, rows[lacks], is_missing[lacks], seed, False).log_known
-    return found
+            log_p[lacks] = _completed(density, rows[lacks], is_missing[lacks], seed, False).log_known
+    return log_p
 
 
 def drawn(density: Density, num: int, seed: int) -> NDArray[np.uint8]:
@@ -253,8 +258,8 @@ def drawn(density: Density, num: int, seed: int) -> NDArray[np.uint8]:
     :param num: of rows.
     :param seed: the same gives the same rows.
     """
-    found: Any = density.sample(num, seed)
-    rows: NDArray[np.uint8] = found.x.numpy().astype(np.uint8) if isinstance(density, DARN) else found
+    draws: Any = density.sample(num, seed)
+    rows: NDArray[np.uint8] = draws.x.numpy().astype(np.uint8) if isinstance(density, DARN) else draws
     return rows
 
 
@@ -284,6 +289,7 @@ def save_density(density: Density, path: PathLike) -> None:
     members = density.members if isinstance(density, Mixture) else (density,)
     headers: list[dict[str, Any]] = []
     arrays: dict[str, NDArray[Any]] = {}
+    # Each member's header, and its arrays under its number.
     for number, member in enumerate(members):
         if isinstance(member, Chain):
             headers.append({"chain": chain_header(member)})
@@ -309,6 +315,7 @@ def load_density(path: PathLike, *, max_bytes: int | None = None) -> Density:
     :param max_bytes: that its arrays may take; None: 100 MB and three times the file's length.
     :raises ValueError: if it is missing, damaged, another kind of file, or takes more.
     """
+    # Members by their numbers, then their weights.
     stored = load_container(path, kind=_KIND, versions=(_VERSION,), expected=_shapes, max_bytes=max_bytes)
     try:
         members: list[Member] = []
@@ -336,17 +343,18 @@ def _shapes(header: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     most = _MAX_MEMBERS if header["is_mixture"] else 1
     if not isinstance(members, list) or not 1 <= len(members) <= most:
         raise ValueError(f"its header must have 1 to {most} members")
+    # A member's header says of which kind it is.
     shapes: dict[str, tuple[int, ...]] = {}
     for number, member in enumerate(members):
         if not isinstance(member, dict) or len(member) != 1:
             raise ValueError("each member must be a chain, a network or a configuration")
         if isinstance(chain := member.get("chain"), dict):
-            each = chain_shapes(chain)
+            member_shapes = chain_shapes(chain)
         elif isinstance(network := member.get("network"), dict):
-            each = network_shapes(network)
+            member_shapes = network_shapes(network)
         else:
-            each = variable_shapes(_config(member))
-        shapes |= {f"{number}/{name}": shape for name, shape in each.items()}
+            member_shapes = variable_shapes(_config(member))
+        shapes |= {f"{number}/{name}": shape for name, shape in member_shapes.items()}
     return shapes | ({"log_weights": (len(members),)} if header["is_mixture"] else {})
 
 
@@ -358,18 +366,20 @@ def _means_by_column(model: DARN, rows: NDArray[np.uint8], seed: int) -> NDArray
     by_draw: list[NDArray[np.float64]] = []
     log_w: list[NDArray[np.float64]] = []
     for number in range(_DRAWS_BY_COLUMN if model.config.hidden else 1):
+        # h ~ q(h | x), and log p(x_j | the columns before it, h).
         noise = model.encoder_noise(1, tf.random.fold_in(as_seed(seed), number))
-        encoded = model.encode(x, tuple(tf.tile(each, [len(rows), 1]) for each in noise))
+        encoded = model.encode(x, tuple(tf.tile(layer_noise, [len(rows), 1]) for layer_noise in noise))
         a = visible.logits(x, model.visible_offset(encoded.h)).numpy().astype(np.float64)
         by_draw.append(-np.logaddexp(0.0, np.where(rows > 0, -a, a)))
         log_ratio = np.zeros(len(rows))
+        # w = p(x, h) / q(h | x).
         if model.config.hidden:
             log_q = tf.add_n([bernoulli_log_prob(h, b) for h, b in zip(encoded.h, encoded.logits, strict=True)])
             log_ratio = (model.log_prior(encoded.h) - log_q).numpy().astype(np.float64)
         log_w.append(by_draw[-1].sum(axis=1) + log_ratio)
     weights = np.exp(np.stack(log_w) - np.logaddexp.reduce(np.stack(log_w), axis=0))
-    found: NDArray[np.float64] = np.einsum("sb,sbn->bn", weights, np.stack(by_draw))
-    return found
+    means: NDArray[np.float64] = np.einsum("sb,sbn->bn", weights, np.stack(by_draw))
+    return means
 
 
 def _member(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Member:

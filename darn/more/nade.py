@@ -51,8 +51,8 @@ class NADEConditional(Conditional):
 
     def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
         """By one cumulative sum over the bits, [..., n]."""
-        known = tf.cumsum(h[..., None] * self.W, axis=-2, exclusive=True) + self.c
-        a = tf.reduce_sum(tf.sigmoid(known) * self.V, axis=-1) + self.bias
+        sums = tf.cumsum(h[..., None] * self.W, axis=-2, exclusive=True) + self.c
+        a = tf.reduce_sum(tf.sigmoid(sums) * self.V, axis=-1) + self.bias
         return a if offset is None else a + offset
 
     def sample_from_noise(self, noise: tf.Tensor, offset: tf.Tensor | None = None, unit: Unit = threshold) -> tf.Tensor:
@@ -60,14 +60,14 @@ class NADEConditional(Conditional):
         base = tf.zeros_like(noise) + self.bias
         base = base if offset is None else base + offset
         bits = tf.TensorArray(self.dtype, self.n, element_shape=noise.shape[:1])
-        known = tf.zeros_like(noise[:, :1]) + self.c
+        start = tf.zeros_like(noise[:, :1]) + self.c
 
         def draw(j: tf.Tensor, known: tf.Tensor, bits: tf.TensorArray) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
             a = tf.linalg.matvec(tf.sigmoid(known), self.V[j]) + base[:, j]
             bit = unit(a, noise[:, j])
             return j + 1, known + bit[:, None] * self.W[j], bits.write(j, bit)
 
-        bits = tf.while_loop(lambda j, *_: j < self.n, draw, (0, known, bits))[2]
+        bits = tf.while_loop(lambda j, *_: j < self.n, draw, (0, start, bits))[2]
         return tf.transpose(bits.stack())
 
 
@@ -116,17 +116,19 @@ class EoNADEConditional(Conditional):
     def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None, order: int = 0) -> tf.Tensor:
         """Logits of each bit given those before it in the order of that number, [..., n], at the bits' own places."""
         places = self.orders[order]
+        # Sums of the hidden units before each bit of the order.
         ordered = tf.gather(h, places, axis=-1)
         steps = ordered[..., None] * tf.gather(self.W, places) + tf.gather(self.U, places)
-        known = tf.cumsum(steps, axis=-2, exclusive=True) + self.c
-        a = tf.reduce_sum(tf.sigmoid(known) * tf.gather(self.V, places), axis=-1)
+        sums = tf.cumsum(steps, axis=-2, exclusive=True) + self.c
+        a = tf.reduce_sum(tf.sigmoid(sums) * tf.gather(self.V, places), axis=-1)
+        # Back to the bits' own places.
         a = tf.gather(a, tf.argsort(places), axis=-1) + self.bias
         return a if offset is None else a + offset
 
     def log_prob(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
         """log of the mean over the orders of p(h), [...], nats."""
-        each = [bernoulli_log_prob(h, self.logits(h, offset, order)) for order in range(self.num_orders)]
-        return tf.reduce_logsumexp(tf.stack(each), axis=0) - math.log(self.num_orders)
+        log_densities = [bernoulli_log_prob(h, self.logits(h, offset, order)) for order in range(self.num_orders)]
+        return tf.reduce_logsumexp(tf.stack(log_densities), axis=0) - math.log(self.num_orders)
 
     def in_training(self, seed: tf.Tensor) -> InTraining:
         """The order-agnostic estimate, in orders that `seed` draws."""
@@ -142,11 +144,13 @@ class EoNADEConditional(Conditional):
             ),
             tf.shape(h)[0],
         )
+        # Each row has an order of its own, of which the first bits are known.
         rank = tf.argsort(tf.argsort(u, axis=-1), axis=-1)
         is_known = tf.cast(rank < num_known[:, None], self.dtype)
-        known = tf.linalg.matmul(h * is_known, self.W) + tf.linalg.matmul(is_known, self.U) + self.c
-        a = tf.linalg.matmul(tf.sigmoid(known), self.V, transpose_b=True) + self.bias
+        sums = tf.linalg.matmul(h * is_known, self.W) + tf.linalg.matmul(is_known, self.U) + self.c
+        a = tf.linalg.matmul(tf.sigmoid(sums), self.V, transpose_b=True) + self.bias
         a = a if offset is None else a + offset
+        # The unknown bits' log p, scaled to all bits: unbiased for the mean over all orders.
         scale = self.n / tf.cast(self.n - num_known, self.dtype)
         return scale * tf.reduce_sum((1.0 - is_known) * (h * a - tf.nn.softplus(a)), axis=-1)
 
@@ -164,7 +168,7 @@ class EoNADEConditional(Conditional):
         base = tf.zeros_like(noise) + self.bias
         base = base if offset is None else base + offset
         places = tf.gather(self.orders, order)
-        known = tf.zeros_like(noise[:, :1]) + self.c
+        start = tf.zeros_like(noise[:, :1]) + self.c
         h = tf.zeros_like(noise)
 
         def draw(i: tf.Tensor, known: tf.Tensor, h: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -175,4 +179,4 @@ class EoNADEConditional(Conditional):
             known += bit * tf.gather(self.W, place) + tf.gather(self.U, place)
             return i + 1, known, h + bit * tf.one_hot(place, self.n, dtype=self.dtype)
 
-        return tf.while_loop(lambda i, *_: i < self.n, draw, (0, known, h))[2]
+        return tf.while_loop(lambda i, *_: i < self.n, draw, (0, start, h))[2]

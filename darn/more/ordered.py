@@ -165,6 +165,7 @@ class Ordered(abc.ABC):
                 f"is_missing must be booleans of the shape of x, {np.shape(x)}, got {mask.dtype} {mask.shape}."
             )
         rows = checked_bits(np.where(mask, 0, np.asarray(x)), self.num_columns).astype(np.float64)
+        # What known levels of a category say of its others.
         mask = self._still_missing(rows, mask)
         log_known = np.zeros(len(rows))
         effective = np.full(len(rows), np.inf)
@@ -187,11 +188,12 @@ class Ordered(abc.ABC):
                 rows[part], log_known[part] = self._summed(rows[part], *of_known, columns, states)
                 continue
             drawn.append(part)
+        # Too many states: draws, with noise of each row's own.
         if drawn:
             part = np.sort(np.concatenate(drawn))
             rngs = [np.random.default_rng([seed, 1, i]) for i in part]
-            found = self._weighted(rows[part], mask[part], rngs, min_effective, max_samples)
-            rows[part], log_known[part], effective[part] = found
+            estimates = self._weighted(rows[part], mask[part], rngs, min_effective, max_samples)
+            rows[part], log_known[part], effective[part] = estimates
         if refuses and np.isneginf(log_known).any():
             row = int(np.flatnonzero(np.isneginf(log_known))[0])
             raise ValueError(
@@ -251,6 +253,7 @@ class Ordered(abc.ABC):
             if not len(places):
                 continue
             part: Rows = slice(None) if len(places) == len(rows) else places
+            # a_j, but for what other levels of the category decide.
             a = logit(j, part)
             if (level := self._levels.get(j)) is not None:
                 a = np.where(rows[part][:, level.earlier].any(axis=1), -np.inf, np.inf if level.is_certain else a)
@@ -260,20 +263,21 @@ class Ordered(abc.ABC):
     def _still_missing(self, rows: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """What is missing without what a category's known levels say: the other levels are 0 beside a known 1, and the
         only missing level is 1 where one must be and all others are 0. These are filled in `rows`."""
-        left = mask.copy()
+        still_missing = mask.copy()
         for columns, is_always in self.categories:
             part = np.ix_(np.arange(len(rows)), np.array(columns))
             is_missing = mask[part]
             has_one = (rows[part] * ~is_missing).any(axis=1)
-            left[part] &= ~has_one[:, None]
+            still_missing[part] &= ~has_one[:, None]
             if is_always:
                 is_implied = ~has_one & (is_missing.sum(axis=1) == 1)
                 rows[part] = np.where(is_implied[:, None] & is_missing, 1.0, rows[part])
-                left[part] &= ~is_implied[:, None]
-        return left
+                still_missing[part] &= ~is_implied[:, None]
+        return still_missing
 
     def _states(self, columns: NDArray[np.intp]) -> NDArray[np.float64] | None:
         """All that the missing columns can be, [S, number of columns]; None if there are too many."""
+        # What can be: none or one of the missing levels of a category, 0 or 1 of a column by itself.
         place = {int(column): i for i, column in enumerate(columns)}
         parts: list[NDArray[np.float64]] = []
         sharing: list[list[int]] = []
@@ -289,6 +293,7 @@ class Ordered(abc.ABC):
             number *= len(part)
             if number > self.max_states:
                 return None
+        # All combinations: a number in a mixed base, whose digits are the parts' places.
         states = np.zeros([number, len(columns)])
         repeats = number
         for part, where in zip(parts, sharing, strict=True):
@@ -314,7 +319,7 @@ class Ordered(abc.ABC):
         :param columns: that are missing.
         :param states: what these can be, [S, columns].
         """
-        found = rows.copy()
+        probabilities = rows.copy()
         log_known = np.zeros(len(rows))
         # Of all other columns log p is the same in each state.
         linked = [j for category in self.categories if {*category.columns} & {*columns} for j in category.columns]
@@ -324,11 +329,13 @@ class Ordered(abc.ABC):
         values[:, columns] = states
         for part in _blocks(len(rows), _STATES // (len(states) * len(targets))):
             x = rows[part]
+            # Logits of what the bits are in each state: a_j of ones and -a_j of zeros.
             signed = logits(x, a[part])
             sign = 2.0 * x - 1.0
             sign[:, columns] = 1.0
             signed *= sign[:, None, targets]
             signed[:, :, np.searchsorted(targets, columns)] *= 2.0 * states - 1.0
+            # Levels of categories, some of which the state decides.
             if decided is not None:
                 of_known = decided[part][:, None, targets]
                 np.copyto(signed, of_known, where=~np.isnan(of_known))
@@ -338,11 +345,12 @@ class Ordered(abc.ABC):
                     is_one = (x[:, None, j] + values[:, j]) > 0
                     place = int(np.searchsorted(targets, j))
                     signed[:, :, place] = _decision(has_earlier, is_one, level, signed[:, :, place])
+            # log p(row, state); the sum over the states is log p(known).
             log_p = _sum_of_log_sigmoids(signed) + fixed[part, None]
             log_known[part] = np.logaddexp.reduce(log_p, axis=1)
             with np.errstate(invalid="ignore"):
-                found[part, columns] = np.exp(log_p - log_known[part, None]) @ states
-        return found, log_known
+                probabilities[part, columns] = np.exp(log_p - log_known[part, None]) @ states
+        return probabilities, log_known
 
     def _weighted(
         self,
@@ -361,11 +369,12 @@ class Ordered(abc.ABC):
         sums_of_bits = np.zeros([N, n])
         effective = np.zeros(N)
         counts = np.zeros(N)
-        left = np.arange(N)
+        open_rows = np.arange(N)
         number = min(_DRAWS, most)
-        while len(left):
-            for block in _blocks(len(left), _NUMBERS // (number * n)):
-                part = left[block]
+        while len(open_rows):
+            for block in _blocks(len(open_rows), _NUMBERS // (number * n)):
+                part = open_rows[block]
+                # New draws; all sums are brought to the new largest weight.
                 log_w, bits = self._draws(rows[part], mask[part], [rngs[i] for i in part], number)
                 higher = np.maximum(top[part], log_w.max(axis=1))
                 origin = np.where(np.isfinite(higher), higher, 0.0)
@@ -376,15 +385,16 @@ class Ordered(abc.ABC):
                 squares[part] = squares[part] * scale**2 + np.square(w).sum(axis=1)
                 sums_of_bits[part] = sums_of_bits[part] * scale[:, None] + (w[:, None] @ bits)[:, 0]
                 counts[part] += number
-            is_possible = left[sums[left] > 0]
+            # (sum w)^2 / sum w^2; rows with enough of them are done, the others get as many draws again.
+            is_possible = open_rows[sums[open_rows] > 0]
             effective[is_possible] = sums[is_possible] ** 2 / squares[is_possible]
-            total = int(counts[left[0]])
-            left = left[(effective[left] < least) & (total < most)]
+            total = int(counts[open_rows[0]])
+            open_rows = open_rows[(effective[open_rows] < least) & (total < most)]
             number = min(total, most - total)
         with np.errstate(invalid="ignore", divide="ignore"):
-            found = np.where(mask, sums_of_bits / sums[:, None], rows)
+            probabilities = np.where(mask, sums_of_bits / sums[:, None], rows)
             log_known = np.where(sums > 0, top + np.log(sums / counts), -np.inf)
-        return found, log_known, effective
+        return probabilities, log_known, effective
 
     def _draws(
         self,
@@ -395,11 +405,13 @@ class Ordered(abc.ABC):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """So many ways to fill each row: log-probabilities of its known bits, [N, S], and all bits, [N, S, n]."""
         N, n = rows.shape
+        # Each missing bit of each draw has a uniform number, row by row.
         u = np.zeros([N, number, n])
         for i, rng in enumerate(rngs):
             u[i][:, mask[i]] = rng.random((number, int(mask[i].sum())))
         filled = np.repeat(np.where(mask, 0.0, rows), number, axis=0)
         self._draw(filled, np.repeat(mask, number, axis=0), u.reshape(-1, n))
+        # Only known bits count: a missing one has the log-probability 0.
         signed = _signed(filled, self.logits(filled), self._decided(filled)).reshape(N, number, n)
         np.copyto(signed, np.inf, where=mask[:, None])
         return _sum_of_log_sigmoids(signed), filled.reshape(N, number, n)
@@ -428,20 +440,20 @@ def _signed(x: NDArray[np.float64], a: NDArray[np.float64], decided: NDArray[np.
 
 
 def _log_sigmoid(a: NDArray[np.float64]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = np.minimum(a, 0.0) - np.log1p(np.exp(-np.abs(a)))
-    return found
+    log_p: NDArray[np.float64] = np.minimum(a, 0.0) - np.log1p(np.exp(-np.abs(a)))
+    return log_p
 
 
 def _sum_of_log_sigmoids(a: NDArray[np.float64]) -> NDArray[np.float64]:
     """Over the last axis; `a` is overwritten. A logarithm of products, for these are quicker than logarithms."""
-    found: NDArray[np.float64] = np.minimum(a, 0.0).sum(axis=-1)
+    log_p: NDArray[np.float64] = np.minimum(a, 0.0).sum(axis=-1)
     np.abs(a, out=a)
     np.negative(a, out=a)
     np.exp(a, out=a)
     a += 1.0
     for part in _blocks(a.shape[-1], _FACTORS):
-        found -= np.log(np.multiply.reduce(a[..., part], axis=-1))
-    return found
+        log_p -= np.log(np.multiply.reduce(a[..., part], axis=-1))
+    return log_p
 
 
 def checked_bits(x: ArrayLike, width: int) -> NDArray[np.uint8]:

@@ -112,6 +112,7 @@ class Regressions:
     def column(self, j: int, strength: float) -> Regression:
         """Bias of column j, and weights of the columns before it, [place of j]."""
         place = int(self._places[j])
+        # A column by itself, with half a row of each value.
         y, before, weights = self._at_risk(j, self._ordered[:, :place])
         ones = float(weights @ y)
         total = float(weights.sum())
@@ -121,6 +122,7 @@ class Regressions:
         # Where no column has a gradient beyond the penalty, all weights are zero.
         if np.abs(before.T @ (weights * (y - ones / total))).max() <= 1.0 / strength:
             return alone
+        # L1 regression on the columns before it, among the rows without an earlier level of its category.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             regression = _regression(strength).fit(before, y, sample_weight=weights)
@@ -130,29 +132,32 @@ class Regressions:
         """The logit of column j for each value of its parent, from their table with half a row in each cell; without a
         parent, -1 or less, or one of the same category, its share."""
         weights = np.zeros(int(self._places[j]))
-        y, seen, row_weights = self._at_risk(j, self._rows[:, max(parent, 0)])
+        y, parent_bits, row_weights = self._at_risk(j, self._rows[:, max(parent, 0)])
         level = self._levels.get(j)
         if parent < 0 or (level is not None and parent in level.earlier):
             ones = float(row_weights @ y)
             return Regression(math.log((ones + 0.5) / (row_weights.sum() - ones + 0.5)), weights)
-        table = np.bincount(2 * seen.astype(np.intp) + y, row_weights, minlength=4) + 0.5
+        # The table of column and parent.
+        table = np.bincount(2 * parent_bits.astype(np.intp) + y, row_weights, minlength=4) + 0.5
         bias = math.log(table[1] / table[0])
         weights[self._places[parent]] = math.log(table[3] / table[2]) - bias
         return Regression(bias, weights)
 
     def losses(self, j: int, fitted: Regression, rows: NDArray[np.uint8]) -> NDArray[np.float64]:
         """-log p(x_j | the columns before it) of possible rows, [N], nats."""
+        # The logit of each row, but for levels that an earlier one rules out or that are certain.
         before = np.flatnonzero(fitted.weights)
         a = rows[:, self.order[before]] @ fitted.weights[before] + fitted.bias
-        found: NDArray[np.float64] = np.logaddexp(0.0, np.where(rows[:, j] > 0, -a, a))
+        losses: NDArray[np.float64] = np.logaddexp(0.0, np.where(rows[:, j] > 0, -a, a))
         if (level := self._levels.get(j)) is not None:
-            found[rows[:, level.earlier].any(axis=1)] = 0.0
+            losses[rows[:, level.earlier].any(axis=1)] = 0.0
             if level.is_certain:
-                found[:] = 0.0
-        return found
+                losses[:] = 0.0
+        return losses
 
     def chain(self, fitted: Mapping[int, Regression]) -> Chain:
         """The chain of regressions of all columns."""
+        # Biases by column, and the sparse matrix column by column.
         bias = np.array([fitted[j].bias for j in range(len(self.order))])
         columns = [_sorted_column(self.order, fitted[j].weights) for j in range(len(self.order))]
         starts = np.cumsum([0, *(len(rows) for rows, _ in columns)])
@@ -165,8 +170,8 @@ class Regressions:
         level = self._levels.get(j)
         if level is None or not len(level.earlier):
             return self._rows[:, j], before, self._weights
-        kept = ~self._rows[:, level.earlier].any(axis=1)
-        return self._rows[kept, j], before[kept], self._weights[kept]
+        at_risk = ~self._rows[:, level.earlier].any(axis=1)
+        return self._rows[at_risk, j], before[at_risk], self._weights[at_risk]
 
 
 def _sorted_column(order: NDArray[np.int32], weights: NDArray[np.float64]) -> tuple[NDArray[np.int32], Any]:
@@ -177,11 +182,11 @@ def _sorted_column(order: NDArray[np.int32], weights: NDArray[np.float64]) -> tu
 
 
 def _regression(strength: float) -> LogisticRegression:
-    how: dict[str, Any] = {"C": strength, "solver": "liblinear", "tol": _TOLERANCE, "random_state": 0}
-    how["intercept_scaling"] = _INTERCEPT
+    settings: dict[str, Any] = {"C": strength, "solver": "liblinear", "tol": _TOLERANCE, "random_state": 0}
+    settings["intercept_scaling"] = _INTERCEPT
     # scikit-learn 1.8 and later say L1 by a ratio, earlier ones by a name.
     by_name = LogisticRegression().get_params()["penalty"] == "l2"
-    return LogisticRegression(**how, **({"penalty": "l1"} if by_name else {"l1_ratio": 1.0}))
+    return LogisticRegression(**settings, **({"penalty": "l1"} if by_name else {"l1_ratio": 1.0}))
 
 
 def fit_chow_liu(x: ArrayLike, *, categories: Sequence[Category] = (), weights: ArrayLike | None = None) -> Chain:
@@ -202,9 +207,11 @@ def fit_chow_liu(x: ArrayLike, *, categories: Sequence[Category] = (), weights: 
     ones = np.diag(both)
     tables = np.stack([both, ones[:, None] - both, ones[None] - both, N - ones[:, None] - ones[None] + both]) + 0.5
     p = tables / (N + 2.0)
+    # Mutual information of each pair of columns.
     first = np.stack([p[0] + p[1], p[0] + p[1], p[2] + p[3], p[2] + p[3]])
     second = np.stack([p[0] + p[2], p[1] + p[3], p[0] + p[2], p[1] + p[3]])
     information = np.maximum((p * np.log(p / (first * second))).sum(axis=0), 0.0)
+    # The tree whose edges have the largest sum: a spanning tree of the least of what these lack.
     tree = minimum_spanning_tree(scipy.sparse.csr_matrix(np.triu(information.max() + 1.0 - information, 1)))
     order, parents = breadth_first_order(tree, 0, directed=False) if n > 1 else (np.array([0]), np.array([-1]))
     fits = Regressions(rows, order, categories, weights)
@@ -243,6 +250,7 @@ def fit_mixture_of_bernoullis(
         ones *= is_open
     total = float(counted.sum()) if is_open is None else counted @ is_open
     overall = (counted @ ones + 0.5) / (total + 1.0)
+    # Classes begin between the whole table's means and rows drawn by the seed.
     rng = np.random.default_rng([seed, 2])
     means = np.clip(0.5 * overall + 0.5 * rows[rng.choice(N, members, replace=members > N)], 0.02, 0.98)
     log_w = np.full(members, -math.log(members))
@@ -276,10 +284,15 @@ def row_weights(weights: ArrayLike | None, number: int) -> NDArray[np.float64]:
     """
     if weights is None:
         return np.ones(number)
-    found = np.asarray(weights, np.float64)
-    if found.shape != (number,) or not np.isfinite(found).all() or found.min(initial=0.0) < 0 or not found.any():
+    row_shares = np.asarray(weights, np.float64)
+    if (
+        row_shares.shape != (number,)
+        or not np.isfinite(row_shares).all()
+        or row_shares.min(initial=0.0) < 0
+        or not row_shares.any()
+    ):
         raise ValueError(f"weights must be {number} numbers, one a row, none negative and not all 0, got {weights!r}.")
-    return found
+    return row_shares
 
 
 _ROUNDS = 3
@@ -305,18 +318,19 @@ def filled(
     :param seed: of the draws.
     :raises ValueError: if the known bits of a row have two levels of a category.
     """
-    known = ~is_missing
+    is_known = ~is_missing
     rows = np.where(is_missing, 0, x).astype(np.uint8)
     counted = row_weights(weights, len(rows))
-    categories = tuple(_category(group, rows, known) for group in groups)
+    categories = tuple(_category(group, rows, is_known) for group in groups)
     # Columns that do not depend on one another, but for levels of a category.
     order = np.arange(rows.shape[1], dtype=np.int32)
-    is_open = known.astype(np.float64) * counted[:, None]
+    is_open = is_known.astype(np.float64) * counted[:, None]
     for j, level in levels_in_order(categories, order).items():
-        is_open[:, j] *= ~rows[:, level.earlier].any(axis=1) & known[:, level.earlier].all(axis=1)
+        is_open[:, j] *= ~rows[:, level.earlier].any(axis=1) & is_known[:, level.earlier].all(axis=1)
     ones = (rows * is_open).sum(axis=0)
     bias = np.log((ones + 0.5) / (is_open.sum(axis=0) - ones + 0.5))
     chain = Chain(order, bias, scipy.sparse.csc_matrix((len(order), len(order))), categories)
+    # Stochastic EM: draw the missing bits, then fit the chain to what is filled.
     for number in range(_ROUNDS):
         rows = chain.fill(rows, is_missing, seed=seed + number)
         chain = fit_chain(rows, _STRENGTH, categories=categories, weights=weights)

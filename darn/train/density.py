@@ -168,6 +168,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         """
         if self.bins is not None and (not isinstance(self.bins, int | np.integer) or self.bins < 2):
             raise ValueError(f"bins must be a whole number, at least 2, got {self.bins!r}.")
+        # Bits, where they are missing, and their weights.
         x, is_missing, _ = self._bits(X, reset=True)
         groups = self._groups
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, dtype=np.float64)
@@ -178,6 +179,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         for name in ("max_steps", "batch_size", "num_samples"):
             if not isinstance(value := getattr(self, name), int | np.integer) or value < 1:
                 raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
+        # What is tried, and a seed for each of the steps below.
         kinds, has_darn = self._kinds()
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
@@ -186,20 +188,24 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         self.choice_ = self.density_choice_ = None
         self.n_steps_ = 0
         self._seed = seed
+        # Missing bits are drawn given the known ones.
         if is_missing is not None:
             self._say(1, f"{is_missing.mean():.1%} of the values are missing: they are drawn given the known ones")
             x = filled(x, is_missing, groups=groups, weights=weights, seed=seed)
+        # Training and validation rows.
         parts = [np.sort(part) for part in (order[num_valid:], order[:num_valid])]
         x, valid = (x[part] for part in parts)
         x_weights, valid_weights = (None if weights is None else weights[part] for part in parts)
         for name, part in (("training", x_weights), ("validation", valid_weights)):
             if part is not None and not part.any():
                 raise ValueError(f"sample_weight must not be 0 of all {name} rows; give another random_state.")
+        # Trees, mixtures, chains and networks.
         if kinds:
             self._say(1, f"trying trees, mixtures and {' and '.join(kinds)}s on {len(x):,} rows")
-            how: dict[str, Any] = {"weights": x_weights, "valid_weights": valid_weights, "kinds": kinds}
-            how["report"] = lambda line: self._say(2, line)
-            self.density_choice_ = choose_density(x, valid, seed=seed, groups=groups, **how)
+            settings: dict[str, Any] = {"weights": x_weights, "valid_weights": valid_weights, "kinds": kinds}
+            settings["report"] = lambda line: self._say(2, line)
+            self.density_choice_ = choose_density(x, valid, seed=seed, groups=groups, **settings)
+        # A DARN, which stands beside these.
         if has_darn:
             start = time.process_time()
             rng = np.random.default_rng([seed, 8])
@@ -212,6 +218,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
                 seconds = time.process_time() - start
                 name = name_of(self.model_)
                 self.density_choice_ = self.density_choice_.with_rival(name, self.model_, log_p, seconds)
+        # The best by the validation rows, or a mean of several.
         if self.density_choice_ is not None:
             self.model_ = self.density_choice_.model
             self.valid_nats_ = self.density_choice_.valid_nats
@@ -232,15 +239,15 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         :raises ValueError: for other rows, or columns of rows with missing values, or of a DARN that averages orders.
         """
         x, is_missing, beyond = self._fitted_bits(X)
-        how: dict[str, Any] = {"num_samples": self.num_samples, "seed": self._seed}
+        settings: dict[str, Any] = {"num_samples": self.num_samples, "seed": self._seed}
         if by_column:
             if is_missing is not None:
                 raise ValueError("by_column is for rows without missing values; complete them first.")
-            by_bit = log_prob_by_column(self.model_, x, **how)
+            by_bit = log_prob_by_column(self.model_, x, **settings)
             return by_bit if self.variables_ is None else self.variables_.by_column(by_bit) - beyond
         if is_missing is None:
-            return log_prob(self.model_, x, **how) - beyond.sum(axis=1)
-        return log_prob_of_known(self.model_, x, is_missing, **how) - beyond.sum(axis=1)
+            return log_prob(self.model_, x, **settings) - beyond.sum(axis=1)
+        return log_prob_of_known(self.model_, x, is_missing, **settings) - beyond.sum(axis=1)
 
     def blame(self, X: ArrayLike) -> NDArray[np.float64]:
         """By how much log p of a row would be higher if the value of a column were the best other one, [N, n_x] or the
@@ -253,8 +260,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         x, is_missing, beyond = self._fitted_bits(X)
         if is_missing is not None:
             raise ValueError("X must have no missing values, got some; complete them first.")
-        how: dict[str, Any] = {"groups": self._groups, "num_samples": self.num_samples, "seed": self._seed}
-        gains = blame(self.model_, x, **how)
+        settings: dict[str, Any] = {"groups": self._groups, "num_samples": self.num_samples, "seed": self._seed}
+        gains = blame(self.model_, x, **settings)
         return gains if self.variables_ is None else self.variables_.by_column(gains, np.maximum) + beyond
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
@@ -286,6 +293,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             else:
                 p = self.model_.complete(x, is_missing, seed=self._seed).probabilities
             x = np.where(is_missing, p > 0.5, x).astype(np.uint8)
+        # The codes of all DARNs in the model, with noise that makes each bit its more probable value.
         codes = [np.zeros([len(x), 0], (self.model or {}).get("dtype", "float32"))]
         for model in self._darns():
             noise = tuple(tf.zeros([len(x), n], model.dtype) for n in model.config.hidden)
@@ -302,6 +310,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         :param mask: booleans [N, n_x], True where a value is missing; None: where X is NaN or masked.
         """
         check_is_fitted(self, "model_")
+        # Which cells of X are missing, by the mask or by X itself.
         numbers = self._numbers(X, reset=False)
         if issparse(numbers):
             numbers = numbers.toarray()
@@ -314,18 +323,20 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             )
         if hasattr(mask, "columns") and self.variables_ is None:
             validate_data(self, mask, reset=False, skip_check_array=True)  # its names
+        # A frame or `bins`: a cell that is missing lacks all its bits.
         if self.variables_ is not None:
             bits = self.variables_.bits(np.where(_missing(X, numbers), np.nan, numbers))
             is_missing = np.isnan(bits) if mask is None else is_missing[:, self.variables_.owners]
             numbers = bits
         rows = self._as_bits(np.where(is_missing, 0, numbers))
+        # The probabilities of the missing bits.
         if isinstance(self.model_, DARN):
-            found = complete(self.model_, rows, is_missing, seed=self._seed)
+            probabilities = complete(self.model_, rows, is_missing, seed=self._seed)
         else:
             completed = self.model_.complete(rows, is_missing, seed=self._seed)
             warn_of_few_draws(completed)
-            found = completed.probabilities
-        return found if self.variables_ is None else self.variables_.named(found)
+            probabilities = completed.probabilities
+        return probabilities if self.variables_ is None else self.variables_.named(probabilities)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -355,27 +366,31 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             raise ValueError(f"model must be a dictionary of fields of DARNConfig, or None, got {self.model!r}.")
         if not isinstance(self.search, SearchConfig | None):
             raise ValueError(f"search must be a SearchConfig, or None, got {self.search!r}.")
+        # Fields of a DARN in `model`, and those that are parameters of the estimator.
         fields = dict(self.model or {})
-        own = ("hidden", "units", "learning_rate", "weight_decay")
-        known = {field.name for field in dataclasses.fields(DARNConfig)} - {"visible", "categories", *own}
-        for name in fields.keys() - known:
+        own_names = ("hidden", "units", "learning_rate", "weight_decay")
+        known_names = {field.name for field in dataclasses.fields(DARNConfig)} - {"visible", "categories", *own_names}
+        for name in fields.keys() - known_names:
             raise ValueError(
-                f"model must have fields of DARNConfig but visible, categories, {' and '.join(own[:2])}, got {name!r}."
+                f"model must have fields of DARNConfig but visible, categories, {' and '.join(own_names[:2])}, "
+                f"got {name!r}."
             )
-        given = [name for name in own if getattr(self, name) is not None]
-        given += [f"{name} in model" for name in fields if name != "dtype"]
+        # What says that a DARN is wanted.
+        given_names = [name for name in own_names if getattr(self, name) is not None]
+        given_names += [f"{name} in model" for name in fields if name != "dtype"]
         kinds: dict[str, tuple[str, ...]] = {"auto": KINDS, "chain": ("chain",), "made": ("network",), "darn": ()}
         if self.architecture not in kinds:
             raise ValueError(f"architecture must be 'auto', 'chain', 'made' or 'darn', got {self.architecture!r}.")
-        if self.architecture in ("chain", "made") and given:
+        if self.architecture in ("chain", "made") and given_names:
             raise ValueError(
-                f"{given[0]} is for a DARN, got architecture={self.architecture!r}; leave one of them out."
+                f"{given_names[0]} is for a DARN, got architecture={self.architecture!r}; leave one of them out."
             )
-        is_darn = self.architecture == "darn" or bool(given)
+        is_darn = self.architecture == "darn" or bool(given_names)
         return (() if is_darn else kinds[self.architecture]), is_darn or self.architecture == "auto"
 
     def _trained(self, x: NDArray, valid: NDArray, seed: int) -> Course:
         """A DARN, chosen where nothing else is given."""
+        # The model and how it is trained, given or chosen.
         model, training = self._configs(x, valid, seed)
         trainer = Trainer(DARN(model, seed=seed, data=x), training, num_data=len(x))
         course = Course(trainer, x, valid, seed=seed, batch_size=self.batch_size)
@@ -391,6 +406,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         return course
 
     def _configs(self, x: NDArray, valid: NDArray, seed: int) -> tuple[DARNConfig, TrainingConfig]:
+        # What is given of the model and of its training; None is chosen.
         sizes = {name: getattr(self, name) for name in ("hidden", "units")}
         model: dict[str, Any] = {name: value if value is None else as_sizes(value) for name, value in sizes.items()}
         if model["hidden"] == ():
@@ -400,6 +416,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         model |= self.model or {}
         if self._groups:
             model["categories"] = as_categories(self._groups, x, valid)
+        # The others are chosen by a search.
         if is_chosen:
             search = dataclasses.replace(self.search or SearchConfig(), search_steps=self.max_steps)
             search = search if self.density_choice_ is None else search.beside_others(x.shape[1])
@@ -407,9 +424,9 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             self._say(1, words)
             if not self.verbose:
                 tell(words)
-            how: dict[str, Any] = {"search": search, "batch_size": self.batch_size}
-            how["report"] = lambda line: self._say(2, line)
-            self.choice_ = choose(x, valid, seed=seed, model=model, training=training, **how)
+            settings: dict[str, Any] = {"search": search, "batch_size": self.batch_size}
+            settings["report"] = lambda line: self._say(2, line)
+            self.choice_ = choose(x, valid, seed=seed, model=model, training=training, **settings)
             return self.choice_.model, self.choice_.training
         return DARNConfig(visible=x.shape[1], **model), TrainingConfig(**OPTIMIZER, **training)
 
@@ -428,8 +445,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         X = as_numbers(frame, self, reset=reset, may_miss=True)
         if reset and hasattr(self, "table_encoder_"):
             X = moments(self.table_encoder_, frame)
-        how: dict[str, Any] = {"dtype": "numeric", "ensure_all_finite": "allow-nan"}
-        return validate_data(self, X, reset=reset, accept_sparse="csr", ensure_min_samples=2 if reset else 1, **how)
+        checks: dict[str, Any] = {"dtype": "numeric", "ensure_all_finite": "allow-nan"}
+        return validate_data(self, X, reset=reset, accept_sparse="csr", ensure_min_samples=2 if reset else 1, **checks)
 
     def _bits(
         self, X: ArrayLike, *, reset: bool
@@ -439,6 +456,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         x = self._numbers(X, reset=reset)
         if reset:
             self.variables_ = None
+        # Dense rows: a frame or `bins` become bits, and the rest must be bits already.
         if not issparse(x):
             is_missing = _missing(X, x)
             if reset and self.threshold is None and self._has_variables(X, x[~is_missing]):
@@ -450,6 +468,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
                 beyond = self.variables_.beyond(numbers)
                 is_missing = np.isnan(x)
             return self._as_bits(np.where(is_missing, 0, x)), is_missing if is_missing.any() else None, beyond
+        # Sparse rows: only values that are stored can be 1.
         if self.threshold is not None and self.threshold < 0:
             raise ValueError(f"threshold must not be negative for a sparse X, got {self.threshold}; give X.toarray().")
         x.sum_duplicates()
@@ -474,13 +493,13 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         wrong = np.isnan(x) if self.threshold is not None else (x != 0) & (x != 1)
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
-            found = x[row, column]
+            value = x[row, column]
             remedy = "encode X first, as OneHotEncoder does"
-            if np.isnan(found):
+            if np.isnan(value):
                 remedy = "say by the mask that it is missing, or impute it"
             elif self.threshold is None:
                 remedy = f"give threshold, whose bits are X > threshold, bins=16, or {remedy}"
-            raise ValueError(f"X must be 0 or 1 everywhere, got {found} in row {row}, column {column}; {remedy}.")
+            raise ValueError(f"X must be 0 or 1 everywhere, got {value} in row {row}, column {column}; {remedy}.")
         return (x > (self.threshold or 0)).astype(np.uint8)
 
 

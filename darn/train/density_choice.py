@@ -118,7 +118,7 @@ class DensityChoice:
         ours = _Tried(self.trials[0].name, self.model, self.log_p, self.weights)
         rival = _Tried(name, model, log_p, self.weights, seconds)
         trials = [*self.trials, rival.trial]
-        best = min(ours, rival, key=lambda each: each.nats)
+        best = min(ours, rival, key=lambda tried: tried.nats)
         mean = _mean_of([ours, rival])
         if mean is not None and mean.is_better(best):
             trials.append(mean.trial)
@@ -192,7 +192,10 @@ def choose_density(
     held_out = checked_bits(valid, rows.shape[1])
     if not len(rows) or not len(held_out):
         raise ValueError(f"there must be training and validation rows, got {len(rows)} and {len(held_out)}.")
-    counted = [row_weights(each, len(part)) for each, part in ((weights, rows), (valid_weights, held_out))]
+    counted = [
+        row_weights(given_weights, len(part)) for given_weights, part in ((weights, rows), (valid_weights, held_out))
+    ]
+    # Kinds from the quickest to the slowest, then other orders of the columns for those that are near the best.
     search = _Search(rows, held_out, counted, as_categories(groups, rows, held_out), seed, report, look)
     search.tree()
     if "chain" in kinds:
@@ -213,6 +216,7 @@ def stored_density(path: Path, valid: ArrayLike, make: Callable[[], DensityChoic
     :param make: makes it.
     :raises ValueError: if the files hold something else.
     """
+    # Chosen now, or before.
     table = path.with_suffix(".json")
     if not table.exists():
         choice = make()
@@ -252,6 +256,7 @@ class _Search:
         some = np.arange(len(rows)) if most == len(rows) else np.sort(self._rng.choice(len(rows), most, replace=False))
         if most < len(rows):
             report(f"chains are fitted to {most} of the {len(rows)} training rows, drawn by the seed")
+        # Rows that chains are fitted to, and all rows, for networks.
         self._all_rows = rows
         self._all_weights = weights[0]
         self.rows = rows[some]
@@ -273,9 +278,9 @@ class _Search:
     def keep(self, name: str, model: Density, log_p: NDArray[np.float64] | None = None) -> _Tried:
         """Score a candidate."""
         log_p = log_prob(model, self.valid) if log_p is None else log_p
-        now = time.process_time()
-        tried = _Tried(name, model, log_p, self._shares, now - self._start)
-        self._start = now
+        end = time.process_time()
+        tried = _Tried(name, model, log_p, self._shares, end - self._start)
+        self._start = end
         self.tried.append(tried)
         self._report(f"{tried.nats:9.3f} nats: {name}")
         self._look()
@@ -298,11 +303,12 @@ class _Search:
                 break
             if members > min(len(self.rows), _MOST_MEMBERS):
                 break
-            how: dict[str, Any] = {"categories": self.categories, "weights": self._row_weights, "seed": self._seed}
-            fitted = fit_mixture_of_bernoullis(self.rows, members, **how)
+            settings: dict[str, Any] = {"categories": self.categories, "weights": self._row_weights, "seed": self._seed}
+            fitted = fit_mixture_of_bernoullis(self.rows, members, **settings)
             tried = self.keep(f"mixture of {members} products of Bernoullis", fitted)
+            # A step that gains no more than the last one cannot come near the best.
             gain = last - tried.nats
-            if gain <= 0.0 or tried.nats - gain > (1.0 + NEAR) * min(each.nats for each in self.tried):
+            if gain <= 0.0 or tried.nats - gain > (1.0 + NEAR) * min(candidate.nats for candidate in self.tried):
                 break
             last = tried.nats
 
@@ -322,14 +328,15 @@ class _Search:
         best: FittedNetwork | None = None
         settings = NetworkSettings(hidden=min(_HIDDEN, max(_LEAST_HIDDEN, 4 * self.n)))
         order = "as they are"
-        known: set[tuple[NetworkSettings, str]] = set()
+        attempted: set[tuple[NetworkSettings, str]] = set()
 
         def attempt(changed: NetworkSettings, title: str) -> bool:
             """Whether it is better; it is the one to start from then."""
             nonlocal best, settings, order, spent
-            if (changed, title) in known or spent >= self._work_for(best, _NETWORK_WORK):
+            # Not twice, and not beyond the work that is left.
+            if (changed, title) in attempted or spent >= self._work_for(best, _NETWORK_WORK):
                 return False
-            known.add((changed, title))
+            attempted.add((changed, title))
             fitted = self._fit(changed, title, _SHARE * _NETWORK_WORK, best)
             spent += fitted.work
             if best is not None and self._shares @ fitted.log_p <= self._shares @ best.log_p:
@@ -339,6 +346,7 @@ class _Search:
             order = title
             return True
 
+        # The order first, then one setting after the other, up or down, until none is better.
         attempt(settings, order)
         attempt(settings, "rare ones first")
         is_better = True
@@ -356,12 +364,13 @@ class _Search:
 
     def other_orders(self) -> None:
         """The columns in other orders, of the kinds that are near the best."""
+        # Only kinds that are near the best are tried in other orders.
         near = min(tried.nats for tried in self.tried) * (1.0 + NEAR)
         if self._chain is not None and self._chain[2] <= near:
             strengths, name, _ = self._chain
             for title, order in self._others("L1 chain"):
-                how: dict[str, Any] = {"categories": self.categories, "weights": self._row_weights}
-                chain = fit_chain(self.rows, strengths, order=order, **how)
+                fit_options: dict[str, Any] = {"categories": self.categories, "weights": self._row_weights}
+                chain = fit_chain(self.rows, strengths, order=order, **fit_options)
                 self.keep(f"L1 chain, columns {title}, {name}", chain)
         if self._network is not None and -float(self._shares @ self._network[1].log_p) <= near:
             settings, best = self._network
@@ -373,14 +382,14 @@ class _Search:
 
     def choice(self) -> DensityChoice:
         """The best, or the mean of several where that is better by more than its standard error."""
-        self.tried.sort(key=lambda each: each.nats)
+        self.tried.sort(key=lambda tried: tried.nats)
         best = self.tried[0]
         mean = _mean_of(self.tried)
         if mean is not None and mean.is_better(best):
             self._report(f"{mean.nats:9.3f} nats: {mean.name}")
             self.tried.insert(0, mean)
             best = mean
-        trials = [each.trial for each in self.tried]
+        trials = [candidate.trial for candidate in self.tried]
         return DensityChoice(best.model, best.log_p, tuple(trials), self._shares)
 
     # Private.
@@ -419,13 +428,13 @@ class _Search:
         done = [
             title for title in self._orders if any(t.name.startswith(f"{start}, columns {title}") for t in self.tried)
         ]
-        found: list[tuple[str, NDArray[Any]]] = []
-        known = [self._orders[title] for title in done]
+        orders: list[tuple[str, NDArray[Any]]] = []
+        known_orders = [self._orders[title] for title in done]
         for title, order in self._orders.items():
-            if title not in done and not any(np.array_equal(order, other) for other in known):
-                known.append(order)
-                found.append((title, order))
-        return found
+            if title not in done and not any(np.array_equal(order, other) for other in known_orders):
+                known_orders.append(order)
+                orders.append((title, order))
+        return orders
 
     def _strength(self, fits: Regressions) -> float:
         """C of the least loss of some columns: steps of a factor as long as that is better, then steps half as long."""
@@ -437,11 +446,12 @@ class _Search:
             if exponent not in losses:
                 strength = _FIRST * _FACTOR**exponent
                 fitted = {int(j): fits.column(int(j), strength) for j in columns}
-                each = (float(self._shares @ fits.losses(j, one, self.valid)) for j, one in fitted.items())
-                losses[exponent] = sum(each)
+                losses_by_column = (float(self._shares @ fits.losses(j, one, self.valid)) for j, one in fitted.items())
+                losses[exponent] = sum(losses_by_column)
                 self._look()
             return losses[exponent]
 
+        # A step up or down as long as that is better, then steps half as long.
         best = 0.0
         step = 1.0
         for _ in range(1 + _HALVINGS):
@@ -454,13 +464,14 @@ class _Search:
     def _strengths(self, fits: Regressions, strength: float) -> tuple[dict[int, Regression], NDArray[np.float64], str]:
         """Regressions of all columns, their strengths, and in words: one for all, or one for each column where that is
         better on validation rows that did not choose it."""
+        # Losses of each strength, column and half of the validation rows.
         tried = strength * _FACTOR ** np.array([-1.0, 0.0, 1.0])
         half = self._rng.permutation(len(self.valid)) % 2
         fitted = [{j: fits.column(j, float(C)) for j in range(self.n)} for C in tried]
         losses = np.zeros([len(tried), self.n, 2])
-        for number, each in enumerate(fitted):
+        for number, regressions in enumerate(fitted):
             for j in range(self.n):
-                loss = self._shares * fits.losses(j, each[j], self.valid)
+                loss = self._shares * fits.losses(j, regressions[j], self.valid)
                 losses[number, j] = np.bincount(half, loss, minlength=2)
         # Each half chooses for the other one.
         crossed = np.take_along_axis(losses[:, :, ::-1], losses.argmin(axis=0)[None], axis=0)
@@ -496,8 +507,8 @@ def _by_odds(share: float, factor: float) -> float:
     if share == 0.0:
         return 0.05 if factor > 1.0 else 0.0
     odds = share / (1.0 - share) * factor
-    found = odds / (1.0 + odds)
-    return 0.0 if found < 0.03 else min(round(found, 3), _MOST_DROPOUT)
+    new_share = odds / (1.0 + odds)
+    return 0.0 if new_share < 0.03 else min(round(new_share, 3), _MOST_DROPOUT)
 
 
 def _error(values: NDArray[np.float64], shares: NDArray[np.float64]) -> float:
@@ -509,31 +520,34 @@ def _error(values: NDArray[np.float64], shares: NDArray[np.float64]) -> float:
 def _mean_of(tried: Sequence[_Tried]) -> _Tried | None:
     """The mixture of candidates with the weights that are most probable for the validation rows; None if all but one
     are left out. Members of mixtures are members of it."""
-    kept = list(tried)
-    while len(kept) > 1:
+    candidates = list(tried)
+    while len(candidates) > 1:
         # Expectation maximisation of the weights; p is relative to the best candidate of each row.
-        log_p = np.stack([each.log_p for each in kept])
+        log_p = np.stack([candidate.log_p for candidate in candidates])
         best = log_p.max(axis=0)
         p = np.exp(log_p - np.where(np.isfinite(best), best, 0.0))
-        shares = np.full(len(kept), 1.0 / len(kept))
+        shares = np.full(len(candidates), 1.0 / len(candidates))
         for _ in range(_MEAN_STEPS):
-            shares = shares * (p @ (kept[0].weights / np.maximum(shares @ p, 1e-300)))
+            shares = shares * (p @ (candidates[0].weights / np.maximum(shares @ p, 1e-300)))
         least = int(shares.argmin())
         if shares[least] >= _LEAST_SHARE:
             break
-        del kept[least]
-    if len(kept) == 1:
+        del candidates[least]
+    if len(candidates) == 1:
         return None
+    # A mixture of mixtures is one mixture.
     log_w = np.log(shares / shares.sum())
     members: list[Member] = []
     log_weights: list[float] = []
-    for each, log_share in zip(kept, log_w, strict=True):
-        if isinstance(each.model, Mixture):
-            members += each.model.members
-            log_weights += (each.model.log_weights + log_share).tolist()
+    for candidate, log_share in zip(candidates, log_w, strict=True):
+        if isinstance(candidate.model, Mixture):
+            members += candidate.model.members
+            log_weights += (candidate.model.log_weights + log_share).tolist()
         else:
-            members.append(each.model)
+            members.append(candidate.model)
             log_weights.append(float(log_share))
-    name = "mean: " + "; ".join(f"{share:.0%} {each.name}" for share, each in zip(np.exp(log_w), kept, strict=True))
-    found = np.logaddexp.reduce(log_p + log_w[:, None], axis=0)
-    return _Tried(name, Mixture(tuple(members), np.array(log_weights)), found, kept[0].weights)
+    name = "mean: " + "; ".join(
+        f"{share:.0%} {candidate.name}" for share, candidate in zip(np.exp(log_w), candidates, strict=True)
+    )
+    mean_log_p = np.logaddexp.reduce(log_p + log_w[:, None], axis=0)
+    return _Tried(name, Mixture(tuple(members), np.array(log_weights)), mean_log_p, candidates[0].weights)

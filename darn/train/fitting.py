@@ -44,18 +44,19 @@ def minibatch_rows(num_rows: int, batch_size: int, seed: Seed, first: int, count
     pure function of the seed and the number of the step. B is `batch_size`, or all rows if there are fewer.
     """
     size = min(batch_size, num_rows)
+    # Steps of an epoch: whole minibatches of its permutation.
     per_epoch = num_rows // size
     key = as_seed(seed).numpy().astype(np.uint32)
-    found = np.empty([count, size], np.int32)
+    batches = np.empty([count, size], np.int32)
     order = np.empty(0, np.int64)
-    of = -1
+    order_epoch = -1
     for i, step in enumerate(range(first, first + count)):
         epoch, place = divmod(step, per_epoch)
-        if epoch != of:
+        if epoch != order_epoch:
             order = np.random.default_rng([*key, epoch]).permutation(num_rows)
-            of = epoch
-        found[i] = order[place * size : (place + 1) * size]
-    return found
+            order_epoch = epoch
+        batches[i] = order[place * size : (place + 1) * size]
+    return batches
 
 
 def some_rows(rows: NDArray[Any], most: int, seed: Seed) -> NDArray[Any]:
@@ -134,17 +135,18 @@ class Course:
         """Arrays with which :meth:`restore` goes on to the same bits; not whole: what the evaluations gave."""
         numbers = {"step": self.step, "best_kl": self.best_kl, "values": self.values}
         numbers["stopping"] = [self._stopping.step, self._stopping.score, self._stopping.num_worse]
-        found = {"numbers": np.array(json.dumps(numbers))}
+        arrays = {"numbers": np.array(json.dumps(numbers))}
         if is_whole:
-            found |= {f"now/{i}": variable.numpy() for i, variable in enumerate(self._variables())}
-            found |= {f"best/{i}": value for i, value in enumerate(self._best)}
-        return found
+            arrays |= {f"now/{i}": variable.numpy() for i, variable in enumerate(self._variables())}
+            arrays |= {f"best/{i}": value for i, value in enumerate(self._best)}
+        return arrays
 
     def restore(self, stored: Mapping[str, NDArray]) -> None:
         """Take over what :meth:`stored` gave of a course that was made alike.
 
         :raises KeyError: if something is missing.
         """
+        # What the evaluations gave.
         numbers = json.loads(str(stored["numbers"]))
         self.step = numbers["step"]
         self.best_kl = numbers["best_kl"]
@@ -152,6 +154,7 @@ class Course:
         step, score, num_worse = numbers["stopping"]
         self._stopping = replace(self._stopping, step=step, score=score, num_worse=num_worse)
         self._best = [stored[f"best/{i}"] for i in range(sum(name.startswith("best/") for name in stored))]
+        # All that training changes, where it was stored.
         if "now/0" in stored:
             for i, variable in enumerate(self._variables()):
                 variable.assign(stored[f"now/{i}"])
@@ -170,6 +173,7 @@ class Course:
         return [*named_variables(trainer.model).values(), *trainer.averages, *noise, *trainer.optimizer.variables]
 
     def _evaluate(self) -> None:
+        # The description length of the validation rows by the running means, and the parameters if it is the best.
         with self.trainer.averaged():
             lengths = description_length(self.trainer.model, self._valid, seed=self._seeds[2])
             value = float(lengths.total.mean())

@@ -121,21 +121,23 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
     def train_step(self, data: Any) -> dict[str, Any]:
         """One update by a minibatch: x, or a tuple whose first part it is."""
         x = self._rows(data)
+        # Noise of each step by its number.
         key = tf.random.fold_in(as_seed(self.seed), tf.cast(self.optimizer.iterations, tf.int32))
         noise, orders, _ = tf.unstack(tf.random.experimental.stateless_split(key, 3))
+        # Eq. (15): the description length, whose gradient is the estimator's.
         with tf.GradientTape() as tape:
-            found = estimate(
+            estimated = estimate(
                 self.darn.in_training(orders),
                 x,
                 self.darn.encoder_noise(tf.shape(x)[0], noise),
                 estimator=self.estimator,
                 entropy=self.entropy,
             )
-            loss = tf.reduce_mean(found.loss)
+            loss = tf.reduce_mean(estimated.loss)
         variables = self.trainable_weights
         gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         self.optimizer.apply(gradients, variables)
-        return self._noted(found.prior + found.bits_back, found.visible)
+        return self._noted(estimated.prior + estimated.bits_back, estimated.visible)
 
     def test_step(self, data: Any) -> dict[str, Any]:
         """The description length of a minibatch, by noise that is the same in each evaluation."""
@@ -144,8 +146,8 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
 
     def get_config(self) -> dict[str, Any]:
         """What :meth:`from_config` makes such a model of."""
-        own = {"darn": self.darn.config.to_json(), "estimator": self.estimator}
-        return {**super().get_config(), **own, "entropy": self.entropy, "seed": self.seed}
+        settings = {"darn": self.darn.config.to_json(), "estimator": self.estimator}
+        return {**super().get_config(), **settings, "entropy": self.entropy, "seed": self.seed}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> KerasDARN:
@@ -163,11 +165,11 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
 
         :raises ValueError: if the file holds others.
         """
-        found = {int(name): np.asarray(store[name]) for name in store.keys()}  # noqa: SIM118
-        if [found[i].shape for i in sorted(found)] != [tuple(variable.shape) for variable in self.weights]:
+        stored = {int(name): np.asarray(store[name]) for name in store.keys()}  # noqa: SIM118
+        if [stored[i].shape for i in sorted(stored)] != [tuple(variable.shape) for variable in self.weights]:
             raise ValueError("the file holds weights of another DARN than this one; make it with the same DARNConfig.")
         for number, variable in enumerate(self.weights):
-            variable.assign(found[number])
+            variable.assign(stored[number])
 
     def _rows(self, data: Any) -> tf.Tensor:
         x = tf.cast(data[0] if isinstance(data, tuple | list) else data, self.darn.dtype)

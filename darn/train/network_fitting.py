@@ -118,12 +118,14 @@ def fit_network(
     places = rng.permutation(n) if order is None else np.asarray(order)
     training = _Training(rows, places.astype(np.int32), settings, categories, weights, rng)
     valid_share = _normalised(valid_weights, len(held_out))
+    # An evaluation an epoch, but not more often than its cost allows.
     steps_per_look = max(_LEAST_INTERVAL, training.steps_per_epoch)
     work_per_look = steps_per_look * work_of_step(n, settings.hidden, N)
     work_per_look += float(len(held_out) * n * (2 * settings.hidden + n))
     stopping = Stopping(patience, is_lower_better=True)
     best = None
     work = 0.0
+    # Steps, then an evaluation; the best parameters are kept.
     while best is None or (not stopping.is_done and work < most_work):
         for _ in range(steps_per_look):
             training.step()
@@ -182,6 +184,7 @@ class _Training:
         self._order = order
         self._rng = rng
         self._levels = levels_in_order(self._categories, order)
+        # Rows, their weights, and where a bit can be 1.
         share = _normalised(weights, N)
         self._weights = None if weights is None else (share * N).astype(np.float32)
         self._rows = rows[:, order].astype(np.float32)
@@ -192,6 +195,7 @@ class _Training:
         self.steps_per_epoch = N // self._batch
         # Hidden units see 1 to n - 1 columns, about as many units each number.
         self._seen = np.ceil((np.arange(H) + 1) * (n - 1) / max(H, 1)).astype(np.int32)
+        # Weights to begin with: columns start from their means.
         direct, into, out = masks(np.arange(n), self._seen)
         ones = self._rows if self._open is None else self._rows * self._open
         at_risk = np.full(n, float(N)) if self._open is None else N * (share @ self._open)
@@ -200,6 +204,7 @@ class _Training:
         start_out = rng.normal(size=(H, n)) * 0.3 / math.sqrt(max(H, 1)) * out
         start_bias = np.log((number + 0.5) / (at_risk - number + 0.5))
         starts = (start_into, np.zeros(H), start_out, start_bias, np.zeros((n, n)))
+        # Parameters, Adam's means of gradients and their squares, and the running mean of the parameters.
         self._now = _Parameters(*(part.astype(np.float32) for part in starts))
         self._masks = (into.astype(np.float32), None, out.astype(np.float32), None, direct.astype(np.float32))
         self._first = self._now.zeros()
@@ -219,8 +224,9 @@ class _Training:
 
     def log_prob(self, rows: NDArray[np.uint8]) -> NDArray[np.float64]:
         """log p(x) of possible rows by the averages, [N], nats."""
+        # Rows in blocks: a = V' relu(U' x + c) + S' x + b, and log p of the columns that can be 1.
         is_open = self._is_open(rows)
-        found = []
+        log_densities = []
         for begin in range(0, len(rows), _BLOCK):
             part = slice(begin, begin + _BLOCK)
             x = rows[part][:, self._order].astype(np.float32)
@@ -230,8 +236,8 @@ class _Training:
             log_p = x * a - np.logaddexp(np.float32(0.0), a)
             if is_open is not None:
                 log_p *= is_open[part][:, self._order]
-            found.append(log_p.sum(axis=1, dtype=np.float64))
-        return np.concatenate(found)
+            log_densities.append(log_p.sum(axis=1, dtype=np.float64))
+        return np.concatenate(log_densities)
 
     def model(self, parameters: _Parameters) -> MaskedNetwork:
         """The network of parameters, for columns at their own places and without their means taken from them."""
@@ -254,28 +260,29 @@ class _Training:
         """Where a bit can be 1 and is not certain, [N, n]; None if that is everywhere."""
         if not self._levels:
             return None
-        found = np.ones(rows.shape, bool)
+        is_open = np.ones(rows.shape, bool)
         for j, level in self._levels.items():
-            found[:, j] = False if level.is_certain else ~rows[:, level.earlier].any(axis=1)
-        return found
+            is_open[:, j] = False if level.is_certain else ~rows[:, level.earlier].any(axis=1)
+        return is_open
 
     def _gradients(self, batch: NDArray[np.intp]) -> _Parameters:
         """Of the mean of -log p(x) over the rows of a minibatch, with respect to the parameters."""
-        now = self._now
+        current = self._now
+        # Forward, with dropout of inputs and hidden units.
         x = self._rows[batch]
         inputs = x - self._mean
         if (drop := self._settings.input_dropout) > 0.0:
             inputs *= (self._rng.random(inputs.shape, np.float32) >= drop) / np.float32(1.0 - drop)
-        hidden = inputs @ now.into
-        hidden += now.hidden_bias
+        hidden = inputs @ current.into
+        hidden += current.hidden_bias
         is_active = (hidden > 0.0).astype(np.float32)
         if (drop := self._settings.dropout) > 0.0:
             is_active *= self._rng.random(is_active.shape, np.float32) >= drop
             is_active /= np.float32(1.0 - drop)
         hidden *= is_active
-        a = hidden @ now.out
-        a += inputs @ now.direct
-        a += now.bias
+        a = hidden @ current.out
+        a += inputs @ current.direct
+        a += current.bias
         # p - x, in place.
         np.clip(a, -_MOST_LOGIT, _MOST_LOGIT, out=a)
         np.negative(a, out=a)
@@ -288,16 +295,18 @@ class _Training:
             a *= self._open[batch]
         if self._weights is not None:
             a *= self._weights[batch, None]
-        back = (a @ now.out.T) * is_active
+        # Back to the hidden units, and all gradients.
+        back = (a @ current.out.T) * is_active
         return _Parameters(inputs.T @ back, back.sum(axis=0), hidden.T @ a, a.sum(axis=0), inputs.T @ a)
 
     def _move(self, gradients: _Parameters) -> None:
         """A step of Adam, and of the running mean."""
+        # The corrected rate of the step, and the share of the newest parameters in the mean.
         t = self.num_steps
         rate = np.float32(_RATE * math.sqrt(1.0 - _SECOND**t) / (1.0 - _FIRST**t))
         share = np.float32(max(1.0 - _AVERAGE, 1.0 / (t + 1.0)))
         parts = zip(gradients, self._masks, self._now, self._first, self._second, self.average, self._room, strict=True)
-        for gradient, mask, now, first, second, average, room in parts:
+        for gradient, mask, current, first, second, average, room in parts:
             if mask is not None:
                 gradient *= mask
             # Running means of the gradient and of its square.
@@ -313,8 +322,8 @@ class _Training:
             room += np.float32(_SMALL)
             np.divide(first, room, out=room)
             room *= rate
-            now -= room
-            np.subtract(now, average, out=room)
+            current -= room
+            np.subtract(current, average, out=room)
             room *= share
             average += room
 
@@ -323,5 +332,5 @@ def _normalised(weights: ArrayLike | None, number: int) -> NDArray[np.float64]:
     """Weights of rows that sum to 1."""
     if weights is None:
         return np.full(number, 1.0 / number)
-    found = np.asarray(weights, np.float64)
-    return found / found.sum()
+    row_weights = np.asarray(weights, np.float64)
+    return row_weights / row_weights.sum()

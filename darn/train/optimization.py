@@ -74,8 +74,9 @@ class TrainingConfig:
     sparsity_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        known = {"estimator": ESTIMATORS, "entropy": ENTROPIES, "optimizer": OPTIMIZERS, "weight_noise": WEIGHT_NOISE}
-        for name, values in known.items():
+        # Names, numbers in their ranges, and fields together.
+        choices = {"estimator": ESTIMATORS, "entropy": ENTROPIES, "optimizer": OPTIMIZERS, "weight_noise": WEIGHT_NOISE}
+        for name, values in choices.items():
             if (value := getattr(self, name)) is not None and value not in values:
                 raise ValueError(f"{name} must be one of {', '.join(values)}, got {value!r}.")
         for name in ("learning_rate", "half_life", "cosine", "clip_norm", "initial_std"):
@@ -114,6 +115,7 @@ class LearningRate(tf.keras.optimizers.schedules.LearningRateSchedule):  # type:
 
     def __call__(self, step: Any) -> tf.Tensor:
         """The learning rate of a step."""
+        # Halving, and the fall along half a cosine; the rise joins all of them.
         t = tf.cast(step, tf.float32)
         rate = tf.constant(self.initial, tf.float32)
         if self.half_life is not None:
@@ -137,6 +139,7 @@ class FusedAdam(tf.keras.optimizers.Adam):  # type: ignore[misc]
         if tf.distribute.has_strategy():
             super().update_step(gradient, variable, learning_rate)
             return
+        # The bias corrections 1 - beta^t are left to the kernel.
         index = self._get_variable_index(variable)
         dtype = variable.dtype
         beta_1 = tf.constant(self.beta_1, dtype)
@@ -183,6 +186,7 @@ def make_optimizer(
         raise ValueError(f"learning_rate must be positive and momentum in [0, 1), got {learning_rate} and {momentum}.")
     if half_life is not None and not half_life > 0:
         raise ValueError(f"half_life must be positive, got {half_life}; None for a constant learning rate.")
+    # A schedule where the rate is not constant.
     rate: Any = learning_rate
     if warm_up or cosine is not None:
         rate = LearningRate(learning_rate, half_life, warm_up, cosine)
@@ -208,6 +212,7 @@ def move_means(means: Sequence[tf.Variable], variables: Sequence[tf.Variable], s
     :param average: decay; after t steps it is at most t / (t + 10), so
         that early means forget faster.
     """
+    # Early means forget faster; at each tenth step ten steps are made up for.
     step = tf.cast(step, tf.int32)
     t = tf.cast(step, variables[0].dtype)
     decay = tf.minimum(tf.cast(average, t.dtype), t / (t + 10.0))
@@ -225,11 +230,11 @@ def move_means(means: Sequence[tf.Variable], variables: Sequence[tf.Variable], s
 @contextlib.contextmanager
 def in_place(variables: Sequence[tf.Variable], values: Sequence[tf.Variable]) -> Iterator[None]:
     """Within a `with` statement the variables have other values; afterwards they have their own again."""
-    kept = [variable.numpy() for variable in variables]
+    own_values = [variable.numpy() for variable in variables]
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
     try:
         yield
     finally:
-        for variable, value in zip(variables, kept, strict=True):
+        for variable, value in zip(variables, own_values, strict=True):
             variable.assign(value)

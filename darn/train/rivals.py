@@ -89,11 +89,12 @@ def draw_candidates(number: int, seed: Seed, spaces: Spaces | None = None) -> li
     rng = np.random.default_rng(as_seed(seed).numpy().astype(np.uint32))
     spaces = spaces or value_spaces()
     number = min(number, math.prod(len(values) for values in spaces.values()))
-    found: dict[Candidate, None] = {}
-    while len(found) < number:
+    candidates: dict[Candidate, None] = {}
+    # Each value as often as the others, in random pairs; candidates that are drawn twice count once.
+    while len(candidates) < number:
         columns = [_dealt(values, number, rng) for values in spaces.values()]
-        found |= dict.fromkeys(Candidate(*row) for row in zip(*columns, strict=True))
-    return list(found)[:number]
+        candidates |= dict.fromkeys(Candidate(*row) for row in zip(*columns, strict=True))
+    return list(candidates)[:number]
 
 
 def neighbours(of: Candidate, spaces: Spaces) -> list[Candidate]:
@@ -150,8 +151,8 @@ def _dealt(values: Sequence[Any], number: int, rng: np.random.Generator) -> list
 
 
 def _values(given: Mapping[str, Any] | None, name: str, values: Sequence[Any]) -> Sequence[Any]:
-    found = (given or {}).get(name)
-    return values if found is None else (found,)
+    value = (given or {}).get(name)
+    return values if value is None else (value,)
 
 
 _STORE_SECONDS = 60.0  # at most about so much of a candidate's training is lost
@@ -265,10 +266,11 @@ def claim(maker: Maker, search: Any) -> bool:
     """
     if maker.folder is None:
         return False
+    # What a search is known by: its rows, its seed and its settings.
     rows = [[*np.shape(part), zlib.crc32(np.ascontiguousarray(part).tobytes())] for part in (maker.x, maker.valid)]
-    own = {"rows": rows, "seed": maker.seed.numpy().tolist(), "batch_size": maker.batch_size}
-    own |= {"search": dataclasses.asdict(search), "model": maker.fields, "training": maker.training_fields}
-    text = json.dumps(own, sort_keys=True, indent=1, default=str)
+    record = {"rows": rows, "seed": maker.seed.numpy().tolist(), "batch_size": maker.batch_size}
+    record |= {"search": dataclasses.asdict(search), "model": maker.fields, "training": maker.training_fields}
+    text = json.dumps(record, sort_keys=True, indent=1, default=str)
     path = maker.folder / "search.json"
     if not path.exists():
         write_text(path, text)
@@ -309,11 +311,13 @@ class Rival:
         if budget.is_spent(is_last=is_last) and self._course is None and not (is_first or is_last):
             budget.has_cut = True
             return
+        # The candidate goes on from its last step.
         course = self._course = self._course or self._started()
         stored = time.monotonic()
         start = course.step
         self._charge(until)
         while not self.is_done(until, patience):
+            # The first and the last candidate make at least one evaluation.
             if budget.is_spent(is_last=is_last) and (course.step or not (is_first or is_last)):
                 budget.has_cut = True
                 break
@@ -322,6 +326,7 @@ class Rival:
             except FloatingPointError:
                 self._diverged = True
             self._charge(until)
+            # What would be lost is not more than a minute.
             if time.monotonic() - stored > _STORE_SECONDS:
                 self._store()
                 stored = time.monotonic()

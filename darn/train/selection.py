@@ -107,8 +107,8 @@ class SearchConfig:
     def first_steps(self, num_rows: int, batch_size: int) -> int:
         """Steps of the first round, a multiple of the evaluation interval."""
         interval = evaluation_interval(num_rows, batch_size)
-        wanted = min(max(self.search_epochs * -(-num_rows // batch_size), 500), 1500, self.search_steps)
-        return -(-wanted // interval) * interval
+        num_steps = min(max(self.search_epochs * -(-num_rows // batch_size), 500), 1500, self.search_steps)
+        return -(-num_steps // interval) * interval
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,13 @@ class Choice:
         best = self.trials[0]
         alone = self.alone
         bits = 1.0 / math.log(2.0)
-        of = best.candidate
+        candidate = best.candidate
         sizes = (self.model.hidden, self.model.units)
-        falling = f" (falling to 0 at step {of.cosine})" if of.cosine else ""
+        falling = f" (falling to 0 at step {candidate.cosine})" if candidate.cosine else ""
         hidden, units = (", ".join(map(str, numbers)) for numbers in sizes)
         lines = [
             f"chosen of {len(self.trials)} on the validation rows: {hidden} stochastic and {units} deterministic "
-            f"units, learning rate {of.learning_rate:g}{falling}, weight decay {of.weight_decay:g}: "
+            f"units, learning rate {candidate.learning_rate:g}{falling}, weight decay {candidate.weight_decay:g}: "
             f"{best.valid_nats:.3f} nats, {bits * best.kl_nats:.2f} bits in the stochastic units; without these "
             f"{alone.valid_nats:.3f} nats"
         ]
@@ -205,6 +205,7 @@ def choose(
     :raises ValueError: for rows that are not zeros and ones, of different widths, a field that is wrong, or the folder
         of another search.
     """
+    # What is given, what is to be chosen, and the candidates drawn.
     x = np.asarray(x)
     model = dict(model or {})
     training = dict(training or {})
@@ -213,19 +214,21 @@ def choose(
     drawn = draw_candidates(search.candidates or _CANDIDATES, seed, spaces)
     budget = Budget(_TOTAL_STEPS if search.search_total_steps is None else search.search_total_steps)
     maker = Maker(x, np.asarray(valid), as_seed(seed), batch_size, model, training, folder, budget, look)
+    # All that may be wrong is said before anything is trained.
     check_data(x, DARNConfig(np.shape(x)[-1] if np.ndim(x) else 1), "x")
     check_data(valid, DARNConfig(x.shape[1]), "valid")
     for candidate in (drawn[0], _without_units(drawn[0])):
         maker.course(candidate)  # what does not fit is said before anything is trained
     if claim(maker, search):
         report(f"continuing the search in {folder}")
+    # Successive halving, then neighbours of the best one.
     trials = _halve(maker, _rivals(maker, "drawn", drawn), search, report, is_first=True)
     for number in itertools.count(1) if search.neighbours else ():
         leader = trials[0]
         if not math.isfinite(leader.valid_nats):
             break
-        known = {trial.candidate for trial in trials if trial.is_done}
-        near = [candidate for candidate in neighbours(leader.candidate, spaces) if candidate not in known]
+        known_candidates = {trial.candidate for trial in trials if trial.is_done}
+        near = [candidate for candidate in neighbours(leader.candidate, spaces) if candidate not in known_candidates]
         more = _halve(maker, _rivals(maker, f"near-{number}", near), search, report)
         trials = sorted([*trials, *more], key=lambda trial: trial.valid_nats)
         # A value at the end of its space says little: as long as values beyond it are better, the next one is tried.
@@ -233,11 +236,13 @@ def choose(
             break
     if not math.isfinite(trials[0].valid_nats):
         raise FloatingPointError("training diverged for all candidates; give a smaller learning rate.")
+    # The learning rate of the best one falls to 0.
     if search.falling and not given(training).keys() & {"cosine", "half_life"}:
         trials = _fall(maker, trials, spaces["weight_decay"], search, report)
     best = trials[0].candidate
     if budget.has_cut:
         report(f"{budget.spent} steps are spent (search_total_steps): the best candidate so far is taken")
+    # Its rival without stochastic units.
     alone = Rival(maker, _without_units(best), "alone")
     until, patience = (search.search_steps, search.search_patience) if best.cosine is None else (best.cosine, None)
     alone.advance(until, patience, is_last=True)
@@ -277,6 +282,7 @@ def _halve(
     for number in itertools.count(1):
         is_last = len(rivals) <= 2 or steps >= search.search_steps
         until = search.search_steps if is_last else steps
+        # All candidates go on to the same step.
         for i, rival in enumerate(rivals):
             rival.advance(until, patience, is_first=is_first and number == 1 and i == 0)
         is_cut = not all(rival.is_done(until, patience) for rival in rivals)
@@ -285,10 +291,11 @@ def _halve(
             break
         best = rivals[0]
         report(f"round {number}: {len(rivals)} candidates, the best {best.value(until):.3f} nats: {best.candidate}")
-        left = [] if is_last or is_cut else rivals[: max(2, round(len(rivals) / _FACTOR))]
-        out = rivals[len(left) :]
+        # The best third or so stays; steps grow by the same factor.
+        survivors = [] if is_last or is_cut else rivals[: max(2, round(len(rivals) / _FACTOR))]
+        out = rivals[len(survivors) :]
         trials += [rival.trial(number, is_done=is_last and rival.is_done(until, patience)) for rival in out]
-        rivals = left
+        rivals = survivors
         steps = steps * _FACTOR
     return sorted(trials, key=lambda trial: trial.valid_nats)
 
@@ -297,30 +304,36 @@ def _fall(
     maker: Maker, trials: list[Trial], decays: Sequence[float], search: SearchConfig, report: Callable[[str], None]
 ) -> list[Trial]:
     """The trials, with those in which the learning rate of the best falls to 0; the best first."""
-    of = trials[0]
+    start = trials[0]
     interval = evaluation_interval(len(maker.x), maker.batch_size)
-    steps = 2 * of.best_step
+    # The fall ends at twice the best step; then later, as long as that is better.
+    steps = 2 * start.best_step
     most = 2 * search.search_steps
-    stronger = [decay for decay in extended(decays, of.candidate.weight_decay) if decay > of.candidate.weight_decay]
-    tried = [of.candidate.weight_decay, *stronger[:1]]
+    stronger = [
+        decay for decay in extended(decays, start.candidate.weight_decay) if decay > start.candidate.weight_decay
+    ]
+    tried = [start.candidate.weight_decay, *stronger[:1]]
     while steps:
         cosine = -(-min(steps, most) // interval) * interval
         best = trials[0]
+        # With the same weight decay, and with the next stronger one.
         for decay in tried:
-            candidate = dataclasses.replace(of.candidate, weight_decay=decay, cosine=cosine)
+            candidate = dataclasses.replace(start.candidate, weight_decay=decay, cosine=cosine)
             rival = Rival(maker, candidate, f"falling-{cosine}-{decay:g}")
             rival.advance(cosine, None)
             if rival.is_started:
                 trials.append(rival.trial(1, is_done=rival.is_done(cosine, None)))
         trials.sort(key=lambda trial: trial.valid_nats)
-        now = trials[0]
+        leader = trials[0]
         if maker.budget.has_cut:
             break
-        report(f"learning rate falling to 0 at step {cosine}: the best {now.valid_nats:.3f} nats: {now.candidate}")
+        report(
+            f"learning rate falling to 0 at step {cosine}: the best {leader.valid_nats:.3f} nats: {leader.candidate}"
+        )
         steps = min(2 * steps, most)
-        if now is best or steps < 1.5 * cosine:
+        if leader is best or steps < 1.5 * cosine:
             break
-        tried = [now.candidate.weight_decay]
+        tried = [leader.candidate.weight_decay]
     return trials
 
 
@@ -331,8 +344,8 @@ def _flat(trial: Trial) -> dict[str, Any]:
 
 
 def _trial(flat: Mapping[str, Any]) -> Trial:
-    own = {field.name: flat[field.name] for field in dataclasses.fields(Candidate)}
-    sizes = {name: tuple(v) if isinstance(v := own[name], list) else v for name in ("hidden", "units")}
+    values = {field.name: flat[field.name] for field in dataclasses.fields(Candidate)}
+    sizes = {name: tuple(v) if isinstance(v := values[name], list) else v for name in ("hidden", "units")}
     rest = {field.name: flat[field.name] for field in dataclasses.fields(Trial) if field.name != "candidate"}
     value = rest["valid_nats"]
-    return Trial(Candidate(**{**own, **sizes}), **{**rest, "valid_nats": math.inf if value is None else value})
+    return Trial(Candidate(**{**values, **sizes}), **{**rest, "valid_nats": math.inf if value is None else value})

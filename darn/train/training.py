@@ -117,6 +117,7 @@ class Trainer(tf.Module):
         :raises ValueError: for data that the model cannot have produced, before any step.
         :raises FloatingPointError: if the objective is no longer finite.
         """
+        # Blocks of one size, of which the first rows count: one graph for all.
         index = np.asarray(rows)
         if index.ndim != 2 or not 1 <= len(index) <= MAX_BLOCK:
             raise ValueError(f"rows must be [K, B] with K from 1 to {MAX_BLOCK}, got shape {list(index.shape)}.")
@@ -191,6 +192,7 @@ class Trainer(tf.Module):
         elif not self.config.noise_from and self.config.noise_until is None:
             observed = self._noisy_step(self.noise, x, seeds, is_last)
         else:
+            # Weight noise for some of the steps.
             noise = self.noise
             step = tf.cast(self.optimizer.iterations, tf.int32)
             until = self.config.noise_until
@@ -212,6 +214,7 @@ class Trainer(tf.Module):
     def _noisy_step(
         self, noise: WeightNoise, x: tf.Tensor, seeds: Sequence[tf.Tensor], is_last: bool | tf.Tensor
     ) -> Observed:
+        # Gradients at drawn weights, then those of means and variances.
         eps = noise.draw(seeds[2])
         at_draw, observed = self._gradients(noise.perturbed(eps), x, seeds, is_last)
         d_mean, d_log_variance = noise.gradients(self._variables, at_draw, eps, self.num_data, x.shape[0])
@@ -247,8 +250,8 @@ class Trainer(tf.Module):
         model = DARN(self.model.config)
         with self.averaged():
             pairs = zip(named_variables(model).values(), named_variables(self.model).values(), strict=True)
-            for own, variable in pairs:
-                own.assign(variable)
+            for own_variable, variable in pairs:
+                own_variable.assign(variable)
         return model
 
     def gradient_noise(self, x: tf.Tensor, seed: tf.Tensor, num_draws: int = 16) -> float:
@@ -260,6 +263,7 @@ class Trainer(tf.Module):
         """
         if not self.model.encoders:
             return 0.0
+        # The total variance over the norm of the mean, whose own noise is taken from it.
         draws = tf.stack([self._logit_gradient(x, tf.random.fold_in(seed, i)) for i in range(num_draws)]).numpy()
         spread = draws.var(axis=0, ddof=1).sum()
         norm = np.square(draws.mean(axis=0)).sum()
@@ -288,6 +292,7 @@ class Trainer(tf.Module):
         self, at: Sequence[tf.Tensor] | None, x: tf.Tensor, seeds: Sequence[tf.Tensor], is_last: bool | tf.Tensor
     ) -> tuple[list[tf.Tensor], Observed]:
         """Of the objective by the parameters, at values `at` of these, or at those that they have."""
+        # On several replicas: each has its part of the rows, and gradients are averaged.
         if self._strategy is None:
             gradients, values = self._own_gradients(at, x, seeds)
         else:
@@ -304,6 +309,7 @@ class Trainer(tf.Module):
             gradients, values = tf.nest.map_structure(
                 lambda part: self._strategy.reduce(tf.distribute.ReduceOp.MEAN, part, axis=None), parts
             )
+        # The norm is computed where it is wanted.
         norm = tf.cond(
             tf.constant(is_last) if isinstance(is_last, bool) else is_last,
             lambda: tf.linalg.global_norm(gradients),
@@ -317,6 +323,7 @@ class Trainer(tf.Module):
         """Gradients of the objective for the rows of this replica, and the first fields of `Observed`, [5]."""
         config = self.config
         parameters = self._variables if at is None else at
+        # The objective at the drawn weights, or at the parameters themselves.
         with tf.GradientTape() as tape:
             if at is not None:
                 tape.watch(at)
@@ -326,6 +333,7 @@ class Trainer(tf.Module):
             if config.sparsity is not None:
                 objective += config.sparsity_weight * sparsity_penalty(estimated, config.sparsity)
         gradients = tape.gradient(objective, parameters, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        # What the step is judged by: parts of the description length, and the units' activity.
         parts = [tf.reduce_mean(part) for part in (estimated.prior, estimated.bits_back, estimated.visible)]
         activity = tf.reduce_mean(tf.concat(estimated.q, axis=1)) if estimated.q else tf.zeros_like(objective)
         return gradients, tf.stack([objective, *parts, activity])

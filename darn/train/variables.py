@@ -31,12 +31,13 @@ def moments(encoder: Any, X: Any) -> NDArray[np.float64]:
     :param encoder: the `TableEncoder` that was fitted to the frame; it is changed.
     :param X: the frame.
     """
+    # Of a date its day and hour; all else follows from these.
     columns = encoder.schema_.columns
     dated = tuple(dataclasses.replace(f, parts=_MOMENT) if f.column.kind == "date" else f for f in columns)
     encoder.schema_ = dataclasses.replace(encoder.schema_, columns=dated)
     encoder.columns_ = encoder.schema_.table()
-    found: NDArray[np.float64] = encoder.transform(X)
-    return found
+    numbers: NDArray[np.float64] = encoder.transform(X)
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class _Part:
         The next of n + 1 numbers is above n others with probability 1 / (n + 1); by more than d then with r / (r + d),
         where r is the range of all.
         """
+        # How far a number lies beyond the training rows, which end it is, and their range.
         low, high = self.ends
         distance = np.nan_to_num(np.maximum(low - numbers, numbers - high))
         number = np.where(numbers < low, *self.num_last)
@@ -130,12 +132,13 @@ class Variables:
         self._parts = tuple(parts)
         widths = [len(part.bit_names) for part in parts]
         self.names = tuple(name for part in parts for name in part.bit_names)
+        # Which bits each part has.
         self.owners = np.repeat([part.owner for part in parts], widths)
         self._starts = np.cumsum([0, *widths])
         spans = [tuple(range(start, start + width)) for start, width in zip(self._starts, widths, strict=False)]
         # Groups that were given are of numbers, and parts of one number each.
-        given = [tuple(bit for number in group for bit in spans[number]) for group in groups]
-        self.groups = (*(span for span in spans if len(span) > 1), *given)
+        number_groups = [tuple(bit for number in group for bit in spans[number]) for group in groups]
+        self.groups = (*(span for span in spans if len(span) > 1), *number_groups)
 
     @classmethod
     def of(
@@ -150,6 +153,7 @@ class Variables:
         :param groups: columns of each category, without an encoder.
         :raises ValueError: if a column has no value.
         """
+        # Parts: columns of an array, or features of a frame.
         parts = []
         features = None if encoder is None else [f for f in encoder.schema_.columns if f.value_names]
         if features is None:
@@ -161,17 +165,18 @@ class Variables:
                 width = len(feature.value_names)
                 has_zone = feature.column.zone != ""
                 parts.append(_Part(feature.name, owner, width, feature.column.kind, levels, has_zone=has_zone))
+        # Numbers that are not bits, dates and times are binned.
         in_groups = {column for group in groups for column in group}
         start = 0
-        found = []
+        binned_parts = []
         for part in parts:
             values = part.numbers(numbers[:, start : start + part.width])
             is_number = part.kind == "number" and start not in in_groups
             if part.kind in ("date", "time") or (is_number and not np.isin(values[~np.isnan(values)], (0, 1)).all()):
                 part = part.binned(values, most_bins)
-            found.append(part)
+            binned_parts.append(part)
             start += part.width
-        return cls(names, found, groups)
+        return cls(names, binned_parts, groups)
 
     def bits(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         """What the numbers [N, F] become, [N, n]; numbers that were 0 and 1 in the training rows stay as they are."""
@@ -184,11 +189,11 @@ class Variables:
     def beyond(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         """Nats that log p of a row has less, by the table's columns [N, C], as their numbers are beyond those of the
         training rows."""
-        found = np.zeros([len(numbers), len(self.columns)])
+        penalties = np.zeros([len(numbers), len(self.columns)])
         for part, block in self._blocks(numbers):
             if part.bins is not None:
-                found[:, part.owner] = -part.beyond(part.numbers(block))
-        return found
+                penalties[:, part.owner] = -part.beyond(part.numbers(block))
+        return penalties
 
     def _blocks(self, numbers: NDArray[np.float64]) -> Iterator[tuple[_Part, NDArray[np.float64]]]:
         """Each part with its columns of the numbers."""
@@ -202,8 +207,8 @@ class Variables:
         :param reduce: how those of one column are joined.
         """
         firsts = np.searchsorted(self.owners, np.arange(len(self.columns)))
-        found: NDArray[np.float64] = reduce.reduceat(by_bit, firsts, axis=1)
-        return found
+        sums: NDArray[np.float64] = reduce.reduceat(by_bit, firsts, axis=1)
+        return sums
 
     def frame(self, bits: NDArray[Any]) -> Any:
         """Rows [N, n] as a frame of pandas: texts of levels, truth values, and of a bin a number, date or time."""
