@@ -229,7 +229,7 @@ def importance_scalars(
     the description length of the same rows, which bounds it.
     """
     per_sample = 0.0
-    # Ten times the samples again, until what they leave open is small beside the rows' own spread.
+    # About three times the samples again, until what they leave open is small beside the rows' own spread.
     for num_samples in _SAMPLES if config.is_samples is None else (config.is_samples,):
         cost = f", about {duration(per_sample * num_samples)}" if per_sample else ""
         say(f"final report: {num_samples} importance samples x {config.is_repeats} for each of {len(rows)} rows{cost}")

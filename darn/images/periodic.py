@@ -197,14 +197,13 @@ class PeriodicLayer(tf.Module):
         were multiplied."""
 
         @tf.custom_gradient
-        # Both maps are linear in x and in the weights: each is the other's adjoint.
         def of(x: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, Callable]:
             y, factor = run(x, self._arranged(weights))
 
             def gradients(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 down, other = adjoint(upstream, self._arranged(weights))
-                left_factor, right = (factor, other) if run == self._forward else (other, factor)
-                return down, self._arranged_back(tf.matmul(_rows(left_factor), _rows(right), transpose_a=True))
+                left_factor, right_factor = (factor, other) if run == self._forward else (other, factor)
+                return down, self._arranged_back(tf.matmul(_rows(left_factor), _rows(right_factor), transpose_a=True))
 
             return y, gradients
 

@@ -111,8 +111,8 @@ class GatedLayer(tf.Module):
 
         :param link: what the vertical stack and the maps add before the gates, [B, R, W, 2 F].
         """
-        windows = tf.pad(x[:, :, :-1] if self.is_first else x, [[0, 0], [0, 0], [self.side, 0], [0, 0]])
-        y = _convolved(gated(_convolved(windows, self.horizontal) + self.biases[1] + link), self.out) + self.biases[2]
+        padded = tf.pad(x[:, :, :-1] if self.is_first else x, [[0, 0], [0, 0], [self.side, 0], [0, 0]])
+        y = _convolved(gated(_convolved(padded, self.horizontal) + self.biases[1] + link), self.out) + self.biases[2]
         return y if self.is_first else x + y
 
 
@@ -249,9 +249,9 @@ class PixelCNNConditional(Conditional):
     ) -> tuple[list[tuple[tf.Tensor | float, tf.Tensor | float]], tf.Tensor]:
         """What R rows of the maps add before the vertical and the horizontal gates of each layer, [B, R, W, 2 F] each,
         and to the logits with the bias [1, R, W], [B, R, W]."""
-        # One convolution of the maps for all layers.
         if maps is None:
             return [(0.0, 0.0)] * len(self.layers), bias
+        # One convolution of the maps for all layers.
         of_layers = _convolved(maps, tf.concat([layer.of_maps for layer in self.layers], axis=-1))
         parts = tf.split(of_layers, 2 * len(self.layers), axis=-1)
         return list(zip(parts[::2], parts[1::2], strict=True)), bias + maps[..., 0]

@@ -284,15 +284,15 @@ def row_weights(weights: ArrayLike | None, number: int) -> NDArray[np.float64]:
     """
     if weights is None:
         return np.ones(number)
-    row_shares = np.asarray(weights, np.float64)
+    numbers = np.asarray(weights, np.float64)
     if (
-        row_shares.shape != (number,)
-        or not np.isfinite(row_shares).all()
-        or row_shares.min(initial=0.0) < 0
-        or not row_shares.any()
+        numbers.shape != (number,)
+        or not np.isfinite(numbers).all()
+        or numbers.min(initial=0.0) < 0
+        or not numbers.any()
     ):
         raise ValueError(f"weights must be {number} numbers, one a row, none negative and not all 0, got {weights!r}.")
-    return row_shares
+    return numbers
 
 
 _ROUNDS = 3

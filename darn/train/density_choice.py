@@ -216,7 +216,7 @@ def stored_density(path: Path, valid: ArrayLike, make: Callable[[], DensityChoic
     :param make: makes it.
     :raises ValueError: if the files hold something else.
     """
-    # Chosen now, or before.
+    # The choice is made once; later its files are read.
     table = path.with_suffix(".json")
     if not table.exists():
         choice = make()
@@ -364,7 +364,6 @@ class _Search:
 
     def other_orders(self) -> None:
         """The columns in other orders, of the kinds that are near the best."""
-        # Only kinds that are near the best are tried in other orders.
         near = min(tried.nats for tried in self.tried) * (1.0 + NEAR)
         if self._chain is not None and self._chain[2] <= near:
             strengths, name, _ = self._chain

@@ -115,7 +115,7 @@ class LearningRate(tf.keras.optimizers.schedules.LearningRateSchedule):  # type:
 
     def __call__(self, step: Any) -> tf.Tensor:
         """The learning rate of a step."""
-        # Halving, and the fall along half a cosine; the rise joins all of them.
+        # Halving, and the fall along half a cosine; a rise at first multiplies both.
         t = tf.cast(step, tf.float32)
         rate = tf.constant(self.initial, tf.float32)
         if self.half_life is not None:

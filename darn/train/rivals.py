@@ -326,7 +326,7 @@ class Rival:
             except FloatingPointError:
                 self._diverged = True
             self._charge(until)
-            # What would be lost is not more than a minute.
+            # So that an interruption loses about a minute at most.
             if time.monotonic() - stored > _STORE_SECONDS:
                 self._store()
                 stored = time.monotonic()

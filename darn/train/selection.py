@@ -291,7 +291,7 @@ def _halve(
             break
         best = rivals[0]
         report(f"round {number}: {len(rivals)} candidates, the best {best.value(until):.3f} nats: {best.candidate}")
-        # The best third or so stays; steps grow by the same factor.
+        # The best of them stay, and get as many times more steps as there are fewer of them.
         survivors = [] if is_last or is_cut else rivals[: max(2, round(len(rivals) / _FACTOR))]
         out = rivals[len(survivors) :]
         trials += [rival.trial(number, is_done=is_last and rival.is_done(until, patience)) for rival in out]

@@ -207,8 +207,8 @@ class Variables:
         :param reduce: how those of one column are joined.
         """
         firsts = np.searchsorted(self.owners, np.arange(len(self.columns)))
-        sums: NDArray[np.float64] = reduce.reduceat(by_bit, firsts, axis=1)
-        return sums
+        joined: NDArray[np.float64] = reduce.reduceat(by_bit, firsts, axis=1)
+        return joined
 
     def frame(self, bits: NDArray[Any]) -> Any:
         """Rows [N, n] as a frame of pandas: texts of levels, truth values, and of a bin a number, date or time."""
