@@ -83,8 +83,8 @@ def run(
 
 def settings() -> dict[str, Any]:
     """The script's flags by name, but for those that say where data, results and programs are."""
-    own = flags.FLAGS.get_flags_for_module(sys.argv[0])
-    return {flag.name: flag.value for flag in own if flag.name not in PLACES}
+    script_flags = flags.FLAGS.get_flags_for_module(sys.argv[0])
+    return {flag.name: flag.value for flag in script_flags if flag.name not in PLACES}
 
 
 def load(dataset: str, data_dir: str | None, view: Any, **options: Any) -> Any:
@@ -222,11 +222,12 @@ def in_turn(
     """
     names = list(functions)
     results: dict[str, list[Any]] = {name: [] for name in names}
+    # Each repetition begins with another function.
     for i in range(warm_up + repetitions):
         shift = i % len(names)
         for name in names[shift:] + names[:shift]:
             results[name].append(functions[name](i))
-    return {name: found[warm_up:] for name, found in results.items()}
+    return {name: calls[warm_up:] for name, calls in results.items()}
 
 
 def time_in_turn(
@@ -243,10 +244,10 @@ def time_in_turn(
 
         return call
 
-    found = in_turn({name: timed(function) for name, function in functions.items()}, repetitions, warm_up=warm_up)
+    calls_of = in_turn({name: timed(function) for name, function in functions.items()}, repetitions, warm_up=warm_up)
     return {
         name: Times(np.array([call[0] for call in calls]), np.array([call[1] for call in calls]), calls[-1][2])
-        for name, calls in found.items()
+        for name, calls in calls_of.items()
     }
 
 
@@ -344,12 +345,13 @@ def classifier_scores(make: Callable[[], Any], X: Any, y: Any, X_test: Any, y_te
 
     start = time.process_time()
     model = make().fit(X, y)
-    found = {"cpu_s": time.process_time() - start, "error": 100.0 * float(np.mean(model.predict(X_test) != y_test))}
+    metrics = {"cpu_s": time.process_time() - start, "error": 100.0 * float(np.mean(model.predict(X_test) != y_test))}
+    # Scores of probabilities, where the model has them.
     if hasattr(model, "predict_proba"):
         log_p = np.log(np.maximum(model.predict_proba(X_test), np.finfo(np.float64).tiny))
         classes = np.searchsorted(model.classes_, y_test)
-        found |= {"log_loss": log_loss(log_p, classes), "calibration_error": calibration_error(log_p, classes)}
-    return found
+        metrics |= {"log_loss": log_loss(log_p, classes), "calibration_error": calibration_error(log_p, classes)}
+    return metrics
 
 
 # What several benchmarks of deep GPs measure.
@@ -426,12 +428,12 @@ class Products:
     def _timer(self, kind: str) -> Callable[[int], None]:
         import tensorflow as tf
 
-        left, right = (tf.random.stateless_normal(shape, [0, 0], dtype=kind) for shape in self._shapes)
+        left_factor, right_factor = (tf.random.stateless_normal(shape, [0, 0], dtype=kind) for shape in self._shapes)
 
         def run(_: int) -> None:
             for _ in range(self._calls):
                 start = time.perf_counter()
-                tf.matmul(left, right)
+                tf.matmul(left_factor, right_factor)
                 self._seconds[kind].append(time.perf_counter() - start)
 
         return run
@@ -467,6 +469,7 @@ def trained_deep_gp(X: np.ndarray, Y: np.ndarray, num_layers: int, num_inducing:
     model = gpflow_deep.paper2017(X, Y, num_layers, num_inducing=num_inducing)
     step = gpflow_deep.make_train_step(model, tf.keras.optimizers.Adam(0.02))
     rng = np.random.default_rng(0)
+    # Minibatches of rows drawn with replacement.
     for t in range(num_steps):
         rows = rng.integers(len(X), size=min(300, len(X)))
         step((tf.constant(X[rows]), tf.constant(Y[rows])), tf.constant([0, t]))

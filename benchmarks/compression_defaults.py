@@ -57,21 +57,22 @@ def parts_of(dataset: str, data_dir: str | None, seed: int) -> list[Part]:
     """Training, validation and test rows."""
     if dataset == "adult":
         rows = bench.load(dataset, data_dir, "binary")
-        found = [
+        raw_parts = [
             Part(np.delete(p.X, _ADULT_LEFT_OUT, 1), p.X[:, _ADULT_TARGET]) for p in (rows.train, rows.valid, rows.test)
         ]
     else:
         split = 0 if dataset == "digits" else seed  # it has one
         rows = bench.load(dataset, data_dir, "supervised", split=split, valid_fraction=0.15)
-        found = [Part(p.X, p.Y) for p in (rows.train, rows.valid, rows.test)]
-    mean = found[0].X.mean(axis=0)
-    scale = found[0].X.std(axis=0)
+        raw_parts = [Part(p.X, p.Y) for p in (rows.train, rows.valid, rows.test)]
+    # Inputs, and targets of regression, in units of the training rows' deviations.
+    mean = raw_parts[0].X.mean(axis=0)
+    scale = raw_parts[0].X.std(axis=0)
     scale = np.where(scale > 0, scale, 1)
     if dataset in ("adult", "digits"):
-        targets = [np.ravel(part.Y).astype(np.int32) for part in found]
+        targets = [np.ravel(part.Y).astype(np.int32) for part in raw_parts]
     else:
-        targets = [((part.Y - found[0].Y.mean()) / found[0].Y.std()).astype(np.float32) for part in found]
-    return [Part(((p.X - mean) / scale).astype(np.float32), Y) for p, Y in zip(found, targets, strict=True)]
+        targets = [((part.Y - raw_parts[0].Y.mean()) / raw_parts[0].Y.std()).astype(np.float32) for part in raw_parts]
+    return [Part(((p.X - mean) / scale).astype(np.float32), Y) for p, Y in zip(raw_parts, targets, strict=True)]
 
 
 def trained(train: Part, valid: Part, loss: Any, num_outputs: int) -> keras.Model:
@@ -108,9 +109,9 @@ def rows_of(dataset: str, data_dir: str | None, seed: int, methods: Sequence[str
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True) if is_label else "mse"
     start = time.process_time()
     model = trained(train, valid, loss, int(train.Y.max()) + 1 if is_label else 1)
-    found = {"dataset": dataset, "seed": seed, "train_seconds": time.process_time() - start}
+    row = {"dataset": dataset, "seed": seed, "train_seconds": time.process_time() - start}
     for method in methods:
-        yield found | {"method": method} | compressed(model, parts, loss, seed, method)
+        yield row | {"method": method} | compressed(model, parts, loss, seed, method)
 
 
 def compressed(model: keras.Model, parts: Sequence[Part], loss: Any, seed: int, method: str) -> dict[str, Any]:
@@ -120,6 +121,7 @@ def compressed(model: keras.Model, parts: Sequence[Part], loss: Any, seed: int, 
     starts = [time.process_time()]
     small = bc.fit(model, *train, loss=loss, validation_data=valid, seed=seed, **options)
     starts.append(time.process_time())
+    # The file may be as much worse as a tenth of a standard error on the validation rows.
     with tempfile.TemporaryDirectory() as folder:
         packed = bc.pack(
             small,
@@ -131,6 +133,7 @@ def compressed(model: keras.Model, parts: Sequence[Part], loss: Any, seed: int, 
         before = errors(model, test)
         after = errors(bc.load(packed.path), test)
     starts.append(time.process_time())
+    # The rise in standard errors of the test rows, and of their differences.
     rise = float(after.mean() - before.mean())
     return {
         "error_before": float(before.mean()),

@@ -134,6 +134,7 @@ def pruned(seed: int, data: tf.data.Dataset, shape: Sequence[int]) -> Iterator[t
     seconds = 0.0
     rate = flag.learning_rate
     for number, count in enumerate(map(int, flag.weights)):
+        # What an earlier call has left.
         path = Path(flag.models or "", f"{seed}_{number}_{count}.keras")
         if flag.models and path.exists():
             model = keras.models.load_model(path)
@@ -144,6 +145,7 @@ def pruned(seed: int, data: tf.data.Dataset, shape: Sequence[int]) -> Iterator[t
         if model is None:
             model = new_network(shape, seed)
             train(model, data, 0 if flag.network.endswith(".keras") else dense, rate)
+        # Pruning to so many weights, then training of what is left.
         epochs = pruning if number == 0 else pruning // 2
         part = count / bc.size_of(model).weights
         by = bc.MagnitudePruning(model, keep=part, epochs=0.9 * epochs, per_bit=flag.per_bit)
@@ -173,6 +175,7 @@ def rows_of(seed: int, parts: dict[str, Examples], teacher: keras.Model | None) 
     for count, model, seconds in pruned(seed, data, shape):
         percent = {f"{name}_percent_float": bc.error_percent(model, parts[name]) for name in ("valid", "test")}
         print("seed", seed, "weights", count, percent, f"{seconds:.0f} s", flush=True)
+        # A file for each number of values that a layer may have.
         for k in map(int, flag.values):
             start = time.process_time()
             small = bc.shrink(model, keep_inputs=True)
@@ -180,9 +183,9 @@ def rows_of(seed: int, parts: dict[str, Examples], teacher: keras.Model | None) 
             sharing = bc.ValueSharing(small, k, epochs=drawn, rate=flag.bit_rate, seed=seed)
             train(small, data, drawn + last, flag.shared_rate, sharing, falls_from=0.3)
             shared = {"valid_percent_shared": bc.error_percent(small, parts["valid"])}
-            found = {"seed": seed, "weights": count, "values": k} | percent | shared
-            found |= file_of(small, parts, size, f"{seed}_{count}_{k}.bcz")
-            yield found | {"seconds": seconds + time.process_time() - start}
+            row = {"seed": seed, "weights": count, "values": k} | percent | shared
+            row |= file_of(small, parts, size, f"{seed}_{count}_{k}.bcz")
+            yield row | {"seconds": seconds + time.process_time() - start}
 
 
 def file_of(small: keras.Model, parts: dict[str, Examples], size: bc.Size, name: str) -> dict[str, Any]:
@@ -198,10 +201,10 @@ def file_of(small: keras.Model, parts: dict[str, Examples], size: bc.Size, name:
             original=size,
         )
         test = bc.error_percent(bc.load(packed.path), parts["test"])
-    kept = sum(int(np.count_nonzero(w)) for w in small.get_weights() if w.ndim > 1)
+    num_kept = sum(int(np.count_nonzero(w)) for w in small.get_weights() if w.ndim > 1)
     architecture = [layer.units for layer in small.layers if isinstance(layer, keras.layers.Dense)]
     errors = {"valid_percent": packed.error, "test_percent": test}
-    return {"kept": kept, "units": architecture, "bytes": packed.bytes, "smaller": packed.file_rate, **errors}
+    return {"kept": num_kept, "units": architecture, "bytes": packed.bytes, "smaller": packed.file_rate, **errors}
 
 
 def main(flag: flags.FlagValues) -> None:

@@ -74,6 +74,7 @@ def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[dict[str, Any]]:
     before = {f"{name}_percent_before": bc.error_percent(model, parts[name]) for name in ("valid", "test")}
     print("seed", seed, before, f"{time.process_time() - start:.0f} s", flush=True)
     names = [layer.name for layer in model.layers if hasattr(layer, "kernel")]
+    # A code of each size, by which the network is drawn again.
     for size in map(int, flag.bytes):
         start = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
@@ -90,9 +91,9 @@ def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[dict[str, Any]]:
             )
             network = bc.load(coded.path)
         errors = {f"{name}_percent": bc.error_percent(network, parts[name]) for name in ("valid", "test")}
-        found = {"seed": seed, "bytes": coded.bytes, "blocks": len(coded.kl_bits), "bits": flag.block_bits}
+        row = {"seed": seed, "bytes": coded.bytes, "blocks": len(coded.kl_bits), "bits": flag.block_bits}
         yield (
-            found
+            row
             | before
             | errors
             | {

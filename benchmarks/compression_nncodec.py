@@ -67,19 +67,19 @@ def define_flags(fv: flags.FlagValues) -> None:
 def integers_of(weights: NDArray[np.float32]) -> NDArray[np.int64]:
     """Ranks of values, 0 for the most frequent one, of the shape of the weights."""
     values, ranks, counts = np.unique(weights, return_inverse=True, return_counts=True)
-    found: NDArray[np.int64] = ranks.reshape(weights.shape) - int(np.argmax(counts)) if len(values) else ranks
-    return found
+    integers: NDArray[np.int64] = ranks.reshape(weights.shape) - int(np.argmax(counts)) if len(values) else ranks
+    return integers
 
 
 def matrices(model: keras.Model) -> dict[str, tuple[NDArray[np.int64], tuple[int, int]]]:
     """Of each layer the integers [inputs, units], and the strides of neighbours in an image."""
     graph = graph_of(model)
     strides = strides_of(graph)
-    found = {}
+    coded = {}
     for node in weighted_layers(graph):
         kernel = oriented(node.layer, np.asarray(node.layer.kernel))
-        found[node.name] = integers_of(kernel.reshape(-1, kernel.shape[-1])), strides.get(node.name, (0, 0))
-    return found
+        coded[node.name] = integers_of(kernel.reshape(-1, kernel.shape[-1])), strides.get(node.name, (0, 0))
+    return coded
 
 
 def our_size(matrix: NDArray[np.int64], strides: tuple[int, int]) -> int:
@@ -103,10 +103,10 @@ def rival_sizes(python: str, found: dict[str, NDArray[np.int64]]) -> tuple[dict[
 
 def rows_of(file: str, python: str) -> Iterator[dict[str, Any]]:
     """Bytes of each kernel of a file, and of all."""
-    found = matrices(bc.load(file))
-    theirs, version = rival_sizes(python, {name: matrix for name, (matrix, _) in found.items()})
-    ours = {name: our_size(*each) for name, each in found.items()}
-    for name, (matrix, _) in found.items():
+    layers = matrices(bc.load(file))
+    theirs, version = rival_sizes(python, {name: matrix for name, (matrix, _) in layers.items()})
+    ours = {name: our_size(*layer) for name, layer in layers.items()}
+    for name, (matrix, _) in layers.items():
         counts = {"weights": matrix.size, "nonzero": int(np.count_nonzero(matrix))}
         yield {"file": file, "layer": name, **counts, "bytes": ours[name], "nncodec_bytes": theirs[name]}
     totals = {"bytes": sum(ours.values()), "nncodec_bytes": sum(theirs.values())}

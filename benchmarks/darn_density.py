@@ -58,12 +58,12 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 
 def main(FLAGS: flags.FlagValues) -> None:
-    found = [scores(split(FLAGS.dataset, FLAGS.data_dir, i), i, FLAGS.choose, FLAGS.rows) for i in range(FLAGS.splits)]
+    splits = [scores(split(FLAGS.dataset, FLAGS.data_dir, i), i, FLAGS.choose, FLAGS.rows) for i in range(FLAGS.splits)]
     bench.print_titles("", *NAMES)
-    for name in found[0]:
-        numbers = np.array([each[name] for each in found])  # [splits, densities]
+    for name in splits[0]:
+        numbers = np.array([row[name] for row in splits])  # [splits, densities]
         bench.print_markdown([name, *map(bench.mean_and_error, numbers.T)])
-    bench.keep({"columns": NAMES, "splits": found}, "by name", seed=0)
+    bench.keep({"columns": NAMES, "splits": splits}, "by name", seed=0)
 
 
 def split(dataset: str, data_dir: str | None, number: int) -> Split:
@@ -71,8 +71,9 @@ def split(dataset: str, data_dir: str | None, number: int) -> Split:
     rng = np.random.default_rng(number)
     if dataset == "digits":
         images, labels = load_digits(return_X_y=True)
-        train, test, of, is_of = train_test_split((images >= 8).astype(int), labels, random_state=number)
-        return Split(train[of != ODD], test, is_of == ODD)
+        train, test, digits, is_of = train_test_split((images >= 8).astype(int), labels, random_state=number)
+        return Split(train[digits != ODD], test, is_of == ODD)
+    # Odd rows of adult: halves of two rows that do not belong together.
     parts = bench.load(dataset, data_dir, "binary").parts
     train = rng.permutation(parts["train"].X)[:TRAIN_ROWS].astype(int)
     rows = rng.permutation(parts["test"].X)[: 3 * UNSEEN_ROWS].astype(int).reshape(3, UNSEEN_ROWS, -1)
@@ -82,15 +83,17 @@ def split(dataset: str, data_dir: str | None, number: int) -> Split:
 
 def scores(of: Split, seed: int, choose: bool, num_rows: int) -> dict[str, list[float]]:
     """AUC of odd rows and log loss of missing bits, of each of `NAMES`."""
-    given: dict[str, Any] = {} if choose else {"learning_rate": 1e-3, "weight_decay": 0.0}
+    # The densities, as they are or by a choice.
+    rates: dict[str, Any] = {} if choose else {"learning_rate": 1e-3, "weight_decay": 0.0}
     sizes: dict[str, Any] = {} if choose else {"hidden": 16, "units": 100}
     densities = (
-        DARNDensity(architecture="darn", **sizes, **given, random_state=seed),
-        DARNDensity((), model={"visible_conditional": "made", "conditional_units": 200}, **given, random_state=seed),
+        DARNDensity(architecture="darn", **sizes, **rates, random_state=seed),
+        DARNDensity((), model={"visible_conditional": "made", "conditional_units": 200}, **rates, random_state=seed),
     )
     mean = (of.train.sum(axis=0) + 0.5) / (len(of.train) + 1)
-    known = of.test[~of.is_odd][:num_rows]
-    is_missing = np.random.default_rng(seed).uniform(size=known.shape) < SHARE
+    usual = of.test[~of.is_odd][:num_rows]
+    is_missing = np.random.default_rng(seed).uniform(size=usual.shape) < SHARE
+    # Each density scores all unseen rows, and completes the usual ones.
     odd = list[NDArray]()
     filled_in = list[NDArray]()
     for density in densities:
@@ -102,16 +105,17 @@ def scores(of: Split, seed: int, choose: bool, num_rows: int) -> dict[str, list[
         odd.append(-density.score_samples(of.test))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            filled_in.append(density.complete(known, is_missing))
+            filled_in.append(density.complete(usual, is_missing))
         print(f"{len(of.train)} rows; {config.hidden} and {config.units} units, {seconds:.0f} s of CPU")
         print(
             f"{time.process_time() - start - seconds:.0f} s of CPU to score and complete;", *(w.message for w in caught)
         )
+    # The rivals: independent columns, and the nearest rows.
     odd += [-log_p(of.test, mean[None]), distances(of.train, of.test)]
-    filled_in += [np.broadcast_to(mean, known.shape), filled(of.train, known, is_missing)]
+    filled_in += [np.broadcast_to(mean, usual.shape), filled(of.train, usual, is_missing)]
     return {
         "auc": [float(roc_auc_score(of.is_odd, score)) for score in odd],
-        "log_loss_nats": [log_loss(known, p, is_missing) for p in filled_in],
+        "log_loss_nats": [log_loss(usual, p, is_missing) for p in filled_in],
     }
 
 

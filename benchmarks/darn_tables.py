@@ -42,8 +42,8 @@ def main(FLAGS: flags.FlagValues) -> None:
     for dataset in FLAGS.datasets:
         rows = [row for row in rows if row["dataset"] != dataset]
         parts = bench.load(dataset, FLAGS.data_dir, "binary").parts
-        known = np.concatenate([parts["train"].X, parts["valid"].X])
-        rows.append({"dataset": dataset, **measured(known, np.random.default_rng(0).permutation(parts["test"].X))})
+        train = np.concatenate([parts["train"].X, parts["valid"].X])
+        rows.append({"dataset": dataset, **measured(train, np.random.default_rng(0).permutation(parts["test"].X))})
         bench.keep({"metrics": rows}, bench.KNOWN_DATA, seed=0)
         bench.print_table(rows, {"set": "{dataset}", "NLL": "{nll:.3f} ± {se:.3f}", "CPU s": "{seconds:.0f}"})
 
@@ -56,8 +56,9 @@ def measured(known: NDArray, test: NDArray) -> dict[str, Any]:
     choice = density.density_choice_
     assert choice is not None
     log_p = scores(density.score_samples, test)
-    found = {"model": choice.trials[0].name, "nll": -log_p.mean(), "se": error(log_p), "seconds": seconds}
-    found |= {"test_rows": len(log_p), "candidates": [vars(trial) for trial in choice.trials]}
+    row = {"model": choice.trials[0].name, "nll": -log_p.mean(), "se": error(log_p), "seconds": seconds}
+    row |= {"test_rows": len(log_p), "candidates": [vars(trial) for trial in choice.trials]}
+    # The rivals have the strength and the number of members that were tried first.
     chains, mixtures = ([t.name for t in choice.trials if t.name.startswith(kind)] for kind in ("L1 chain", "mixture"))
     strength = float(re.split("C = |C by column from ", chains[0])[1].split(" to ")[0])
     members = int(mixtures[0].split()[2])
@@ -66,26 +67,27 @@ def measured(known: NDArray, test: NDArray) -> dict[str, Any]:
         "tree": lambda: fit_chow_liu(known),
         "mixture": lambda: fit_mixture_of_bernoullis(known, members),
     }
+    # Each rival's time, and how far it is behind on the same rows.
     for name, fit in rivals.items():
         start = time.process_time()
         model = fit()
-        found[f"{name}_seconds"] = time.process_time() - start
+        row[f"{name}_seconds"] = time.process_time() - start
         of_rival = log_prob(model, test[: len(log_p)])
-        found |= {name: -of_rival.mean(), f"{name}_behind": (of_rival - log_p).mean()}
-        found[f"{name}_behind_se"] = error(of_rival - log_p)
-    print({name: value for name, value in found.items() if name != "candidates"})
-    return found
+        row |= {name: -of_rival.mean(), f"{name}_behind": (of_rival - log_p).mean()}
+        row[f"{name}_behind_se"] = error(of_rival - log_p)
+    print({name: value for name, value in row.items() if name != "candidates"})
+    return row
 
 
 def scores(score: Callable[[NDArray], NDArray], test: NDArray) -> NDArray:
     """log p of the rows, or of the first blocks of them."""
     start = time.process_time()
-    found = list[NDArray]()
+    scored = list[NDArray]()
     for begin in range(0, len(test), BLOCK):
-        found.append(score(test[begin : begin + BLOCK]))
+        scored.append(score(test[begin : begin + BLOCK]))
         if time.process_time() - start > SCORING_SECONDS:
             break
-    return np.concatenate(found)
+    return np.concatenate(scored)
 
 
 def error(values: NDArray) -> float:

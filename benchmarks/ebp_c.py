@@ -94,12 +94,14 @@ def measured_in_c(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder / "net.c")
+        # Two builds: an object file for the sizes, a library to be called.
         options = ["gcc", "-std=c99", "-Os", "-Wall", "-Wextra", "-Werror", "net.c"]
         subprocess.run([*options, "-c", "-fno-pic", "-fstack-usage", "-o", "net.o"], cwd=folder, check=True)
         subprocess.run([*options, "-shared", "-fPIC", "-o", "net.so"], cwd=folder, check=True)
         sizes = subprocess.run(["size", "net.o"], cwd=folder, check=True, capture_output=True, text=True).stdout
         text, data, bss = map(int, sizes.splitlines()[1].split()[:3])
         stack = sum(int(line.split("\t")[1]) for line in (folder / "net.su").read_text().splitlines())
+        # The labels of all rows, and the time of a call.
         function = ctypes.CDLL(str(folder / "net.so")).ebp_predict
         start = time.monotonic()
         numbers = [function(ctypes.c_void_p(row.ctypes.data)) for row in np.ascontiguousarray(images.X_test)]
@@ -128,13 +130,13 @@ def measure_network(images: Images, hidden: int, votes: int, epochs: int) -> dic
         ebp.fit_epoch(network, data, batch_size=10, epoch=epoch)
     seconds = time.monotonic() - start
     file = packed(network, coding=coding, classes=classes, num_votes=votes)
-    found = measured_in_c(
+    measured = measured_in_c(
         lambda path: ebp.export_c(file, path, inputs="uint8"), images, file.predict(images.X_test), classes
     )
     posterior = network.predict_probabilistic(coding.transform(images.X_test))
     return {
         "what": f"{max(1, votes)} x {'-'.join(map(str, sizes))}, ebp.export_c",
-        **found,
+        **measured,
         "error_p": 100 * float(np.mean(classes[posterior] != images.y_test)),
         "seconds": seconds,
     }
@@ -151,14 +153,15 @@ def measure_real(images: Images, hidden: int, bits: list[int], epochs: int) -> l
     for number in bits:
         expected = round_network(model, images.X, bits=number).predict(images.X_test)
         write = functools.partial(ebp.export_c, model, X=images.X, y=images.y, bits=number)
-        found = measured_in_c(write, images, expected, model.classes_)
-        what = f"{images.X.shape[1]}-{hidden}-{len(model.classes_)}, hidden weights of {number} bits, ebp.export_c"
-        rows.append({"what": what, **found, "error_p": predicted, "seconds": seconds})
+        measured = measured_in_c(write, images, expected, model.classes_)
+        title = f"{images.X.shape[1]}-{hidden}-{len(model.classes_)}, hidden weights of {number} bits, ebp.export_c"
+        rows.append({"what": title, **measured, "error_p": predicted, "seconds": seconds})
     return rows
 
 
 def measure_rivals(images: Images, hidden: int) -> list[dict[str, Any]]:
     """scikit-learn's network, or for 0 units logistic regression, of 8 and 4 bits; by emlearn or m2cgen, if there."""
+    # The model, and its layers for C with rounded weights.
     start = time.process_time()
     if hidden:
         model: Any = MLPClassifier(hidden, early_stopping=len(images.X) > 10_000, random_state=0)
@@ -167,14 +170,14 @@ def measure_rivals(images: Images, hidden: int) -> list[dict[str, Any]]:
     else:
         model = LogisticRegression(max_iter=200).fit(images.X / 255.0, images.y)
         layers = [(model.coef_.T, model.intercept_)]
-    what = f"MLP, {hidden} units" if hidden else "logistic regression"
+    kind = f"MLP, {hidden} units" if hidden else "logistic regression"
     writers = {f"{bits} bits": functools.partial(write_rounded, layers, bits) for bits in (8, 4)}
     library, write = ("emlearn", write_emlearn) if hidden else ("m2cgen", write_m2cgen)
     if importlib.util.find_spec(library):
         writers[library] = functools.partial(write, model)
     seconds = time.process_time() - start
     return [
-        {"what": f"{what}, {name}", **measured_in_c(writer, images, None, model.classes_), "seconds": seconds}
+        {"what": f"{kind}, {name}", **measured_in_c(writer, images, None, model.classes_), "seconds": seconds}
         for name, writer in writers.items()
     ]
 
@@ -197,15 +200,17 @@ def write_rounded(layers: list[tuple[np.ndarray, np.ndarray]], bits: int, path: 
     source += "LAYER(first, unsigned char, int)\n" + "LAYER(next, float, float)\n" * (len(layers) > 1)
     body = ""
     for number, (weights, biases) in enumerate(layers):
+        # Weights as whole multiples of the unit's scale; two of four bits share a byte.
         scale = np.abs(weights).max(axis=0) / most
-        whole = np.rint(weights / scale).T.ravel().astype(int)
+        integers = np.rint(weights / scale).T.ravel().astype(int)
         if bits == 4:
-            halves = np.resize(whole + 8, (len(whole) + 1) // 2 * 2).reshape(-1, 2)
-            whole = (halves[:, 0] + 16 * halves[:, 1]).astype(np.uint8).astype(np.int8)
+            halves = np.resize(integers + 8, (len(integers) + 1) // 2 * 2).reshape(-1, 2)
+            integers = (halves[:, 0] + 16 * halves[:, 1]).astype(np.uint8).astype(np.int8)
         scale = scale / 255.0 if number == 0 else scale
-        for kind, name, values in (("signed char", "w", whole), ("float", "s", scale), ("float", "b", biases)):
+        for kind, name, values in (("signed char", "w", integers), ("float", "s", scale), ("float", "b", biases)):
             numbers = ", ".join(f"{value}" if kind == "signed char" else f"{value:.9e}f" for value in values)
             source += f"static const {kind} {name}{number}[] = {{{numbers}}};\n"
+        # The call of the layer, whose inputs are the outputs of the one before it.
         (n_in, n_out) = weights.shape
         is_last = number == len(layers) - 1
         name, inputs = ("next", f"y{number - 1}") if number else ("first", "x")

@@ -62,18 +62,18 @@ def main(options: flags.FlagValues) -> None:
         X, y = load(Path(options.data_dir) / "keel" / f"{name}.dat")
         folds = list(StratifiedKFold(options.folds, shuffle=True, random_state=0).split(X, y))
         for model in names:
-            found = [line for line in lines if (line["set"], line["model"]) == (name, model)]
-            if not found:
+            fold_lines = [line for line in lines if (line["set"], line["model"]) == (name, model)]
+            if not fold_lines:
 
                 def make(model: str = model) -> Any:
                     return make_pipeline(StandardScaler(), MODELS[model]())
 
                 scores = [bench.classifier_scores(make, X[rows], y[rows], X[test], y[test]) for rows, test in folds]
-                found = [{"set": name, "model": model, "fold": fold, **one} for fold, one in enumerate(scores)]
-                lines += found
+                fold_lines = [{"set": name, "model": model, "fold": fold, **one} for fold, one in enumerate(scores)]
+                lines += fold_lines
                 bench.keep_lines(lines)
             numbers = [
-                {key: line[key] for key in ("error", "log_loss", "calibration_error", "cpu_s")} for line in found
+                {key: line[key] for key in ("error", "log_loss", "calibration_error", "cpu_s")} for line in fold_lines
             ]
             print(f"{name:10} {model:29} " + bench.means(numbers), flush=True)
     bench.print_machine()

@@ -90,6 +90,7 @@ def halves(task: str, X: Any, y: Any, X_test: Any, y_test: Any) -> list[Half]:
 def learn(model: Any, parts: list[Half]) -> tuple[list[float], float]:
     """Accuracy in percent on each half after both, and CPU milliseconds of a call."""
     seconds = []
+    # Passes over one part after the other, in chunks.
     for X, y, _, _ in parts:
         for _ in range(PASSES):
             for start in range(0, len(X), CHUNK):
@@ -112,16 +113,17 @@ def stream(num_rows: int) -> Iterator[tuple[Any, Any]]:
 
 def learn_stream(model: Any, num_rows: int) -> tuple[list[float], float]:
     """Accuracy in percent before learning on the first tenth and on the last, and CPU milliseconds of a call."""
-    found = []
+    percents = []
     seconds = []
+    # Each chunk is predicted before it is learnt.
     for number, (X, y) in enumerate(stream(num_rows)):
         if number:
-            found.append(100.0 * float(np.mean(model.predict(X) == y)))
+            percents.append(100.0 * float(np.mean(model.predict(X) == y)))
         begin = time.process_time()
         model.partial_fit(X, y, classes=np.arange(5))
         seconds.append(time.process_time() - begin)
-    tenth = len(found) // 10
-    return [float(np.mean(found[:tenth])), float(np.mean(found[-tenth:]))], 1000.0 * float(np.median(seconds[1:]))
+    tenth = len(percents) // 10
+    return [float(np.mean(percents[:tenth])), float(np.mean(percents[-tenth:]))], 1000.0 * float(np.median(seconds[1:]))
 
 
 def report(name: str, task: str, model: str, accuracies: list[float], milliseconds: float) -> dict[str, Any]:

@@ -50,14 +50,15 @@ def table(number: int) -> Table:
     X = rng.normal(size=shape) if rng.random() < 0.5 else rng.uniform(-1.7, 1.7, size=shape)
     if rng.random() < 0.3:  # inputs that depend on each other
         X = X @ rng.normal(size=(num_inputs, num_inputs))
+    # A function and noise of some share of the variance, in units of their own.
     u = X / X.std(axis=0)
     f = function(kind, u, rng)
     e = rng.normal(size=len(X)) if noise != "student" else rng.standard_t(5, size=len(X))
     e *= np.exp(0.4 * u[:, 0]) if noise == "uneven" else 1.0
     y = np.sqrt(signal) * f / f.std() + np.sqrt(1.0 - signal) * e / e.std()
     y = 10.0 ** rng.uniform(-2, 3) * y + 10.0 * rng.normal()
-    what = {"rows": num_rows, "inputs": num_inputs, "signal": signal, "kind": kind, "noise": noise}
-    return Table(X[:num_rows], y[:num_rows], X[num_rows:], y[num_rows:], what)
+    drawn_from = {"rows": num_rows, "inputs": num_inputs, "signal": signal, "kind": kind, "noise": noise}
+    return Table(X[:num_rows], y[:num_rows], X[num_rows:], y[num_rows:], drawn_from)
 
 
 def function(kind: str, u: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -87,26 +88,27 @@ def main(options: flags.FlagValues) -> None:
     lines = bench.kept_lines()
     done = {line["table"] for line in lines}
     for number in sorted(set(range(options.tables)) - done):
-        made = table(number)
-        if not options.least_rows <= len(made.X) <= options.most_rows:
+        drawn = table(number)
+        if not options.least_rows <= len(drawn.X) <= options.most_rows:
             continue
         start = time.process_time()
-        model = EBPRegressor().fit(made.X, made.y)
+        model = EBPRegressor().fit(drawn.X, drawn.y)
         seconds = time.process_time() - start
-        mean, std = model.predict(made.X_test, return_std=True)
-        coverage = 100.0 * float(np.mean(np.abs(made.y_test - mean) < scipy.stats.norm.ppf(0.95) * std))
-        lines.append({"table": number, **made.what, "coverage": coverage, "cpu_s": seconds})
+        mean, std = model.predict(drawn.X_test, return_std=True)
+        coverage = 100.0 * float(np.mean(np.abs(drawn.y_test - mean) < scipy.stats.norm.ppf(0.95) * std))
+        lines.append({"table": number, **drawn.what, "coverage": coverage, "cpu_s": seconds})
         bench.keep_lines(lines)
+    # How many tables of each size are covered as they should be.
     for low, high in ((50, 100), (100, 200), (200, 500), (500, 1000), (1000, 5000)):
-        found = np.array([line["coverage"] for line in lines if low <= line["rows"] < high])
-        if len(found):
-            is_right = (found >= 85.0) & (found <= 95.0)
+        coverages = np.array([line["coverage"] for line in lines if low <= line["rows"] < high])
+        if len(coverages):
+            is_right = (coverages >= 85.0) & (coverages <= 95.0)
             print(
-                f"{low} to {high - 1} rows, {len(found)} tables: {100.0 * np.mean(is_right):.1f} % within 85 to 95 %; "
-                f"coverage {found.min():.1f} to {found.max():.1f} %, mean {found.mean():.1f} %"
+                f"{low} to {high - 1} rows, {len(coverages)} tables: {100.0 * np.mean(is_right):.1f} % within 85 to 95 "
+                f"%; coverage {coverages.min():.1f} to {coverages.max():.1f} %, mean {coverages.mean():.1f} %"
             )
-    found = np.array([line["coverage"] for line in lines])
-    print(f"all {len(found)} tables: {100.0 * np.mean((found >= 85.0) & (found <= 95.0)):.1f} %")
+    coverages = np.array([line["coverage"] for line in lines])
+    print(f"all {len(coverages)} tables: {100.0 * np.mean((coverages >= 85.0) & (coverages <= 95.0)):.1f} %")
     bench.print_machine()
 
 

@@ -59,7 +59,7 @@ def define_flags(fv: flags.FlagValues) -> None:
 def microseconds(functions: Mapping[str, Callable[[int], Any]], repetitions: int) -> dict[str, np.ndarray]:
     """Of each function, called in turn: [repetitions]."""
     times = bench.time_in_turn(functions, repetitions, warm_up=3)
-    return {name: 1e6 * found.wall for name, found in times.items()}
+    return {name: 1e6 * measured.wall for name, measured in times.items()}
 
 
 def scoring(network: PackedNetwork, X: np.ndarray) -> Callable[[int], np.ndarray]:
@@ -68,12 +68,12 @@ def scoring(network: PackedNetwork, X: np.ndarray) -> Callable[[int], np.ndarray
 
 def float_rate(repetitions: int = 10) -> float:
     """Best rate of float32 products on one thread, by either library, in operations a microsecond."""
-    left = np.ones((512, 4096), np.float32)
-    right = np.ones((4096, 4096), np.float32)
-    tensors = tf.constant(left), tf.constant(right)
-    products = {"numpy": lambda _: left @ right, "tf": lambda _: tf.matmul(*tensors).numpy()}
+    left_factor = np.ones((512, 4096), np.float32)
+    right_factor = np.ones((4096, 4096), np.float32)
+    tensors = tf.constant(left_factor), tf.constant(right_factor)
+    products = {"numpy": lambda _: left_factor @ right_factor, "tf": lambda _: tf.matmul(*tensors).numpy()}
     times = bench.time_in_turn(products, repetitions, warm_up=3)
-    return 2 * 512 * 4096 * 4096 / min(1e6 * float(found.wall.min()) for found in times.values())
+    return 2 * 512 * 4096 * 4096 / min(1e6 * float(measured.wall.min()) for measured in times.values())
 
 
 def random_signs(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -106,6 +106,7 @@ def rows_of_results(
 
 def measure_layer(K: int, num_outputs: int, B: int, repetitions: int, rate: float) -> list[dict[str, Any]]:
     """A layer of K inputs for B rows."""
+    # The same signs as integers, as float32 and packed.
     rng = np.random.default_rng(0)
     W = random_signs(rng, K, num_outputs)
     X = random_signs(rng, B, K)
@@ -122,6 +123,7 @@ def measure_layer(K: int, num_outputs: int, B: int, repetitions: int, rate: floa
         "numba, packing": lambda _: sign_products(pack_signs(X), layer, engine="numba"),
         "numpy": lambda _: sign_products(x, layer, with_floats=True),
     }
+    # All methods must give the same integers.
     expected = functions["float32, NumPy"](0)
     for name, function in functions.items():
         if not np.array_equal(function(0), expected):
@@ -136,6 +138,7 @@ def measure_layer(K: int, num_outputs: int, B: int, repetitions: int, rate: floa
 
 def measure_network(sizes: Sequence[int], inputs: str, B: int, repetitions: int, rate: float) -> list[dict[str, Any]]:
     """A network from inputs, ±1 or coded, to scores for B rows."""
+    # Signs, biases and inputs; coded ones are multiples of 2^-8.
     rng = np.random.default_rng(0)
     signs = [random_signs(rng, *shape) for shape in itertools.pairwise(sizes)]
     biases = [rng.normal(size=size).astype(np.float32) for size in sizes[1:]]
@@ -157,19 +160,20 @@ def measure_network(sizes: Sequence[int], inputs: str, B: int, repetitions: int,
         size = export_packed(path, Weights(signs, biases), fraction_bits=8 if is_coded else None)
         networks = {engine: PackedNetwork.load(path, engine) for engine in ("numba", "numpy")}
     num_floats = sum(w.size + b.size for w, b in zip(signs, biases, strict=True))
-    what = f"{'-'.join(map(str, sizes))}, {inputs}"
-    print(f"{what}: {size} bytes packed, {4 * num_floats} in float32, {4 * num_floats / size:.1f} times less")
+    title = f"{'-'.join(map(str, sizes))}, {inputs}"
+    print(f"{title}: {size} bytes packed, {4 * num_floats} in float32, {4 * num_floats / size:.1f} times less")
     functions: dict[str, Callable[[int], np.ndarray]] = {"float32, NumPy": float_scores}
     functions |= {name: scoring(network, X) for name, network in networks.items()}
+    # All engines must give the same scores.
     for name, function in functions.items():
         if not np.array_equal(function(0), float_scores(0)):
-            raise AssertionError(f"{name} gives other scores for {what}, {B} rows")
+            raise AssertionError(f"{name} gives other scores for {title}, {B} rows")
     flops = 2.0 * B * sum(w.size for w in signs)
     words = B * sum(-(-w.shape[0] // 64) * w.shape[1] for w in signs)
     times = microseconds(functions, repetitions)
     return [
         {**row, "bytes": size, "float_bytes": 4 * num_floats}
-        for row in rows_of_results(what, B, times, ["float32, NumPy"], flops=flops, rate=rate, words=words)
+        for row in rows_of_results(title, B, times, ["float32, NumPy"], flops=flops, rate=rate, words=words)
     ]
 
 

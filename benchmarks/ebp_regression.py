@@ -92,16 +92,16 @@ def main(options: flags.FlagValues) -> None:
         data = np.load(Path(options.data_dir) / "uci" / f"{name}.npz")
         X = data["X"]
         y = data["y"].reshape(-1)
-        found = [line for line in lines if (line["set"], line["model"]) == (name, model)]
-        for split in range(len(found), min(options.splits, len(data["train_idx"]))):
+        split_lines = [line for line in lines if (line["set"], line["model"]) == (name, model)]
+        for split in range(len(split_lines), min(options.splits, len(data["train_idx"]))):
             rows = data["train_idx"][split]
             test = data["test_idx"][split]
             numbers = scores(model, X[rows], y[rows], X[test], y[test])
-            found.append({"set": name, "model": model, "split": split, **numbers})
-            lines.append(found[-1])
+            split_lines.append({"set": name, "model": model, "split": split, **numbers})
+            lines.append(split_lines[-1])
             bench.keep_lines(lines)
-        shown = [{key: line[key] for key in ("rmse", "log_likelihood", "coverage", "cpu_s")} for line in found]
-        print(f"{name:9} {model:12} {len(found):2} splits  " + bench.means(shown), flush=True)
+        shown = [{key: line[key] for key in ("rmse", "log_likelihood", "coverage", "cpu_s")} for line in split_lines]
+        print(f"{name:9} {model:12} {len(split_lines):2} splits  " + bench.means(shown), flush=True)
     bench.print_machine()
 
 

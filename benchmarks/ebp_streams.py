@@ -75,12 +75,12 @@ def main(options: flags.FlagValues) -> None:
         for name, make in models().items():
             if options.models and not name.startswith(tuple(options.models)):
                 continue
-            found = []
+            seed_scores = []
             for seed in range(options.seeds):
-                found.append(scores(make(seed), itertools.islice(getattr(datasets, stream)(), MAX_ROWS)))
-                lines.append({"stream": stream, "model": name, "seed": seed, **found[-1]})
+                seed_scores.append(scores(make(seed), itertools.islice(getattr(datasets, stream)(), MAX_ROWS)))
+                lines.append({"stream": stream, "model": name, "seed": seed, **seed_scores[-1]})
             bench.keep_lines(lines)
-            print(f"{stream:9} {name:27} " + bench.means(found), flush=True)
+            print(f"{stream:9} {name:27} " + bench.means(seed_scores), flush=True)
     bench.print_machine()
 
 

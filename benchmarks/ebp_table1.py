@@ -63,9 +63,9 @@ def main(options: flags.FlagValues) -> None:
                 "set": dataset,
                 "method": RIVALS.get(method) or f"EBP {method}",
                 "paper": paper_of(dataset, method),
-                **{name: value for name, value in found.items() if name.startswith(("last", "best"))},
+                **{name: value for name, value in errors.items() if name.startswith(("last", "best"))},
             }
-            for method, found in results.items()
+            for method, errors in results.items()
         ]
         lines += rows
         bench.keep_lines(lines)

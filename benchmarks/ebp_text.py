@@ -62,17 +62,17 @@ def main(options: flags.FlagValues) -> None:
         y = data.parts["all"].Y[:, 0].astype(int)
         folds = data.folds(8)[: options.max_folds]
         for model in options.models:
-            found = [line for line in lines if (line["dataset"], line["model"]) == (name, model)]
-            for fold, (rows, test) in list(enumerate(folds))[len(found) :]:
+            fold_lines = [line for line in lines if (line["dataset"], line["model"]) == (name, model)]
+            for fold, (rows, test) in list(enumerate(folds))[len(fold_lines) :]:
                 numbers = bench.classifier_scores(MODELS[model], X[rows], y[rows], X[test], y[test])
-                found.append({"dataset": name, "model": model, "fold": fold, **numbers})
-                lines.append(found[-1])
+                fold_lines.append({"dataset": name, "model": model, "fold": fold, **numbers})
+                lines.append(fold_lines[-1])
                 bench.keep_lines(lines)
             numbers = [
                 {key: line[key] for key in ("error", "log_loss", "calibration_error", "cpu_s") if key in line}
-                for line in found
+                for line in fold_lines
             ]
-            print(f"{name:20} {model:17} {len(found)} folds  " + bench.means(numbers), flush=True)
+            print(f"{name:20} {model:17} {len(fold_lines)} folds  " + bench.means(numbers), flush=True)
     bench.print_machine()
 
 

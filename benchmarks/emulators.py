@@ -195,6 +195,7 @@ def rows_of(simulator: Simulator, design: int) -> tuple[Array, Array, Array, Arr
 def judged(mean: Array, std: Array, t: Array) -> dict[str, float]:
     """Scores of Gaussians [n] for outputs [n], in standard deviations of these."""
     std = np.maximum(std, 1e-9 * t.std())
+    # The CRPS of a Gaussian in closed form.
     u = (t - mean) / std
     crps = std * (u * (2 * norm.cdf(u) - 1) + 2 * norm.pdf(u) - 1 / np.sqrt(np.pi))
     return {
@@ -206,9 +207,9 @@ def judged(mean: Array, std: Array, t: Array) -> dict[str, float]:
 
 def main(flag: flags.FlagValues) -> None:
     """All functions, designs and emulators."""
-    for names, known in ((flag.functions, SIMULATORS), (flag.models, EMULATORS)):
-        if not set(names) <= set(known):
-            raise app.UsageError(f"{', '.join(names)} must be some of {', '.join(known)}.")
+    for names, allowed in ((flag.functions, SIMULATORS), (flag.models, EMULATORS)):
+        if not set(names) <= set(allowed):
+            raise app.UsageError(f"{', '.join(names)} must be some of {', '.join(allowed)}.")
     rows = bench.kept()
     done = {(row["function"], row["design"], row["model"]) for row in rows}
     for function in flag.functions:
@@ -218,11 +219,11 @@ def main(flag: flags.FlagValues) -> None:
                 start = time.process_time()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
-                    found = EMULATORS[model](X, y, T, flag.dgpsi)
-                if found is None:
+                    prediction = EMULATORS[model](X, y, T, flag.dgpsi)
+                if prediction is None:
                     print(f"{function:11} {design} {model:11} not measured: give --dgpsi", flush=True)
                     continue
-                mean, std, *other = found
+                mean, std, *other = prediction
                 scores = {**judged(mean, std, t), "cpu_s": other[0] if other else time.process_time() - start}
                 rows.append({"function": function, "design": design, "model": model, **scores})
                 cells = "  ".join(f"{name} {score:.4f}" for name, score in scores.items())

@@ -41,12 +41,12 @@ def agreement(model: gpflow_deep.DeepGP, X: np.ndarray, num_draws: int) -> dict[
     """Differences of means and variances in standard errors of the draws."""
     values = model.sample_functions(num_draws, seed=1)(X).numpy()[..., 0]  # [S, N]
     mean, var = (part.numpy()[:, 0] for part in model.predict_f(X, num_samples=8192))
-    found = {}
+    differences = {}
     for name, draws, expected in (("mean", values, mean), ("variance", np.square(values - mean), var)):
         z = (draws.mean(axis=0) - expected) / (draws.std(axis=0, ddof=1) / np.sqrt(num_draws))
-        found[f"{name}_z"] = float(np.sqrt(np.mean(np.square(z))))
-        found[f"{name}_within"] = 100 * float(np.mean(np.abs(z) < 3))
-    return found
+        differences[f"{name}_z"] = float(np.sqrt(np.mean(np.square(z))))
+        differences[f"{name}_within"] = 100 * float(np.mean(np.abs(z) < 3))
+    return differences
 
 
 def seconds(function: Callable[[], Any], repetitions: int) -> float:
@@ -57,12 +57,12 @@ def seconds(function: Callable[[], Any], repetitions: int) -> float:
 def costs(model: gpflow_deep.DeepGP, num_inputs: int, repetitions: int, rng: np.random.Generator) -> dict[str, float]:
     """CPU seconds to draw 5 functions, to evaluate them, and to draw them at given rows."""
     drawn = model.sample_functions(5)
-    found = {"draw": seconds(lambda: model.sample_functions(5), repetitions)}
+    costs_of = {"draw": seconds(lambda: model.sample_functions(5), repetitions)}
     rows = [tf.constant(rng.standard_normal((size, num_inputs))) for size in SIZES]
     for size, X in zip(SIZES, rows, strict=True):
-        found[f"values_{size}"] = seconds(functools.partial(drawn, X), repetitions)
-    found["joint_1000"] = seconds(lambda: model.predict_f_samples(rows[0], 5), repetitions)
-    return found
+        costs_of[f"values_{size}"] = seconds(functools.partial(drawn, X), repetitions)
+    costs_of["joint_1000"] = seconds(lambda: model.predict_f_samples(rows[0], 5), repetitions)
+    return costs_of
 
 
 def main(FLAGS: flags.FlagValues) -> None:

@@ -175,6 +175,7 @@ CASES: dict[str, Callable[[int], Run]] = {
 
 def measure(name: str, device: str, steps: int, repetitions: int) -> dict[str, Any]:
     """Milliseconds of a step in each timed call, peak memory in units of 10^6 bytes, and the first call's values."""
+    # A case on the CPU must not see the GPU.
     if "GPU" not in device:
         tf.config.set_visible_devices([], "GPU")
     before = resident_mb()
@@ -182,6 +183,7 @@ def measure(name: str, device: str, steps: int, repetitions: int) -> dict[str, A
         run = CASES[name](steps)
         if "GPU" in device:
             tf.config.experimental.reset_memory_stats("GPU:0")
+        # The first call traces, the second one warms up.
         first = values(run(0))
         values(run(1))
         times = []
@@ -218,7 +220,7 @@ def in_fresh_process(name: str, device: str) -> dict[str, Any]:
 
 def row(name: str, device: str, found: dict[str, Any], on_cpu: dict[str, Any]) -> dict[str, Any]:
     """What is said of a case on a device, given what the CPU did."""
-    reference, numbers = (np.asarray(each["values"]) for each in (on_cpu, found))
+    reference, numbers = (np.asarray(case["values"]) for case in (on_cpu, found))
     lower, median, upper = np.quantile(found["ms"], [0.25, 0.5, 0.75])
     return {
         "what": name,

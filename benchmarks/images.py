@@ -62,15 +62,16 @@ def mnist(data_dir: str | None, max_rows: int) -> tuple[Images, Images]:
 
 def scored_images(test: Images) -> dict[str, Images]:
     """The test images, and images that are unlike those of training."""
-    found = {"test": test}
+    images = {"test": test}
     for angle in ANGLES:
         turned = rotate(test[0], angle, axes=(1, 2), reshape=False, order=1)
-        found[f"turned {angle}"] = np.clip(turned, 0.0, 1.0), test[1]
-    found["blurred"] = gaussian_filter(test[0], (0.0, 1.0, 1.0)), test[1]
+        images[f"turned {angle}"] = np.clip(turned, 0.0, 1.0), test[1]
+    images["blurred"] = gaussian_filter(test[0], (0.0, 1.0, 1.0)), test[1]
+    # Digits of another set, enlarged: as they are, and with sharp edges.
     digits = load_digits()
     larger = np.clip(zoom(digits.images / 16.0, (1, 2.5, 2.5), order=1), 0.0, 1.0)
     kinds = {"digits": larger, "digits, sharp": np.where(larger > 0, expit(16 * (larger - 0.5)), 0.0)}
-    return found | {name: (np.pad(X, ((0, 0), (4, 4), (4, 4))), digits.target) for name, X in kinds.items()}
+    return images | {name: (np.pad(X, ((0, 0), (4, 4), (4, 4))), digits.target) for name, X in kinds.items()}
 
 
 def of_run(folder: str) -> LogProbabilities:
@@ -93,6 +94,7 @@ def cnn(train: Images, seconds: float, seed: int) -> dict[str, tuple[LogProbabil
     dense = [keras.layers.Flatten(), keras.layers.Dense(32, "relu"), keras.layers.Dense(10)]
     model = keras.Sequential([keras.Input((28, 28, 1)), *convolutions, *dense])
     model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    # Epochs until the time is spent; the weights of the lowest validation loss are kept.
     spent = 0.0
     best = (np.inf, model.get_weights(), 0.0)
     while spent < seconds:
@@ -100,7 +102,7 @@ def cnn(train: Images, seconds: float, seed: int) -> dict[str, tuple[LogProbabil
         model.fit(X[..., None], Y, batch_size=BATCH, verbose=0)
         spent += time.process_time() - start
         loss = log_loss(log_probabilities_of(model)(X_valid), Y_valid)
-        best = min(best, (loss, model.get_weights(), spent), key=lambda found: found[0])
+        best = min(best, (loss, model.get_weights(), spent), key=lambda epoch: epoch[0])
     stopped = keras.models.clone_model(model)
     stopped.set_weights(best[1])
     return {"CNN": (log_probabilities_of(model), spent), "CNN, best epoch": (log_probabilities_of(stopped), best[2])}
@@ -113,17 +115,18 @@ def log_probabilities_of(model: keras.Model) -> LogProbabilities:
 
 def scores(log_probabilities: LogProbabilities, images: dict[str, Images]) -> list[dict[str, Any]]:
     """What the module's docstring lists, for each kind of images."""
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     usual = np.zeros(0)
     for kind, (X, labels) in images.items():
         log_p = log_probabilities(X)
+        # By their entropy images are told from those of the test.
         entropy = -np.sum(np.exp(log_p) * log_p, axis=1)
-        usual = usual if found else entropy
+        usual = usual if rows else entropy
         is_other = np.repeat([0, 1], [len(usual), len(entropy)])
         row = {"images": kind, **label_scores(log_p, labels), "entropy": float(entropy.mean())}
-        auc = {"auc": 100 * float(roc_auc_score(is_other, np.concatenate([usual, entropy])))} if found else {}
-        found.append(row | auc)
-    return found
+        auc = {"auc": 100 * float(roc_auc_score(is_other, np.concatenate([usual, entropy])))} if rows else {}
+        rows.append(row | auc)
+    return rows
 
 
 def main(flag: flags.FlagValues) -> None:

@@ -107,8 +107,10 @@ def logits_of(features: keras.Sequential, head: keras.Sequential) -> LogProbabil
 
 def temperature(logits: LogProbabilities, data: Data) -> float:
     """The one of the lowest log loss on the validation images (Guo et al., 2017)."""
-    found = logits(data.valid[0])
-    scaled = minimize_scalar(lambda t: log_loss(log_softmax(found * np.exp(-t), axis=1), data.valid[1]), (-0.5, 0.5))
+    valid_logits = logits(data.valid[0])
+    scaled = minimize_scalar(
+        lambda t: log_loss(log_softmax(valid_logits * np.exp(-t), axis=1), data.valid[1]), (-0.5, 0.5)
+    )
     return float(np.exp(scaled.x))
 
 
@@ -128,17 +130,19 @@ def gp_heads(features: keras.Sequential, data: Data, epochs: int) -> list[tuple[
     likelihood = Softmax(NUM_CLASSES)
     likelihood.num_monte_carlo_points = 30  # of each row and step; predictions have the default of 100
     loss = DeepGPLikelihoodLoss(likelihood)
+    # A GP on the features as they are.
     parts = Data(*((features.predict(X, 1000, verbose=0), Y) for X, Y in data))
     model = keras.Sequential([keras.Input((NUM_FEATURES,)), gp_layer(data)])
     adapt(model, parts.train[0])
     seconds = fit(model, loss, parts, 2 * epochs, 0.02)
     fixed = Predictor(model, Softmax(NUM_CLASSES))
+    # The features and the GP trained together, from what both have learnt alone.
     copy = keras.models.clone_model(features)
     copy.set_weights(features.get_weights())
-    whole = keras.Sequential([keras.Input(data.train[0].shape[1:]), copy, gp_layer(data)])
-    whole.layers[-1].set_weights(model.layers[-1].get_weights())
-    more = fit(whole, loss, data, epochs, 1e-3)
-    joint = Predictor(whole, Softmax(NUM_CLASSES))
+    joint_model = keras.Sequential([keras.Input(data.train[0].shape[1:]), copy, gp_layer(data)])
+    joint_model.layers[-1].set_weights(model.layers[-1].get_weights())
+    more = fit(joint_model, loss, data, epochs, 1e-3)
+    joint = Predictor(joint_model, Softmax(NUM_CLASSES))
     return [
         (lambda X: np.log(fixed.predict(features.predict(X, 1000, verbose=0)).mean), seconds),
         (lambda X: np.log(joint.predict(X).mean), seconds + more),
@@ -155,6 +159,7 @@ def trained(data: Data, epochs: int) -> dict[str, tuple[LogProbabilities, float,
     features, head, seconds = cnn(data, epochs)
     logits = logits_of(features, head)
     scale = temperature(logits, data)
+    # The rate of dropout with the lowest validation loss.
     rivals = [(rate, *cnn(data, epochs, rate)) for rate in RATES]
     choices = [
         (log_loss(dropped_out(*parts)(data.valid[0]), data.valid[1]), i) for i, (_, *parts, _) in enumerate(rivals)
@@ -170,15 +175,15 @@ def trained(data: Data, epochs: int) -> dict[str, tuple[LogProbabilities, float,
 
 def scores(log_probabilities: LogProbabilities, test: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
     """Error and calibration error in percent, log loss in nats, for each angle."""
-    found: dict[str, float] = {}
+    by_angle: dict[str, float] = {}
     for angle in ANGLES:
         X = (
             rotate(test[0], angle, axes=(1, 2), reshape=False, order=1, mode="constant", cval=-1.0)
             if angle
             else test[0]
         )
-        found |= {f"{name}_{angle}": score for name, score in label_scores(log_probabilities(X), test[1]).items()}
-    return found
+        by_angle |= {f"{name}_{angle}": score for name, score in label_scores(log_probabilities(X), test[1]).items()}
+    return by_angle
 
 
 def main(flag: flags.FlagValues) -> None:
@@ -191,14 +196,14 @@ def main(flag: flags.FlagValues) -> None:
             data = divided(dataset, flag.data_dir, flag.max_train, seed)
             epochs = flag.epochs if len(data.train[0]) < 2000 else flag.epochs // 3
             for model, (log_probabilities, seconds, chosen) in trained(data, epochs).items():
-                found = scores(log_probabilities, data.test)
+                metrics = scores(log_probabilities, data.test)
                 cells = [
-                    f"{found[f'error_{a}']:6.2f} {found[f'calibration_{a}']:6.2f} {found[f'log_loss_{a}']:6.4f}"
+                    f"{metrics[f'error_{a}']:6.2f} {metrics[f'calibration_{a}']:6.2f} {metrics[f'log_loss_{a}']:6.4f}"
                     for a in ANGLES
                 ]
                 print(f"{dataset:8} {seed:4} {model:12} {' '.join(cells)}  {seconds:.0f} s, {chosen}", flush=True)
                 results.append(
-                    {"dataset": dataset, "seed": seed, "model": model, **found, "seconds": seconds, "chosen": chosen}
+                    {"dataset": dataset, "seed": seed, "model": model, **metrics, "seconds": seconds, "chosen": chosen}
                 )
             bench.keep({"metrics": results}, bench.KNOWN_DATA)
 

@@ -46,16 +46,19 @@ def plain_bound(model: DeepGP, X: tf.Tensor, Y: tf.Tensor, K: int, seed: tf.Tens
     """sum_n log 1/K sum_k p(y_n | w_nk) p(w_nk) / q(w_nk) as it is written, w = a + b eps; one draw of the inner layer
     at the K inputs of a row, by the Cholesky factor of their covariance."""
     latent, inner, last = model.layers
+    # w = a + b eps.
     mean, std = (part[:, None] for part in latent.posterior(X, Y))
     eps, noise = (
         tf.random.stateless_normal([len(X), K, layer.num_latent_gps], tf.random.fold_in(seed, i), dtype=X.dtype)
         for i, layer in enumerate((latent, inner))
     )
     w = mean + std * eps
+    # The inner layer at the K inputs of a row, by their joint covariance.
     _, part, of_last = model.factors()
     inputs = tf.concat([tf.repeat(X[:, None], K, axis=1), w], axis=-1)  # [B, K, 2]
     F = inner.sample(inputs, inner.latent_moments(inputs, part, full_cov=True), noise, full_cov=True)
     f_mean, f_var = (tf.transpose(moment, [1, 0, 2]) for moment in last.predict(F, factors=of_last))  # [K, B, 1] each
+    # The terms of each w, and the log of their mean.
     ratio = 0.5 * tf.square(eps) + tf.math.log(std) - 0.5 * tf.square(w)  # log p(w) - log q(w)
     terms = variational_expectations(model.likelihood, X, f_mean, f_var, Y, seed)
     terms = terms + tf.transpose(tf.reduce_sum(ratio, axis=-1))
@@ -78,10 +81,11 @@ def gradients(model: DeepGP, X: tf.Tensor, Y: tf.Tensor, K: int, *, is_plain: bo
 
 
 def main(FLAGS: flags.FlagValues) -> None:
-    found = list[dict[str, Any]]()
+    results = list[dict[str, Any]]()
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (400, 1))
     Y = rng.choice([-1, 1], (400, 1)) * np.sin(2 * X) + 0.05 * rng.standard_normal((400, 1))
+    # A model that is trained a little, at which all gradients are taken.
     model = untrained(X)
     batches = [rng.integers(400, size=100) for _ in range(FLAGS.num_steps)]
     seed = tf.constant([0, 0])
@@ -90,14 +94,14 @@ def main(FLAGS: flags.FlagValues) -> None:
     rows = tf.constant(X[:100]), tf.constant(Y[:100])
     for K in COUNTS:
         for name in ("doubly reparametrised", "as it is written"):
-            each = gradients(model, *rows, K, is_plain=name == "as it is written", draws=FLAGS.draws)
-            mean = each.mean(axis=0)
-            std = each.std(axis=0)
+            draws = gradients(model, *rows, K, is_plain=name == "as it is written", draws=FLAGS.draws)
+            mean = draws.mean(axis=0)
+            std = draws.std(axis=0)
             ratio = np.median(np.abs(mean) / np.maximum(std, 1e-300))
             norm = np.linalg.norm(mean)
-            found.append({"K": K, "estimator": name, "ratio": round(float(ratio), 4), "norm": round(float(norm), 4)})
-            print(found[-1], flush=True)
-    bench.keep({"metrics": found}, "simulated")
+            results.append({"K": K, "estimator": name, "ratio": round(float(ratio), 4), "norm": round(float(norm), 4)})
+            print(results[-1], flush=True)
+    bench.keep({"metrics": results}, "simulated")
 
 
 if __name__ == "__main__":

@@ -137,11 +137,11 @@ def deep_gp_score(
     rows = [(tf.constant(parts.X[index]), tf.constant(parts.Y[index])) for index in batches]
     trainer.advance(rows.__getitem__, 0, len(batches), tf.constant([0, seed]))
     seconds = time.process_time() - begin
-    found = [
+    log_densities = [
         np.asarray(built.predict_log_density((parts.X_test[start : start + 200], parts.Y_test[start : start + 200])))
         for start in range(0, len(parts.X_test), 200)
     ]
-    return {"log_density": float(np.mean(np.concatenate(found))) - parts.log_scale, "seconds": seconds}
+    return {"log_density": float(np.mean(np.concatenate(log_densities))) - parts.log_scale, "seconds": seconds}
 
 
 def mixture_log_density(outputs: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
@@ -177,6 +177,7 @@ def network_score(parts: bench.Standardised, seconds: float, seed: int) -> dict[
     dense = tf.keras.layers.Dense
     network = tf.keras.Sequential([dense(WIDTH, "tanh"), dense(WIDTH, "tanh"), dense(3 * COMPONENTS)])
     network.compile(tf.keras.optimizers.Adam(1e-3), lambda Y, outputs: -mixture_log_density(outputs, Y))
+    # A tenth of the rows is held out, to choose the epoch.
     order = np.random.default_rng(seed).permutation(len(parts.X))
     X = parts.X[order].astype(np.float32)
     Y = parts.Y[order].astype(np.float32)
@@ -193,8 +194,8 @@ def network_score(parts: bench.Standardised, seconds: float, seed: int) -> dict[
     )
     spent = time.process_time() - begin
     outputs = network(parts.X_test.astype(np.float32))
-    found = mixture_log_density(outputs, parts.Y_test.astype(np.float32))
-    return {"log_density": float(tf.reduce_mean(found)) - parts.log_scale, "seconds": spent}
+    log_densities = mixture_log_density(outputs, parts.Y_test.astype(np.float32))
+    return {"log_density": float(tf.reduce_mean(log_densities)) - parts.log_scale, "seconds": spent}
 
 
 def main(FLAGS: flags.FlagValues) -> None:
@@ -207,6 +208,7 @@ def main(FLAGS: flags.FlagValues) -> None:
             rng = np.random.default_rng(seed)
             parts = parts_of(name, rng, seed, FLAGS.data_dir)
             batches = [rng.integers(len(parts.X), size=FLAGS.batch_size) for _ in range(FLAGS.num_steps)]
+            # A network has the time that the deep GP took.
             for model in (model for model in FLAGS.models if (name, seed, model) not in seconds):
                 if model != "mdn":
                     scores = deep_gp_score(name, model, FLAGS.noise, parts, batches, seed)

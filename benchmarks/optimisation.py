@@ -95,6 +95,7 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 def fitted(X: np.ndarray, Y: np.ndarray, method: str, FLAGS: Any) -> gpflow_deep.Predictor:
     """A GP or deep GP with inducing inputs at all rows, in the units of the data."""
+    # Rows in standard units, with an inducing input at each.
     units = gpflow_deep.Units.fit(X, Y, "gaussian")
     rows = units.transform(X, Y)
     model = gpflow_deep.paper2017(*rows, 1 if method == "gp" else 2, Z=rows[0], noise_variance=None)
@@ -105,6 +106,7 @@ def fitted(X: np.ndarray, Y: np.ndarray, method: str, FLAGS: Any) -> gpflow_deep
     else:
         for layer in model.layers:
             set_trainable(layer.inducing_variable, False)
+    # The noise is known.
     set_trainable(model.likelihood.variance, False)
     training = gpflow_deep.TrainingConfig(learning_rate=FLAGS.learning_rate)
     trainer = gpflow_deep.Trainer(model, training, num_steps=FLAGS.num_steps)
@@ -128,6 +130,7 @@ def values_found(problem: Problem, method: str, seed: int, FLAGS: Any) -> np.nda
     if method == "trieste":
         return rivals_values(problem, X, seed, FLAGS)
     Y = problem.function(X)
+    # A batch by Thompson sampling from a model of all points so far.
     for number in range(FLAGS.rounds):
         predictor = fitted(X, Y, method, FLAGS)
         bounds = [(0.0, problem.high)] * problem.num_inputs
@@ -163,8 +166,8 @@ def main(FLAGS: flags.FlagValues) -> None:
         for name in FLAGS.problems:
             for method in FLAGS.methods:
                 before = bench.cpu_seconds()
-                found = values_found(PROBLEMS[name], method, seed, FLAGS)
-                best = np.minimum.accumulate(found)[FLAGS.initial - 1 :: FLAGS.batch] - PROBLEMS[name].minimum
+                evaluations = values_found(PROBLEMS[name], method, seed, FLAGS)
+                best = np.minimum.accumulate(evaluations)[FLAGS.initial - 1 :: FLAGS.batch] - PROBLEMS[name].minimum
                 row = {"problem": name, "method": method, "seed": seed, "regret": np.round(best, 5).tolist()}
                 rows.append({**row, "seconds": round(bench.cpu_seconds() - before, 1)})
                 print(rows[-1], flush=True)

@@ -60,15 +60,15 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 def scores(predictor: Predictor, test: Any) -> dict[str, float]:
     """Of the test rows, in the units of the target."""
-    found = evaluate(predictor, test).to_json()
-    return {name: float(found[name]) for name in SCORES}
+    metrics = evaluate(predictor, test).to_json()
+    return {name: float(metrics[name]) for name in SCORES}
 
 
 def about(sampler: Sampler) -> dict[str, float]:
     """What is reported of a chain."""
     trust = sampler.trust()["functions"]
-    found = {"temperature": sampler.temperature, "gain": sampler.gain}
-    return {**found, "effective": trust.effective, "largest_r_hat": trust.largest_r_hat}
+    chain = {"temperature": sampler.temperature, "gain": sampler.gain}
+    return {**chain, "effective": trust.effective, "largest_r_hat": trust.largest_r_hat}
 
 
 def main(FLAGS: flags.FlagValues) -> None:
@@ -97,13 +97,13 @@ def fit(settings: Any, kind: str, X: Any, Y: Any, split: int) -> Fit:
     model = DeepGPRegressor(settings.num_layers, posterior=kind, kernel="squared_exponential", **options).fit(
         X, Y[:, 0]
     )
-    about = {"seconds": time.process_time() - start, "num_steps": model.n_iter_}
+    facts = {"seconds": time.process_time() - start, "num_steps": model.n_iter_}
     if kind == "sigma_points":
         chosen: Any = model.kl_weight_
-        about |= {"kl_weight": chosen.kl_weight, "gain": max(chosen.scores.values()) - chosen.gaussian}
+        facts |= {"kl_weight": chosen.kl_weight, "gain": max(chosen.scores.values()) - chosen.gaussian}
     elif len(model.bounds_):
-        about["bound"] = float(model.bounds_[-1])
-    return Fit(model.predictor_, about)
+        facts["bound"] = float(model.bounds_[-1])
+    return Fit(model.predictor_, facts)
 
 
 def compare(settings: Any, dataset: str, split: int) -> None:
@@ -117,21 +117,23 @@ def compare(settings: Any, dataset: str, split: int) -> None:
     for name, path in files.items():
         if path.exists():
             continue
+        # The variational fit that chains start from, stored once.
         kind = name if name in FITTED else "gaussian"  # where chains start
         stored = folder / f"{dataset}-{split}-{settings.num_layers}-{kind}"
         if not (stored / "fit.json").exists():
             fit(settings, kind, X, Y, split).to(stored)
         predictor = Predictor.load(stored)
-        known = json.loads((stored / "fit.json").read_text())
-        spent = known.pop("seconds")
+        fit_facts = json.loads((stored / "fit.json").read_text())
+        spent = fit_facts.pop("seconds")
         row = {"dataset": dataset, "split": split, "posterior": name, "num_rows": len(X), "max_iter": settings.max_iter}
         row |= {"num_layers": settings.num_layers}
+        # A chain of samples, or the fit itself.
         if name in SETTINGS:
             start = time.process_time()
             row |= about(sample(predictor, X, Y, SamplingConfig(**SETTINGS[name]), seed=split))
             spent += time.process_time() - start
         else:
-            row |= known
+            row |= fit_facts
         row |= {**scores(predictor, data.test), "seconds": round(spent, 1)}
         print(row, flush=True)
         path.parent.mkdir(parents=True, exist_ok=True)

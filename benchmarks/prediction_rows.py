@@ -105,9 +105,9 @@ def measure(num_layers: int, FLAGS: Any) -> list[dict[str, Any]]:
             "commit": commit,
             "draws": S,
             "cache": dtype,
-            **bench.compared(1e3 * found.cpu, first, "ms"),
+            **bench.compared(1e3 * measured.cpu, first, "ms"),
         }
-        for (commit, S, dtype), found in times.items()
+        for (commit, S, dtype), measured in times.items()
     ]
 
 

@@ -68,6 +68,7 @@ def track(setting: str, seed: int, arguments: flags.FlagValues) -> dict[str, np.
         generator=arguments.generator,
     )
     hidden = arguments.hidden_digits if name == "digits" else arguments.hidden
+    # The model and its chains, from streams of their own.
     rbm = initial_rbm(hidden, seed=named_seed(seed, "init"), data=data)
     ladder = linear_ladder(arguments.temps)
     state = initial_state(
@@ -76,17 +77,18 @@ def track(setting: str, seed: int, arguments: flags.FlagValues) -> dict[str, np.
     run = compiled_updates(config)
     rows_of_data = tf.constant(data)
     train_seed = named_seed(seed, "train")
-    found: dict[str, list[float]] = {"error": [], "std": [], "flags": [], "nis": [], "half": []}
+    compared: dict[str, list[float]] = {"error": [], "std": [], "flags": [], "nis": [], "half": []}
+    # Updates up to the next comparison with the exact log Z.
     for start in range(0, arguments.updates, arguments.every):
         rows = np.stack([batch_indices(seed, start + i, len(data), 100) for i in range(arguments.every)])
         count = tf.constant(arguments.every)
         state, observed = run(state, rows_of_data, tf.constant(rows, tf.int32), count, train_seed)
-        found["error"].append(float(observed.log_z[-1]) - log_z_exact(state.rbm))
-        found["std"].append(float(observed.log_z_std[-1]))
-        found["flags"].append(float(observed.flags[-1]))
-        found["nis"].append(float(observed.nis[-1]))
-        found["half"].append(max(1.96 * found["std"][-1], float(observed.lag[-1])))
-    return {key: np.array(values) for key, values in found.items()}
+        compared["error"].append(float(observed.log_z[-1]) - log_z_exact(state.rbm))
+        compared["std"].append(float(observed.log_z_std[-1]))
+        compared["flags"].append(float(observed.flags[-1]))
+        compared["nis"].append(float(observed.nis[-1]))
+        compared["half"].append(max(1.96 * compared["std"][-1], float(observed.lag[-1])))
+    return {key: np.array(values) for key, values in compared.items()}
 
 
 def summary(runs: list[dict[str, np.ndarray]]) -> dict[str, Any]:

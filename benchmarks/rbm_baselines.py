@@ -137,8 +137,8 @@ def timed(function: Callable[[int], Any], threads: int) -> Timed:
 
 def in_turn(functions: Mapping[str, Timed], repetitions: int) -> dict[str, tuple[np.ndarray, Any]]:
     """Seconds of each function, called in turn [repetitions], and its last result; the first call is not counted."""
-    found = bench.in_turn(functions, repetitions)
-    return {name: (np.array([call[0] for call in calls]), calls[-1][1]) for name, calls in found.items()}
+    calls_of = bench.in_turn(functions, repetitions)
+    return {name: (np.array([call[0] for call in calls]), calls[-1][1]) for name, calls in calls_of.items()}
 
 
 def asked(rival: bench.Rival, **order: Any) -> Timed:
@@ -178,10 +178,12 @@ def measure_ais(rbm: RBM, rival: bench.Rival | None, model: str, FLAGS: flags.Fl
     functions = {f"ours, {generator}": timed(ours(generator), FLAGS.threads) for generator in GENERATORS}
     if rival is not None:
         functions["rbms"] = asked(rival, what="ais", model=model, chains=chains, betas=FLAGS.betas)
+    # All methods in turn, and products of matrices as the floor.
     times = in_turn({**functions, "floor": timed(product_floor(rbm, chains), FLAGS.threads)}, FLAGS.repetitions)
     floor = 1e3 * float(times["floor"][0].min()) / 20
     reference: AISResult = times[f"ours, {GENERATORS[0]}"][1]
     rows = []
+    # Milliseconds of a temperature, and whether log Z agrees with ours.
     for name in functions:
         seconds, result = times[name]
         low, middle = (1e3 * float(value) / steps for value in (seconds.min(), np.median(seconds)))

@@ -56,11 +56,13 @@ def pcd(X: Rows, seed: int, *, passes: int = 240, size: int = 20, rate: float = 
     for number in range(passes):
         step = rate * (1 - number / passes)
         for chosen in np.array_split(rng.permutation(len(X)), len(X) // size):
+            # Positive phase: the data. Negative phase: the chains, after a round of Gibbs sampling.
             rows = X[chosen]
             h = expit(rows @ W.T + c)
             a = expit(v @ W.T + c)
             v = (rng.random(v.shape) < expit((rng.random(a.shape) < a) @ W + b)).astype(float)
             a = expit(v @ W.T + c)
+            # The gradient, with weight decay.
             W += step * (h.T @ rows / len(rows) - a.T @ v / len(v) - 1e-4 * W)
             b += step * (rows.mean(axis=0) - v.mean(axis=0))
             c += step * (h.mean(axis=0) - a.mean(axis=0))
@@ -93,18 +95,19 @@ def measured(name: str, seed: int, parts: list[Rows]) -> dict[str, Any]:
     begin = time.process_time()
     rbm, stated = FITS[name](train, seed)
     seconds = time.process_time() - begin
+    # log Z by a long AIS, for all fits alike.
     betas = linear_schedule(3000)
     base_b = base_rate_biases(train)
-    found = ais(rbm, betas, seed=tf.constant([0, seed]), base_b=base_b, generator="numpy")
+    sampled = ais(rbm, betas, seed=tf.constant([0, seed]), base_b=base_b, generator="numpy")
     mean_q = [float(log_probs_unnormalised(rbm, rows).mean()) for rows in (train, test)]
     return {
         "name": name,
         "seed": seed,
         "seconds": seconds,
-        "train": mean_q[0] - found.log_z,
-        "test": mean_q[1] - found.log_z,
-        "error": stated - found.log_z,
-        "std": found.standard_error,
+        "train": mean_q[0] - sampled.log_z,
+        "test": mean_q[1] - sampled.log_z,
+        "error": stated - sampled.log_z,
+        "std": sampled.standard_error,
     }
 
 

@@ -50,11 +50,12 @@ def run(name: str, rate: float, arguments: flags.FlagValues) -> dict[str, Any]:
     seeds = Seeds(arguments.seed)
     X = data.train.X
     valid = data.some("valid", 2000, seeds).X
+    # The training, and what is evaluated on its way.
     rbm = initial_rbm(arguments.hidden, seed=seeds("init"), data=X)
     recipe = SMLConfig.paper if arguments.recipe == "paper" else SMLConfig
-    how = recipe(learning_rate=rate, generator="hash")
-    state = initial_state(rbm, linear_ladder(10), 20, seed=seeds("chains"), data=X, config=how)
-    trainer = Trainer(state, how, jit_compile=False)
+    sml_config = recipe(learning_rate=rate, generator="hash")
+    state = initial_state(rbm, linear_ladder(10), 20, seed=seeds("chains"), data=X, config=sml_config)
+    trainer = Trainer(state, sml_config, jit_compile=False)
     batches = Minibatches(len(X), 100, seeds)
     rows = tf.cast(X, tf.bool)
     base_b = base_rate_biases(X)
@@ -62,7 +63,8 @@ def run(name: str, rate: float, arguments: flags.FlagValues) -> dict[str, Any]:
     evaluations = evaluation.Evaluations({"valid": valid}, config)
     rule = evaluation.highest()
     best = Best()
-    seen: list[tuple[RBM, dict[str, float]]] = []
+    evaluated: list[tuple[RBM, dict[str, float]]] = []
+    # Updates, then an evaluation; the rule says which one is reported.
     for start in range(0, arguments.updates, arguments.every):
         for first in range(start, start + arguments.every, 100):
             trainer.advance(rows, batches(first, min(100, start + arguments.every - first)), seeds("train"))
@@ -70,9 +72,9 @@ def run(name: str, rate: float, arguments: flags.FlagValues) -> dict[str, Any]:
         scalars = report.filter_scalars(trainer)
         by_ais = functools.partial(evaluation.ais_scalars, model, base_b, config, seeds("ais"), "hash")
         scalars |= evaluations(model, trainer.observed, by_ais)
-        best = rule(len(seen), best, scalars)
-        seen.append((model.rbm, scalars))
-    return judged(seen, best.step, valid, base_b, seeds, arguments)
+        best = rule(len(evaluated), best, scalars)
+        evaluated.append((model.rbm, scalars))
+    return judged(evaluated, best.step, valid, base_b, seeds, arguments)
 
 
 def judged(
@@ -86,10 +88,11 @@ def judged(
     """The evaluation that is reported, or the last one if none is, against AIS of all of them."""
     likelihoods = []
     chosen = reported if reported >= 0 else len(seen) - 1
+    # AIS of each evaluation, longest for the one that is reported.
     for i, (rbm, _) in enumerate(seen):
         betas = arguments.long_betas if i == chosen else arguments.other_betas
         exactly = RBM(*(tf.cast(part, tf.float64) for part in rbm[:3]))  # in float32, 20,000 temperatures round to 0.01
-        found = ais.ais(
+        sampled = ais.ais(
             exactly,
             ais.linear_schedule(betas),
             num_chains=arguments.long_chains,
@@ -97,9 +100,9 @@ def judged(
             base_b=base_b,
             generator="hash",
         )
-        likelihoods.append(evaluation.mean_log_prob_unnormalised(rbm, valid) - found.log_z)
+        likelihoods.append(evaluation.mean_log_prob_unnormalised(rbm, valid) - sampled.log_z)
         if i == chosen:
-            long = found
+            long = sampled
     scalars = seen[chosen][1]
     low = scalars["evidence/low_nats"]
     high = scalars.get("evidence/high_nats", float("inf"))
@@ -114,11 +117,11 @@ def judged(
         "is_inside": low <= long.log_z <= high,
         "valid_log_likelihood_nats": likelihoods[chosen],
         "better_seen_nats": max(likelihoods) - likelihoods[chosen],
-        "num_refuted": sum(int(found["evidence/is_refuted"]) for _, found in seen),
+        "num_refuted": sum(int(scalars_of["evidence/is_refuted"]) for _, scalars_of in seen),
         "num_evaluations": len(seen),
         "tracker_errors_nats": [
-            found["tracker/log_z_nats"] - (evaluation.mean_log_prob_unnormalised(rbm, valid) - value)
-            for (rbm, found), value in zip(seen, likelihoods, strict=True)
+            scalars_of["tracker/log_z_nats"] - (evaluation.mean_log_prob_unnormalised(rbm, valid) - value)
+            for (rbm, scalars_of), value in zip(seen, likelihoods, strict=True)
         ],
     }
 
@@ -147,8 +150,8 @@ def main(FLAGS: flags.FlagValues) -> None:
             row = run(name, float(rate), FLAGS)
             row["seconds"] = time.process_time() - start
             table[f"{name}, {rate}"] = row
-            found = f"{row['evaluation']} of {row['num_evaluations']}" if row["is_reported"] else "none"
-            bench.print_row({"set": name, "rate": rate, "found": found, **row}, COLUMNS)
+            reported = f"{row['evaluation']} of {row['num_evaluations']}" if row["is_reported"] else "none"
+            bench.print_row({"set": name, "rate": rate, "found": reported, **row}, COLUMNS)
             bench.keep({"table": table}, "by name")
     inside = [row["is_inside"] for row in table.values() if row["is_reported"]]
     worse = max(row["better_seen_nats"] for row in table.values() if row["is_reported"])

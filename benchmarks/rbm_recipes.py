@@ -84,19 +84,21 @@ def run(name: str, recipe: str, arguments: flags.FlagValues) -> dict[str, Any]:
     start = time.process_time()
     options = {"num_chains": 20, "modes": arguments.modes, "jit_compile": arguments.jit}
     trainer = new_trainer(X, arguments.hidden, config, seeds, **options)
+    # Training.
     batches = Minibatches(len(X), 100, seeds)
     rows = tf.cast(X, tf.bool)
     for first in range(0, arguments.updates, 250):
         trainer.advance(rows, batches(first, min(250, arguments.updates - first)), seeds("train"))
     seconds = time.process_time() - start
+    # A long AIS, and the likelihood of all parts.
     betas = ais.linear_schedule(arguments.betas)
     base_b = base_rate_biases(X)
     rbm = trainer.model.rbm
-    found = ais.ais(rbm, betas, seed=seeds("long"), base_b=base_b, generator="hash")
+    sampled = ais.ais(rbm, betas, seed=seeds("long"), base_b=base_b, generator="hash")
     parts = {part: data.some(part, 5000, seeds).X for part in ("train", "valid", "test")}
     return {
-        **{part: evaluation.mean_log_prob_unnormalised(rbm, rows) - found.log_z for part, rows in parts.items()},
-        **tracking_of(trainer, found),
+        **{part: evaluation.mean_log_prob_unnormalised(rbm, rows) - sampled.log_z for part, rows in parts.items()},
+        **tracking_of(trainer, sampled),
         "seconds": seconds,
     }
 

@@ -151,6 +151,7 @@ def training(folder: Path, steps: int, num_layers: int) -> dict[str, float]:
     train_step = gpflow_deep.make_train_step(model, tf.keras.optimizers.Adam(0.01))
     times = []
     seed = tf.constant([0, 1])
+    # The first steps compile, and are not timed.
     for step in range(WARM_UP + steps):
         if step == WARM_UP:
             waited = batches.wait_seconds
@@ -220,27 +221,29 @@ def main(FLAGS: flags.FlagValues) -> None:
     metrics: dict[str, Any] = {"rows": {}, "formats": {}}
     print(f"{'N':>12} {'GB':>6} {'scan':>6} {'read':>6} {'step':>7} {'CPU':>7} {'wait %':>7} {'MB':>6} {'added':>6}")
     try:
+        # Each number of rows: reading, then training.
         for rows in map(int, FLAGS.rows):
             folder = base / str(rows)
             size = generate(folder, rows)
-            found = in_process(read_speed, folder, threads=FLAGS.threads)
-            found |= in_process(training, folder, FLAGS.steps, FLAGS.layers, threads=FLAGS.threads)
+            measured = in_process(read_speed, folder, threads=FLAGS.threads)
+            measured |= in_process(training, folder, FLAGS.steps, FLAGS.layers, threads=FLAGS.threads)
             shutil.rmtree(folder)
-            metrics["rows"][rows] = {"bytes": size, **found}
-            scanned, read = (found[f"{what}_rows_per_second"] / 1e6 for what in ("scan", "read"))
+            metrics["rows"][rows] = {"bytes": size, **measured}
+            scanned, read = (measured[f"{phase}_rows_per_second"] / 1e6 for phase in ("scan", "read"))
             print(
-                f"{rows:12,d} {size / 1e9:6.2f} {scanned:6.2f} {read:6.2f} {found['step_ms']:7.1f} "
-                f"{found['step_cpu_ms']:7.1f} {found['wait_percent']:7.2f} {found['peak_mb']:6.0f} "
-                f"{found['added_mb']:6.0f}",
+                f"{rows:12,d} {size / 1e9:6.2f} {scanned:6.2f} {read:6.2f} {measured['step_ms']:7.1f} "
+                f"{measured['step_cpu_ms']:7.1f} {measured['wait_percent']:7.2f} {measured['peak_mb']:6.0f} "
+                f"{measured['added_mb']:6.0f}",
                 flush=True,
             )
+        # The same rows as numbers, and with texts and dates.
         rows = int(FLAGS.rows[0])
         for name in ("parquet", "parquet_mixed"):
             folder = base / name
             size = generate(folder, rows, is_mixed=name.endswith("mixed"))
-            found = in_process(read_speed, folder, threads=FLAGS.threads)
-            metrics["formats"][name] = {"bytes": size, **found}
-            scanned, read = (found[f"{what}_rows_per_second"] / 1e6 for what in ("scan", "read"))
+            measured = in_process(read_speed, folder, threads=FLAGS.threads)
+            metrics["formats"][name] = {"bytes": size, **measured}
+            scanned, read = (measured[f"{phase}_rows_per_second"] / 1e6 for phase in ("scan", "read"))
             print(f"{name}: {size / rows:.0f} bytes a row, million rows/s: scan {scanned:.2f}, read {read:.2f}")
         if FLAGS.replicas:
             one, two = (in_process(replicated, base / "parquet", FLAGS.steps, FLAGS.layers, n) for n in (1, 2))
@@ -248,9 +251,10 @@ def main(FLAGS: flags.FlagValues) -> None:
             print(f"one device {1e3 * one:.1f} ms, two {1e3 * two:.1f} ms: efficiency {one / (2 * two):.2f}")
     finally:
         shutil.rmtree(base)
-    for what in ("step_ms", "step_cpu_ms"):
-        values = [found[what] for found in metrics["rows"].values()]
-        metrics[f"flat_{what}"] = max(values) / min(values)
+    # How much longer steps take with more rows, and what a billion of them would take.
+    for quantity in ("step_ms", "step_cpu_ms"):
+        values = [measured_rows[quantity] for measured_rows in metrics["rows"].values()]
+        metrics[f"flat_{quantity}"] = max(values) / min(values)
     print(f"flat: {metrics['flat_step_ms']:.3f}, by CPU time {metrics['flat_step_cpu_ms']:.3f}")
     metrics["billion"] = estimate(metrics["rows"][max(metrics["rows"])], FLAGS.layers)
     print("10^9 rows:", {key: round(value, 2) for key, value in metrics["billion"].items()})

@@ -86,8 +86,8 @@ class Boosted:
 
     def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
         """One Gaussian for each row X [N, D], and the log density of Y [N, 1]."""
-        found = self.model.pred_dist(X).params
-        return mixture(found["loc"][None], np.square(found["scale"])[None], Y)
+        params = self.model.pred_dist(X).params
+        return mixture(params["loc"][None], np.square(params["scale"])[None], Y)
 
 
 def mixture(means: Array, variances: Array, Y: NDArray[Any]) -> Forecast:
@@ -95,8 +95,8 @@ def mixture(means: Array, variances: Array, Y: NDArray[Any]) -> Forecast:
     terms = -0.5 * (np.log(2 * np.pi * variances) + np.square(Y[:, 0] - means) / variances)
     log_density = np.logaddexp.reduce(terms, axis=0) - np.log(len(means))
     weights = np.full(len(means), 1 / len(means))
-    found = gaussian(weights, means[..., None], variances[..., None])
-    return Forecast(log_density, means.mean(axis=0)[:, None], found)
+    forecast = gaussian(weights, means[..., None], variances[..., None])
+    return Forecast(log_density, means.mean(axis=0)[:, None], forecast)
 
 
 def standard_units(X: Array, y: Array) -> tuple[Array, Array, float, float]:
@@ -151,7 +151,7 @@ def better_kernel(
         models.append(build(data, kind(lengthscales=np.full(X.shape[1], np.sqrt(X.shape[1])))))
         losses = (models[-1].training_loss, models[-1].trainable_variables)
         gpflow.optimizers.Scipy().minimize(*losses, options={"maxiter": num_iterations})
-    model = min(models, key=lambda found: float(found.training_loss()))
+    model = min(models, key=lambda fitted: float(fitted.training_loss()))
     posterior = model.posterior()
 
     def components(inputs: Array) -> tuple[Array, Array]:
@@ -183,7 +183,7 @@ def fit_deep_ensemble(X: Array, y: Array, seed: int) -> Standardised:
     targets = (y - shift) / scale
     train, valid = held_out(len(X), seed)
     best = max(
-        (train_ensemble(inputs, targets, train, valid, rate, seed) for rate in RATES), key=lambda found: found[1]
+        (train_ensemble(inputs, targets, train, valid, rate, seed) for rate in RATES), key=lambda ensemble: ensemble[1]
     )
     network = best[0]
 
@@ -209,6 +209,7 @@ def train_ensemble(
 ) -> tuple[tf.keras.Model, float]:
     """Five networks in one, and their log density of the held-out rows after the best epoch."""
     tf.keras.utils.set_random_seed(seed)
+    # Members are an axis of inputs, weights and outputs.
     layers = [tf.keras.Input((MEMBERS, X.shape[1]))]
     for width, activation in ((WIDTH, "relu"), (WIDTH, "relu"), (2, None)):
         layer = tf.keras.layers.EinsumDense("bmi,mij->bmj", (MEMBERS, width), activation, bias_axes="mj")
@@ -216,6 +217,7 @@ def train_ensemble(
         layers.append(layer)
     network = tf.keras.Sequential(layers)
 
+    # -log p of a Gaussian, summed over the members.
     def loss(target: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         mean, variance = moments(outputs)
         return tf.reduce_sum(
@@ -226,7 +228,7 @@ def train_ensemble(
     stop = tf.keras.callbacks.EarlyStopping(patience=PATIENCE, restore_best_weights=True)
     parts = [(repeated(X[rows]), y[rows].astype(np.float32)[:, None, None]) for rows in (train, valid)]
     network.fit(*parts[0], batch_size=100, epochs=MAX_EPOCHS, validation_data=parts[1], callbacks=[stop], verbose=0)
-    mean, variance = (np.asarray(found, np.float64).T for found in moments(network(parts[1][0])))
+    mean, variance = (np.asarray(part, np.float64).T for part in moments(network(parts[1][0])))
     return network, float(np.mean(mixture(mean, variance, parts[1][1][:, 0]).log_density))
 
 
@@ -265,17 +267,19 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 def quantile_boosting(X: Array, y: Array, X_test: Array, y_test: Array, seed: int) -> Scores:
     """Trees for each quantile and for the mean; crossing quantiles are sorted."""
+    # Trees for the mean, and for each quantile.
     start = time.process_time()
     mean = HistGradientBoostingRegressor(random_state=seed).fit(X, y).predict(X_test)
     levels = np.sort(np.append(LEVELS, [0.05, 0.25, 0.75, 0.95]))
     fits = (HistGradientBoostingRegressor(loss="quantile", quantile=q, random_state=seed).fit(X, y) for q in levels)
-    found = np.sort([fit.predict(X_test) for fit in fits], axis=0)
+    quantiles = np.sort([fit.predict(X_test) for fit in fits], axis=0)
     seconds = time.process_time() - start
-    above = y_test - found[np.isin(levels, LEVELS)]
+    # CRPS: twice the mean of the quantile losses.
+    above = y_test - quantiles[np.isin(levels, LEVELS)]
     losses = np.maximum(LEVELS[:, None] * above, (LEVELS[:, None] - 1) * above)
 
     def inside(low: float, high: float) -> float:
-        return float(np.mean((found[levels == low][0] <= y_test) & (y_test <= found[levels == high][0])))
+        return float(np.mean((quantiles[levels == low][0] <= y_test) & (y_test <= quantiles[levels == high][0])))
 
     rmse = float(np.sqrt(np.mean(np.square(mean - y_test))))
     return {
@@ -297,13 +301,13 @@ def scores(name: str, X: Array, y: Array, X_test: Array, y_test: Array, seed: in
     seconds = time.process_time() - start
     if model is None:
         return None
-    found = evaluate(model, (X_test, y_test), coverages=(0.5, 0.9)).to_json()
+    metrics = evaluate(model, (X_test, y_test), coverages=(0.5, 0.9)).to_json()
     return {
-        "log_likelihood": found["log_density_nats"],
-        "rmse": found["rmse"],
-        "crps": found["crps"],
-        "coverage_50": found["coverage_50"],
-        "coverage_90": found["coverage_90"],
+        "log_likelihood": metrics["log_density_nats"],
+        "rmse": metrics["rmse"],
+        "crps": metrics["crps"],
+        "coverage_50": metrics["coverage_50"],
+        "coverage_90": metrics["coverage_90"],
         "cpu_s": seconds,
     }
 
@@ -319,11 +323,11 @@ def main(flag: flags.FlagValues) -> None:
             (X, Y) = data.train
             test = data.test
             for name in (name for name in flag.models if (name, dataset, split) not in done):
-                found = scores(name, X, Y[:, 0], test.X, test.Y[:, 0], split)
-                if found is None:
+                metrics = scores(name, X, Y[:, 0], test.X, test.Y[:, 0], split)
+                if metrics is None:
                     continue
-                rows.append({"model": name, "dataset": dataset, "split": split, **found})
-                cells = "  ".join(f"{key} {'-' if cell is None else f'{cell:.4f}'}" for key, cell in found.items())
+                rows.append({"model": name, "dataset": dataset, "split": split, **metrics})
+                cells = "  ".join(f"{key} {'-' if cell is None else f'{cell:.4f}'}" for key, cell in metrics.items())
                 print(f"{dataset:9} {split} {name:18} {cells}", flush=True)
                 bench.keep({"metrics": rows}, bench.KNOWN_DATA)
 

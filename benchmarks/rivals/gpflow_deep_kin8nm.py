@@ -67,16 +67,16 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    own = own_arguments()
+    own_args = own_arguments()
     args = turns.arguments(__doc__ or "")
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     data = turns.load(args.data)
-    config, training, max_iter = settings(own, args.rate)
+    config, training, max_iter = settings(own_args, args.rate)
     training = training.for_rows(len(data.X), args.batch_size)
     predictor, trainer = fitting.start(config, data.X, data.Y, training=training, max_iter=max_iter, seed=args.seed)
     model = predictor.model
-    if own.pairs:
+    if own_args.pairs:
         model.integrator = Antithetic()
     X, Y = (predictor.units.transform(data.X, data.Y)[i] for i in range(2))
 

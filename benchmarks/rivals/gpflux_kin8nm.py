@@ -48,8 +48,8 @@ def main() -> None:
     tiled = tf.constant(np.tile(data.X_test, [TILES, 1]))
 
     def score() -> float:
-        found = [predict(tiled) for _ in range(turns.NUM_DRAWS // TILES)]
-        means, variances = (np.reshape(part, [turns.NUM_DRAWS, -1]) for part in zip(*found, strict=True))
+        moments = [predict(tiled) for _ in range(turns.NUM_DRAWS // TILES)]
+        means, variances = (np.reshape(part, [turns.NUM_DRAWS, -1]) for part in zip(*moments, strict=True))
         return turns.mean_log_density(means, variances + model.likelihood_layer.likelihood.variance.numpy(), data)
 
     turns.train(lambda rows: step(tf.constant(data.X[rows]), tf.constant(data.Y[rows])), score, data, args)

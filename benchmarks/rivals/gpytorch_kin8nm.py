@@ -85,9 +85,9 @@ def main() -> None:
     def score() -> float:
         model.eval()
         with torch.no_grad(), gpytorch.settings.num_likelihood_samples(turns.NUM_DRAWS):
-            found = model.likelihood(model(X_test))
+            predicted = model.likelihood(model(X_test))
         model.train()
-        means, variances = (part.double().numpy() for part in (found.mean, found.variance))
+        means, variances = (part.double().numpy() for part in (predicted.mean, predicted.variance))
         return turns.mean_log_density(means, variances, data)
 
     turns.train(step, score, data, args)

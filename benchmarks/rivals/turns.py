@@ -94,9 +94,9 @@ class Clock:
     def before(self, step: int) -> None:
         """To be called before the step with this number, 0, 1, ..."""
         if step == 1:
-            now = time.process_time()
-            self._first = now - self._start
-            self._start = now
+            end = time.process_time()
+            self._first = end - self._start
+            self._start = end
         elif step > 1 and (step - 1) % self._steps == 0:
             self.end(step)
 
