@@ -84,7 +84,6 @@ def run(name: str, recipe: str, arguments: flags.FlagValues) -> dict[str, Any]:
     start = time.process_time()
     options = {"num_chains": 20, "modes": arguments.modes, "jit_compile": arguments.jit}
     trainer = new_trainer(X, arguments.hidden, config, seeds, **options)
-    # Training.
     batches = Minibatches(len(X), 100, seeds)
     rows = tf.cast(X, tf.bool)
     for first in range(0, arguments.updates, 250):

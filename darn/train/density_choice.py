@@ -306,7 +306,7 @@ class _Search:
             settings: dict[str, Any] = {"categories": self.categories, "weights": self._row_weights, "seed": self._seed}
             fitted = fit_mixture_of_bernoullis(self.rows, members, **settings)
             tried = self.keep(f"mixture of {members} products of Bernoullis", fitted)
-            # A step that gains no more than the last one cannot come near the best.
+            # With as much gain again it would still not come near the best.
             gain = last - tried.nats
             if gain <= 0.0 or tried.nats - gain > (1.0 + NEAR) * min(candidate.nats for candidate in self.tried):
                 break

@@ -31,7 +31,6 @@ def moments(encoder: Any, X: Any) -> NDArray[np.float64]:
     :param encoder: the `TableEncoder` that was fitted to the frame; it is changed.
     :param X: the frame.
     """
-    # Of a date its day and hour; all else follows from these.
     columns = encoder.schema_.columns
     dated = tuple(dataclasses.replace(f, parts=_MOMENT) if f.column.kind == "date" else f for f in columns)
     encoder.schema_ = dataclasses.replace(encoder.schema_, columns=dated)
