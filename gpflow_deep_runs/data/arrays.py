@@ -87,11 +87,12 @@ def _read_csv(path: Path) -> NDArray[Any]:
 
 
 def _chosen(arrays: Mapping[str, NDArray[Any]], path: Path, part: str | None) -> NDArray[Any]:
-    found = [name for name in NAMES if name in arrays]
-    wanted = [part] if part is not None else found
-    if len(wanted) != 1 or wanted[0] not in arrays:
-        raise ValueError(f"{path} holds {', '.join(found) or f'none of {NAMES}'}; say which with --part.")
-    rows = arrays[wanted[0]]
+    part_names = [name for name in NAMES if name in arrays]
+    chosen_names = [part] if part is not None else part_names
+    if len(chosen_names) != 1 or chosen_names[0] not in arrays:
+        raise ValueError(f"{path} holds {', '.join(part_names) or f'none of {NAMES}'}; say which with --part.")
+    rows = arrays[chosen_names[0]]
+    # Bits may be packed, eight in a byte
     if "n_features" not in arrays:
         return rows
     return np.unpackbits(rows.astype(np.uint8), axis=1)[:, : int(arrays["n_features"])]

@@ -62,25 +62,27 @@ def density(
     names = tuple(feature_names) or tuple(f"x{d}" for d in range(D))
     if len(names) != D:
         raise ValueError(f"{name!r} must have {D} column names, got {len(names)}.")
-    made: dict[str, Part] = {}
+    # Each part must hold zeros and ones in D columns; the checksum is that of all parts
+    checked_parts: dict[str, Part] = {}
     digest = hashlib.sha256()
     for part in PARTS:
         rows = parts[part]
-        what = f"the {part} part of {name!r}"
+        subject = f"the {part} part of {name!r}"
         if rows.ndim != 2 or 0 in rows.shape or rows.shape[1] != D:
             raise ValueError(
-                f"{what} must be [N, {D}] with at least one row, got {rows.shape}; check that the file is complete."
+                f"{subject} must be [N, {D}] with at least one row, got {rows.shape}; check that the file is complete."
             )
-        bits = as_bits(rows, names, what)
+        bits = as_bits(rows, names, subject)
         digest.update(f"{bits.shape}".encode() + np.packbits(bits, axis=1).tobytes())
-        made[part] = Part(bits, None if labels is None else labels[part].astype(np.int64)[:, None])
-    constant = constant_columns(made["train"].X)
+        checked_parts[part] = Part(bits, None if labels is None else labels[part].astype(np.int64)[:, None])
+    # A column that does not vary teaches a model nothing: it stays, with a warning
+    constant = constant_columns(checked_parts["train"].X)
     if constant:
         logging.warning(
             "%s: %d of %d columns do not vary in the training part (%s).",
             *(name, len(constant), D, _some([names[d] for d in constant])),
         )
-    return Rows(name, made, "density", source, digest.hexdigest(), image_shape, names)
+    return Rows(name, checked_parts, "density", source, digest.hexdigest(), image_shape, names)
 
 
 def constant_columns(rows: Bits) -> tuple[int, ...]:
@@ -162,12 +164,13 @@ def read_bits(
         few rows for the parts.
     """
     path = Path(path)
-    for what, fraction in (("valid_fraction", valid_fraction), ("test_fraction", test_fraction)):
+    for argument, fraction in (("valid_fraction", valid_fraction), ("test_fraction", test_fraction)):
         if not 0 < fraction < 1:
-            raise ValueError(f"{what} must be between 0 and 1, got {fraction}.")
+            raise ValueError(f"{argument} must be between 0 and 1, got {fraction}.")
     schema = None
     source = [f"the file {path.name}"]
     image_shape = None
+    # The bits: matrices of an .npz file, or the encoded columns of a table
     if path.suffix.lower() == ".npz" and path.is_file() and path.stat().st_size:
         if spec.given():
             raise ValueError(f"--{spec.given()[0]} is for tables with names of columns, and {path} holds matrices.")
@@ -178,10 +181,12 @@ def read_bits(
         parts = {"train": X}
         names = schema.feature_names
         source = source + notes
+    # Rows for the parts that the file does not have
     for part, fraction in (("test", test_fraction), ("valid", valid_fraction)):
         if part not in parts:
             parts["train"], parts[part] = _set_aside(parts["train"], fraction, seed, part, path)
             source.append(f"{len(parts[part])} {part} rows drawn with seed {seed}")
+    # Where a bit is missing, the most frequent one of the training rows
     if schema is not None:
         schema = _learned(schema, parts["train"])
         parts = {part: schema.filled(rows).astype(np.uint8) for part, rows in parts.items()}
@@ -202,15 +207,15 @@ def read_alike(path: str | os.PathLike[str], schema: Schema, new: NewRows = NewR
 def _read_table(path: Path, spec: TableSpec, bins: int | None) -> tuple[NDArray[np.float64], Schema, list[str]]:
     """All rows as zeros and ones, NaN where missing; how they were read, and what is to be said of it."""
     table = read_source(path, names_optional=True, spec=spec)
-    found = tables.encode_table(table, (), spec)
-    if wrong := [f.name for f in found.schema.columns if f.column.kind in ("date", "time")]:
+    encoded = tables.encode_table(table, (), spec)
+    if wrong := [f.name for f in encoded.schema.columns if f.column.kind in ("date", "time")]:
         raise ValueError(
             f"{path} must hold zeros and ones or levels, but {_some(wrong)} hold dates or times; leave them "
             f"out with --ignore={','.join(wrong)}."
         )
-    X, schema = (found.X, found.schema) if bins is None else _binned(found.X, found.schema, bins)
+    X, schema = (encoded.X, encoded.schema) if bins is None else _binned(encoded.X, encoded.schema, bins)
     as_bits(np.nan_to_num(X), schema.feature_names, str(path))
-    return X, schema, found.notes
+    return X, schema, encoded.notes
 
 
 def _binned(X: NDArray[np.float64], schema: Schema, most: int) -> tuple[NDArray[np.float64], Schema]:
@@ -222,6 +227,7 @@ def _binned(X: NDArray[np.float64], schema: Schema, most: int) -> tuple[NDArray[
         block = X[:, start : start + len(feature.names)]
         start += len(feature.names)
         values = block[:, 0] if feature.column.kind == "number" else np.empty(0)
+        # Numbers that are not all 0 or 1 become bins
         if not np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
             bins = Bins.of(values, most)
             feature = replace(feature, bins=bins)
@@ -254,19 +260,23 @@ def _set_aside(
 
 def _read_npz(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...], tuple[int, int] | None]:
     arrays = read_npz(path)
-    found = [part for part in PARTS if part in arrays]
-    known = {*PARTS, "X", "n_features", "feature_names", "image_shape"}
-    if ("X" in arrays) == ("train" in arrays) or ("X" in arrays and found):
+    part_names = [part for part in PARTS if part in arrays]
+    known_names = {*PARTS, "X", "n_features", "feature_names", "image_shape"}
+    if ("X" in arrays) == ("train" in arrays) or ("X" in arrays and part_names):
         raise ValueError(
             f"{path} must hold train (and perhaps valid and test) [n, D], or one matrix X [N, D], got "
             f"{_some(sorted(arrays))}; write it again."
         )
-    extra = sorted(set(arrays) - known - {f"{part}_labels" for part in found})
+    # Labels may stand beside each part
+    extra = sorted(set(arrays) - known_names - {f"{part}_labels" for part in part_names})
     if extra:
-        raise ValueError(f"{path} may hold {', '.join(sorted(known))}, got {_some(extra)}; leave out the others.")
-    parts: dict[str, NDArray[Any]] = {"train": arrays["X"]} if "X" in arrays else {part: arrays[part] for part in found}
+        raise ValueError(f"{path} may hold {', '.join(sorted(known_names))}, got {_some(extra)}; leave out the others.")
+    parts: dict[str, NDArray[Any]] = (
+        {"train": arrays["X"]} if "X" in arrays else {part: arrays[part] for part in part_names}
+    )
     if "n_features" in arrays:
         parts = {part: unpacked(rows, arrays["n_features"], path) for part, rows in parts.items()}
+    # All parts are matrices of the same columns
     shapes = {part: rows.shape for part, rows in parts.items()}
     is_matrix = all(len(shape) == 2 and 0 not in shape for shape in shapes.values())
     if not is_matrix or len({shape[1] for shape in shapes.values()}) != 1:

@@ -103,9 +103,11 @@ class Contents(NamedTuple):
         values = np.flatnonzero(self.is_value)
         if len(values) <= 2 * size:
             return self
+        # Values spread over the column, and the most frequent ones
         spread = values[np.linspace(0, len(values) - 1, size).astype(int)]
         frequent = values[np.argsort(-self.counts[values], kind="stable")[:size]]
         chosen = np.union1d(spread, frequent)
+        # Rows of other texts have no text in the sample
         number = np.full(len(self.counts) + 1, -1, dtype=np.int32)
         number[chosen] = np.arange(len(chosen))
         cells = Cells(self.cells.texts.take(pa.array(chosen)), number[self.cells.rows])

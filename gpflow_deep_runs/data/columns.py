@@ -93,22 +93,22 @@ class Column:
         :raises ValueError: naming the column: entries are missing, unknown or impossible, or of another version.
         """
         name = stored.get("name") if isinstance(stored, Mapping) else None
-        what = f"the stored column {name!r}"
+        subject = f"the stored column {name!r}"
         if not isinstance(name, str):
             raise ValueError(
                 f"a stored column must be an object with a name, got {stored!r:.80}; take an undamaged copy."
             )
         if stored.get("version") != _VERSION:
             raise ValueError(
-                f"{what} must be of version {_VERSION}, got {stored.get('version')!r}; read it with the version of the "
-                "software that wrote it, or train again."
+                f"{subject} must be of version {_VERSION}, got {stored.get('version')!r}; read it with the version of "
+                "the software that wrote it, or train again."
             )
         entries: dict[str, Any] = {
             key: tuple(v) if isinstance(v, list) else v for key, v in stored.items() if key != "version"
         }
         problem = _problem(entries)
         if problem:
-            raise ValueError(f"{what} is damaged ({problem}); take an undamaged copy.")
+            raise ValueError(f"{subject} is damaged ({problem}); take an undamaged copy.")
         return cls(**entries)
 
 
@@ -130,13 +130,13 @@ def parse(
         fraction of the day, times in hours; text as a `pandas.Categorical`, whole numbers without a point.
     :raises ValueError: naming file, column, row, value and cure: a cell that is not of the column's kind.
     """
-    found, bad, texts = _read(one_chunk(values), column, where, na_values)
+    parsed, bad, texts = _read(one_chunk(values), column, where, na_values)
     if bad is not None and bad.any():
         row = int(bad.argmax())
         raise ValueError(
             misfit(f"column {column.name!r} of {where}", column, texts[row], row + first_row, int(bad.sum()))
         )
-    return found
+    return parsed
 
 
 def fits(
@@ -146,8 +146,8 @@ def fits(
 
     :raises ValueError: naming the column: none would fit, because the source holds values of another type.
     """
-    found, bad, _ = _read(one_chunk(values), column, where, na_values)
-    return np.ones(len(found), dtype=bool) if bad is None else ~bad
+    parsed, bad, _ = _read(one_chunk(values), column, where, na_values)
+    return np.ones(len(parsed), dtype=bool) if bad is None else ~bad
 
 
 def style_of(column: Column) -> Style:
@@ -168,9 +168,9 @@ def misfit(what: str, column: Column, text: str, row: int, count: int, *, more: 
         written = ", ".join(filter(None, ["decimal comma", written]))
     if column.kind == "boolean":
         written = f"{column.false[0]} or {column.true[0]}" if column.true and column.false else ""
-    wanted = _MEANING[column.kind] + (f" ({written})" if written else "")
+    expected = _MEANING[column.kind] + (f" ({written})" if written else "")
     return (
-        f"{what} must hold {wanted}, but {count} values are text, the first {shown(text)} in row {row} (from 0); "
+        f"{what} must hold {expected}, but {count} values are text, the first {shown(text)} in row {row} (from 0); "
         f"correct them, leave such rows out, or give {na_flag(text)} if it stands for a missing value{more}."
     )
 
@@ -180,11 +180,12 @@ def _read(
 ) -> tuple[Any, NDArray[np.bool_] | None, Sequence[str]]:
     """Values, which of them do not fit (None: none), and what to call them."""
     kind = kind_of_type(values.type)
-    what = f"column {column.name!r} of {where}"
+    subject = f"column {column.name!r} of {where}"
     if column.kind == "ignored" or kind == "other":
         raise ValueError(
-            f"{what} has no values to read ({column.kind}, type {values.type}); give --ignore={column.name}."
+            f"{subject} has no values to read ({column.kind}, type {values.type}); give --ignore={column.name}."
         )
+    # Levels stay texts, of whatever type the source has them
     if column.kind in ("category", "text"):
         return _levels(values, na_values), None, ()
     values = decoded(values)
@@ -193,27 +194,32 @@ def _read(
         return np.full(len(values), np.nan), None, ()
     if kind == "text":
         return _from_texts(values, column, na_values)
+    # Whole numbers may be dates without signs between their parts, such as 20200131
     if column.kind in ("date", "time") and column.date_format and are_whole(values):
         return _from_texts(texts_of(values), column, na_values)
     if kind != column.kind and {kind, column.kind} != {"number", "boolean"}:
-        raise ValueError(f"{what} must hold {_MEANING[column.kind]}, got values of type {values.type}; convert them.")
+        raise ValueError(
+            f"{subject} must hold {_MEANING[column.kind]}, got values of type {values.type}; convert them."
+        )
+    # A typed source: days, hours or numbers as they are
     if column.kind == "date":
-        _check_zone(values.type, column, what)
-        found = days_of(values, is_local=column.zone == "local")
+        _check_zone(values.type, column, subject)
+        floats = days_of(values, is_local=column.zone == "local")
     else:
-        found = hours_of(values) if column.kind == "time" else floats_of(values)
+        floats = hours_of(values) if column.kind == "time" else floats_of(values)
+    # Values that stand for missing ones by --na_values
     if na_values:
         absent = _missing_values(column, na_values)
-        found = np.where(np.isin(np.floor(found) if column.kind == "date" else found, absent), np.nan, found)
-    bad = ~np.isnan(found) & ~np.isin(found, (0, 1)) if column.kind == "boolean" else None
-    return found, bad, [f"{value:.15g}" for value in found] if bad is not None and bad.any() else ()
+        floats = np.where(np.isin(np.floor(floats) if column.kind == "date" else floats, absent), np.nan, floats)
+    bad = ~np.isnan(floats) & ~np.isin(floats, (0, 1)) if column.kind == "boolean" else None
+    return floats, bad, [f"{value:.15g}" for value in floats] if bad is not None and bad.any() else ()
 
 
 def _check_zone(kind: pa.DataType, column: Column, what: str) -> None:
     """Moments with a zone are no moments without one: nobody knows which clock those were read from."""
     if has_zone(kind) != (column.zone != ""):
-        wanted = "with a time zone" if column.zone else "without a time zone"
-        raise ValueError(f"{what} must hold moments {wanted}, got values of type {kind}; convert them.")
+        expected = "with a time zone" if column.zone else "without a time zone"
+        raise ValueError(f"{what} must hold moments {expected}, got values of type {kind}; convert them.")
 
 
 def _without(found: NDArray[np.float64], missing: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -227,8 +233,8 @@ def _missing_values(column: Column, na_values: Sequence[str]) -> NDArray[np.floa
         return np.empty(0)
     texts = pa.array([value.strip() for value in na_values], pa.string())
     if column.kind == "date":
-        each = [texts.slice(i, 1) for i in range(len(texts))]
-        return np.concatenate([times.read_dates(text, times.iso_format(text)) for text in each])
+        single_texts = [texts.slice(i, 1) for i in range(len(texts))]
+        return np.concatenate([times.read_dates(text, times.iso_format(text)) for text in single_texts])
     return numerals.numbers(texts, Style())
 
 
@@ -246,39 +252,42 @@ def _levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> pd.Categorical
 def _from_texts(
     values: pa.ChunkedArray, column: Column, na_values: Sequence[str]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None, Sequence[str]]:
+    # The fast way, if all cells are plain numbers
     if column.kind == "number" and style_of(column) == Style():
         plain = numerals.plain_numbers(values, missing_texts(na_values, markers=True))
         if plain is not None:
             return _without(plain, _missing_values(column, na_values)), None, ()
+    # Otherwise each different text is read once, and spread over its rows
     cells = cells_of(values)
     is_word = column.kind == "boolean" and "true" not in {word.casefold() for word in column.true}
     missing = is_missing(cells.texts, na_values, markers=not is_word)
     if column.kind == "number":
-        found = numerals.numbers(cells.texts, style_of(column))
-        missing |= np.isin(found, _missing_values(column, na_values))
+        text_values = numerals.numbers(cells.texts, style_of(column))
+        missing |= np.isin(text_values, _missing_values(column, na_values))
     elif column.kind == "boolean":
-        found = _truths(cells.texts, column)
+        text_values = _truths(cells.texts, column)
     elif column.kind == "date":
         some = cells.texts.filter(pa.array(~missing))
         form = column.date_format or times.iso_format(some, has_zone=column.zone != "")
-        found = times.read_dates(cells.texts, form, is_local=column.zone == "local")
-        missing |= np.isin(np.floor(found), _missing_values(column, na_values))
+        text_values = times.read_dates(cells.texts, form, is_local=column.zone == "local")
+        missing |= np.isin(np.floor(text_values), _missing_values(column, na_values))
     else:
-        found = times.read_times(cells.texts, column.date_format or "%H:%M:%S")
-    bad = np.isnan(found) & ~missing
+        text_values = times.read_times(cells.texts, column.date_format or "%H:%M:%S")
+    # A text that is no missing value and cannot be read does not fit
+    bad = np.isnan(text_values) & ~missing
     return (
-        cells.spread(np.where(missing, np.nan, found), np.nan),
+        cells.spread(np.where(missing, np.nan, text_values), np.nan),
         cells.spread(bad, False),
         values.to_pylist() if bad.any() else (),
     )
 
 
 def _truths(texts: pa.Array, column: Column) -> NDArray[np.float64]:
-    found = np.full(len(texts), np.nan)
+    truths = np.full(len(texts), np.nan)
     for value, words in ((0.0, (*column.false, "0")), (1.0, (*column.true, "1"))):
-        known = pa.array(sorted({word.casefold() for word in words}), texts.type)
-        found[np.asarray(pc.is_in(pc.utf8_lower(texts), value_set=known).to_numpy(zero_copy_only=False))] = value
-    return found
+        known_words = pa.array(sorted({word.casefold() for word in words}), texts.type)
+        truths[np.asarray(pc.is_in(pc.utf8_lower(texts), value_set=known_words).to_numpy(zero_copy_only=False))] = value
+    return truths
 
 
 def _problem(entries: Mapping[str, Any]) -> str:
@@ -287,11 +296,15 @@ def _problem(entries: Mapping[str, Any]) -> str:
     unknown = sorted(set(entries) - set(defaults))
     if unknown or not {"name", "kind"} <= set(entries):
         return f"its entries are {', '.join(sorted(map(str, entries)))}"
+    # Each entry is of the type of its default
     for key, value in entries.items():
-        wanted = str if key in ("name", "kind") else type(defaults[key])
-        if type(value) is not wanted or (wanted is tuple and not all(type(item) is str for item in value)):
+        expected_type = str if key in ("name", "kind") else type(defaults[key])
+        if type(value) is not expected_type or (
+            expected_type is tuple and not all(type(item) is str for item in value)
+        ):
             return f"{key} is {value!r:.80}"
     column = Column(**entries)
+    # And none says what cannot be
     if column.kind not in get_args(Kind):
         return f"its kind is {column.kind!r:.80}"
     if (

@@ -32,10 +32,11 @@ def read_continuous(path: str | os.PathLike[str], spec: TableSpec = TableSpec())
     :raises ValueError: as `tables.read_table`; if values are missing, or no column is continuous.
     """
     table = read_source(path, spec=spec)
-    found = tables.encode_table(table, (), spec)
-    names = [name for f in found.schema.columns for name in f.names if f.column.kind in ("number", "time")]
-    keep = [found.schema.feature_names.index(name) for name in names]
-    X = found.X[:, keep]
+    encoded = tables.encode_table(table, (), spec)
+    # The columns of X that are numbers or times, without levels, parts of dates and marks of missing values
+    names = [name for f in encoded.schema.columns for name in f.names if f.column.kind in ("number", "time")]
+    keep = [encoded.schema.feature_names.index(name) for name in names]
+    X = encoded.X[:, keep]
     if not np.isfinite(X).all():
         column = names[int(np.argmin(np.isfinite(X).all(axis=0)))]
         raise ValueError(f"{path} must have a number in every row of {column!r}; leave the column out with --ignore.")
@@ -50,26 +51,28 @@ def standardised(data: Rows, *, split: int = 0, valid_fraction: float = 0.1) -> 
 
     :raises ValueError: if no column is left, or as `rows.divide`.
     """
+    # Columns of few different numbers have no density
     X = np.asarray(data.parts["all"].X, np.float64)
     is_kept = np.array([len(np.unique(column)) >= MIN_VALUES for column in X.T], bool)
     names = tuple(data.feature_names) or tuple(f"x{d}" for d in range(X.shape[1]))
     if not is_kept.any():
         raise ValueError(f"{data.name} has no column of at least {MIN_VALUES} different numbers; use other units.")
-    if left_out := [name for name, kept in zip(names, is_kept, strict=True) if not kept]:
+    if left_out := [name for name, is_continuous in zip(names, is_kept, strict=True) if not is_continuous]:
         logging.warning("%s: not continuous, left out: %s.", data.name, ", ".join(left_out))
     X = X[:, is_kept]
+    # The parts come first: mean and deviation are those of the training rows alone
     both = replace(data, parts={"all": Part(X, np.zeros([len(X), 1]))}, schema=None, feature_names=names)
     parts = divide(both, split=split, valid_fraction=valid_fraction).parts
     mean = parts["train"].X.mean(axis=0)
     deviation = parts["train"].X.std(axis=0)
-    made = {name: Part(((part.X - mean) / deviation).astype(np.float32)) for name, part in parts.items()}
+    standardised_parts = {name: Part(((part.X - mean) / deviation).astype(np.float32)) for name, part in parts.items()}
     return Rows(
         data.name,
-        made,
+        standardised_parts,
         "density",
         f"{data.source}; {is_kept.sum()} columns, standardised by the training rows",
-        _checksum(made.values()),
-        feature_names=tuple(name for name, kept in zip(names, is_kept, strict=True) if kept),
+        _checksum(standardised_parts.values()),
+        feature_names=tuple(name for name, is_continuous in zip(names, is_kept, strict=True) if is_continuous),
     )
 
 

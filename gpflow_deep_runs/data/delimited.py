@@ -112,6 +112,7 @@ def dialect_of(
     text, codec = _decoded(head, where, is_whole, encoding)
     notes = [] if codec in _CODECS or encoding else [f"read as {codec} (--encoding=NAME reads another)"]
     text = text if not skip_rows else "".join(_line_ends(text)[skip_rows:])
+    # The first rows as each delimiter, white space and a fixed width would divide them
     rows = {delimiter: _rows(text, delimiter, where, is_whole) for delimiter in DELIMITERS}
     cells = _spaced(text, rows, is_whole)
     places = () if names else _places_of(text, rows, is_whole)
@@ -120,6 +121,7 @@ def dialect_of(
         fixed = [(row, _cut(line, places)) for row, line in lines]
         if cells is not None and (fixed[0][1] != cells[0][1] or fixed[: len(cells)] == cells):
             places = ()  # as it is without them, or by chance
+    # A fixed width goes before white space, and this before a delimiter
     if places:
         rows = {_SPACES: fixed}
         delimiter = _SPACES
@@ -139,6 +141,7 @@ def dialect_of(
         )
     if not rows[delimiter]:
         raise ValueError(f"{where} is empty; check how it was written.")
+    # Titles above the header are left out
     body = [row for _, row in rows[delimiter][start:]]
     num_above = skip_rows or 0
     num_titles = num_above + rows[delimiter][start][0]
@@ -147,9 +150,11 @@ def dialect_of(
         notes.append(f"{num_titles} lines above the header left out, the first {first!r} (--skip_rows=N leaves out N)")
     elif skip_rows:
         notes.append(f"{skip_rows} lines above the header left out by --skip_rows")
+    # Whether the first line holds names or numbers
     header = [name.strip() for name in body[0]]
     width = max(map(len, body[1:]), default=len(header))
     is_numeric = any(_NUMBER.fullmatch(name) for name in header) and not _are_years(header)
+    # With names of the user it is a row
     if names:
         if len(names) != max(width, len(header)):
             raise ValueError(
@@ -157,6 +162,7 @@ def dialect_of(
             )
         check_names(names, where)
         return Dialect(tuple(names), delimiter, codec, False, num_titles, (*notes, "its columns are named by --names"))
+    # So it is if it holds numbers, or values that occur again, where names are optional
     is_row = len(set(header)) < len(header) or any(
         name in (value.strip() for value in column)
         for name, column in zip(header, zip(*body[1:], strict=False), strict=False)
@@ -172,6 +178,7 @@ def dialect_of(
             f"the first line of {where} must hold column names, got numbers ({number}, ...); add them, or give them "
             "by --names=NAME,NAME,..."
         )
+    # All rows may be one value longer than the header: by commas at their ends, or by names of rows
     if len(header) == width - 1 and all(len(row) == width for row in body[1:]) and len(body) > 2:
         firsts = [row[0].strip() for row in body[1:]]
         if not any(row[-1].strip() for row in body[1:]):
@@ -179,6 +186,7 @@ def dialect_of(
         elif len(firsts) > 2 and _are_row_names(firsts):  # as R writes them
             header = ["", *header]
             notes.append("the line of names has one value less than the rows, whose first value has no name")
+    # A line of names that is still shorter than the header counts as a title
     is_short = len(header) > len(body[0])
     num_titles = num_above + rows[delimiter][start + 1][0] if is_short else num_titles
     header = [name or unnamed(d, header) for d, name in enumerate(header)]
@@ -254,6 +262,7 @@ def read_text(
     has_header = has_header and not dialect.is_header_short
     if dialect.delimiter == _SPACES:
         return _read_spaced(source, dialect, where, has_header=has_header, skip_footer=skip_footer or 0)
+    # Rows of another length: blank ones are skipped, notes at the foot counted; any other ends the reading
     ragged: list[pa.csv.InvalidRow] = []
     is_dropping = drops_bad_rows and skip_footer is None
     num_blank = 0
@@ -277,15 +286,18 @@ def read_text(
             row = bad[0].number - 1 - has_header + first_row
             raise ValueError(_ragged(bad[0], row, dialect, where)) from error
         raise ValueError(_unreadable(error, where)) from error
+    # The seal is the last row, unless an open quotation mark has swallowed it
     last = table.num_rows - 1
     if any(column[last].as_py() != _SEAL for column in table.columns):
         row = last - has_header + first_row
         raise ValueError(f"{where} has a quotation mark in row {row} (from 0) that is never closed; mend it.")
+    # Rows of another length may stand at the foot alone
     num_foot = len(ragged) if skip_footer is None else skip_footer
     is_cut = ragged and ragged[0].number <= last + num_blank + len(ragged) - num_foot  # lines of the table follow
     if is_cut and not is_dropping:
         row = ragged[0].number - 1 - has_header + first_row
         raise ValueError(_ragged(ragged[0], row, dialect, where))
+    # The header, the foot and the seal are no rows
     num_rows = max(0, last - has_header - (num_foot - len(ragged)))
     table = table.slice(int(has_header), num_rows).rename_columns(list(dialect.names))
     if not ragged:
@@ -316,6 +328,7 @@ def read_batches(
         ragged.append(row)
         return "skip" if drops_bad_rows and _SEAL not in row.text else "error"
 
+    # One batch is held back, as the seal ends the last one
     held = None
     try:
         batches = pa.csv.open_csv(_as_stream(stream, dialect), **_options(dialect, judge))
@@ -383,6 +396,7 @@ def foot_of(table: pa.Table) -> int:
     limit = min(_MAX_FOOT, len(table) - 1)
     if limit < 1:
         return 0
+    # Upwards from the last row, as long as rows are empty or hold a text alone
     tail = [column.slice(len(table) - limit).to_pylist() for column in table.columns]
     for row in range(limit - 1, -1, -1):
         filled = [d for d, column in enumerate(tail) if (column[row] or "").strip()]
@@ -399,6 +413,7 @@ def _read_spaced(stream: IO[bytes], dialect: Dialect, where: str, *, has_header:
     lines = [line for line in _line_ends(text)[dialect.num_titles :] if line.strip()][int(has_header) :]
     lines = lines[: len(lines) - skip_footer] if skip_footer else lines
     rows = [_cut(line, dialect.places) if dialect.places else _words(line) for line in lines]
+    # No value may reach from one column into the next
     ends = [place - 1 for place in dialect.places[1:]]
     if cut := next(
         (number for number, line in enumerate(lines) if any(line[end : end + 1].strip() for end in ends)), 0
@@ -422,12 +437,14 @@ def _places_of(text: str, rows: dict[str, list[tuple[int, list[str]]]], is_whole
 
     All lines have spaces between them, the first has a name for each, and one of them holds numbers alone.
     """
-    if any(len(row) > 1 for found in rows.values() for _, row in found):
+    # A text that some sign divides has no fixed width
+    if any(len(row) > 1 for numbered_rows in rows.values() for _, row in numbered_rows):
         return ()
     lines = [line.rstrip() for line in _line_ends(text) if line.strip()]
     lines = (lines if is_whole else lines[:-1])[: _HEAD_ROWS + 1]
     if len(lines) < 4:
         return ()
+    # A column begins where every line has a space before it, and the header a name
     is_filled = [any(line[place : place + 1].strip() for line in lines) for place in range(max(map(len, lines)))]
     starts = [place for place, filled in enumerate(is_filled) if filled and not (place and is_filled[place - 1])]
     ends = [*starts[1:], len(is_filled)]
@@ -470,6 +487,7 @@ def check_quotes(stream: IO[bytes], dialect: Dialect, where: str) -> None:
 def _sealed(stream: IO[bytes], dialect: Dialect) -> Iterator[bytes]:
     """The bytes of a text in UTF-8, and a last row that an open quotation mark would swallow."""
     decoder = None
+    # The bytes become UTF-8, and the titles are cut off, piece by piece
     if dialect.encoding != "utf-8":
         decoder = codecs.getincrementaldecoder(dialect.encoding)()
     num_titles = dialect.num_titles
@@ -579,6 +597,7 @@ def _spaced(
     All rows have equally many values; all are numbers, or one column is, or some are and several spaces line them up. R
     writes names of rows and none above them: then the line of names has one value less.
     """
+    # Another sign divides the text
     if any(len(row) > 1 for delimiter in rows if delimiter != "\t" for _, row in rows[delimiter]):
         return None
     has_tabs = all(len(row) == len(rows["\t"][0][1]) > 1 for _, row in rows["\t"])
@@ -590,12 +609,14 @@ def _spaced(
         cells = [(number, _words(line)) for number, line in lines]
     except csv.Error:
         return None
+    # As R writes names of rows: the line of names has one value less
     widths = {len(row) for _, row in cells}
     if len(cells) > 2 and widths == {len(cells[0][1]), len(cells[0][1]) + 1} and lines[0][1].startswith('"'):
         ids = [row[0] for _, row in cells[1:]]
         return cells if {len(row) for _, row in cells[1:]} == {max(widths)} and len(set(ids)) == len(ids) else None
     if len(cells) < 2 or len(widths) != 1 or widths == {1}:
         return None
+    # Numbers alone, a column of numbers, or some numbers and spaces that line the values up
     values = [value for _, row in cells[1:] for value in row]
     is_number = [_NUMBER.fullmatch(value) is not None for value in values]
     is_aligned = any("  " in line.strip() for _, line in lines)
@@ -605,12 +626,19 @@ def _spaced(
 
 def _delimiter(rows: dict[str, list[tuple[int, list[str]]]], where: str, *, is_known: bool = False) -> tuple[str, int]:
     """The delimiter with which all rows have as many values as the header, two or more, and the row of the header."""
-    starts = {delimiter: 0 if is_known else _start_of([row for _, row in found]) for delimiter, found in rows.items()}
+    # The delimiters that leave several values in the header, and the row of this header
+    starts = {
+        delimiter: 0 if is_known else _start_of([row for _, row in numbered_rows])
+        for delimiter, numbered_rows in rows.items()
+    }
     candidates = {d: [row for _, row in rows[d][start:]] for d, start in starts.items() if start is not None}
-    candidates = {d: found for d, found in candidates.items() if found and len(found[0]) > 1}
+    candidates = {d: table_rows for d, table_rows in candidates.items() if table_rows and len(table_rows[0]) > 1}
     if not candidates:
         return ",", 0
-    fitting = [d for d, found in candidates.items() if all(len(row) == len(found[0]) for row in _body(found))]
+    # Those with which every row is as long; the header that is highest up wins
+    fitting = [
+        d for d, table_rows in candidates.items() if all(len(row) == len(table_rows[0]) for row in _body(table_rows))
+    ]
     least = min((starts[d] or 0 for d in fitting), default=0)  # the others would take the names for a title
     fitting = [d for d in fitting if starts[d] == least]
     if "\t" in fitting:  # no other text holds a tab in each row
@@ -623,7 +651,12 @@ def _delimiter(rows: dict[str, list[tuple[int, list[str]]]], where: str, *, is_k
         )
     if fitting:
         return fitting[0], starts[fitting[0]] or 0
-    first = {d: [row for _, row in found] for d, found in rows.items() if found and len(found[0][1]) > 1}
+    # With none of them: the one that fits most rows, so that the error names the others
+    first = {
+        d: [row for _, row in numbered_rows]
+        for d, numbered_rows in rows.items()
+        if numbered_rows and len(numbered_rows[0][1]) > 1
+    }
     if not first:
         chosen = max(candidates, key=lambda d: sum(len(row) == len(candidates[d][0]) for row in candidates[d]))
         return chosen, starts[chosen] or 0
@@ -637,12 +670,14 @@ def _start_of(rows: list[list[str]]) -> int | None:
     """
     if not rows:
         return None
+    # The usual width, and how many values of each row are not empty
     widths = collections.Counter(len(row) for row in rows)
     width = max(widths, key=lambda size: (widths[size], size))
     if width < 2 or widths[width] < 2:
         return 0 if len(rows[0]) > 1 else None
     filled = [sum(bool(value.strip()) for value in row) for row in rows]
     usual = sorted(filled)[len(filled) // 2]
+    # The first row that is neither comment, title nor empty
     for number, row in enumerate(rows):
         if row[0].lstrip().startswith(("# ", "% ")) and len(row) != width:
             continue  # a comment

@@ -136,16 +136,18 @@ def read_documents(path: str | os.PathLike[str], spec: TextSpec = TextSpec(), ta
         raise ValueError(f"--{wrong[0]} is for tables, and {path} holds documents or a sparse matrix; leave it out.")
     if not path.is_file():
         raise ValueError(f"--data must be a file, but there is none at {path}; check the path.")
+    # Documents: their words become columns
     if is_json_lines(path):
         text, label = _keys(table)
         texts, labels = _read_lines(path, text, label)
-        if any(found is None for found in labels):
+        if any(line_label is None for line_label in labels):
             raise ValueError(
                 f"{path} must have {label!r} in every line, but line {labels.index(None) + 1} has none; name its key "
                 "by --target."
             )
         X, words = _learned(texts, spec, path)
         return _rows(path, X, labels, words, "presence" if not spec.counts else "counts")
+    # A sparse matrix: its labels are in the file or in one beside it
     if wrong := [name for name in spec.given() if name != "labels"]:
         raise ValueError(f"--{wrong[0]} is for documents, and {path} holds a sparse matrix; leave it out.")
     X, arrays = read_matrix(path)
@@ -184,6 +186,7 @@ def read_new(
             raise ValueError(f"{path} must have {num_columns} columns as the training data, got {X.shape[1]}.")
         key = next((name for name in (*table.target, *LABELS) if name in arrays), None)
         labels = [None] if key is None else arrays[key].tolist()
+    # There are scores only if each row has a label
     if any(label is None for label in labels) or len(labels) != X.shape[0]:
         return X, None
     numbers = {name: number for number, name in enumerate(class_names)}
@@ -270,6 +273,7 @@ def _counter(ngrams: int, counts: bool, **options: Any) -> Any:
 
 def _rows(path: Path, X: scipy.sparse.csr_matrix, labels: list[Any], words: tuple[str, ...], what: str) -> Rows:
     """:raises ValueError: if there are fewer than two classes, or as many as rows."""
+    # The classes in the order of their numbers, or of their names; 1 and 1.0 are one class
     is_number = all(not isinstance(label, str) for label in labels)
     names = [_name(label) for label in sorted(set(labels), key=(float if is_number else str))]
     names = list(dict.fromkeys(names))
@@ -280,6 +284,7 @@ def _rows(path: Path, X: scipy.sparse.csr_matrix, labels: list[Any], words: tupl
         )
     numbers = {name: number for number, name in enumerate(names)}
     Y = np.array([numbers[_name(label)] for label in labels], np.int64)[:, None]
+    # The checksum takes integers of one width, whatever the platform has
     digest = hashlib.sha256(f"documents {X.shape}".encode())
     for array, kind in ((X.indptr, "<i8"), (X.indices, "<i8"), (X.data, "<f4"), (Y, "<i8")):
         digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())

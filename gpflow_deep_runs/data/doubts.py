@@ -93,7 +93,8 @@ def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOW
     :param values: [n], NaN where missing.
     """
     rest = values if np.isfinite(values.sum()) else values[np.isfinite(values)]
-    found: list[float] = []
+    sentinels: list[float] = []
+    # Peel off the least or the largest value as long as it lies apart
     for _ in range(_MOST_PEELED):
         if len(rest) < 4:
             break
@@ -106,24 +107,27 @@ def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOW
             break
         inner = rest[(rest != low) & (rest != high)]
         if not len(inner):  # two values, such as 1 and -999
-            found += [
+            sentinels += [
                 end for end, other in ((low, high), (high, low)) if end in known and _is_beyond(end, other, known)
             ]
             break
+        # The farther end first, and all the values for it
         ends = _nearest(inner, low, high, known)
         odd = next((end for end in ends if _is_apart(end, rest, known)), None)
         if odd is None:
             break
-        found.append(odd)
+        sentinels.append(odd)
         rest = rest[rest != odd]
-    return found
+    return sentinels
 
 
 def _nearest(inner: NDArray[np.float64], low: float, high: float, known: frozenset[float]) -> list[float]:
     """The ends of a range that may be odd, the farther first: known ones, and those that are far from inner values."""
+    # The gaps between each end and the next value
     least = float(inner[inner != low].min(initial=high))
     largest = float(inner[inner != high].max(initial=low))
     ends = [low, high] if least - low >= high - largest else [high, low]
+    # An end that is near says something only if it is a known sentinel
     near = {low} if least - low <= _FAR_OFTEN * (high - least) else set[float]()
     near |= {high} if high - largest <= _FAR_OFTEN * (largest - low) else set[float]()
     return [end for end in ends if end not in near or not _is_usual(end, known)]
@@ -141,12 +145,14 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
     count = len(values) - len(others)
     if value in known:
         others = _without_ends(others, known)
+    # The gap before the value, and the spread of the others
     low = float(others.min())
     high = float(others.max())
     gap = low - value if value < low else value - high
     spread = high - low
     if gap <= 0 or spread <= 0 or (_is_usual(value, known) and gap <= _FAR_OFTEN * spread):
         return False
+    # Rules for the values that surveys, counts and measurements write
     distinct = np.unique(others[:: max(1, len(others) // 10_000)])
     is_whole = bool((others == np.rint(others)).all())
     if len(distinct) < 3:  # two codes, such as 1 and 2, and one for what is not known
@@ -170,6 +176,7 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
         half = others[others > middle] if value > high else others[others < middle]
         usual = len(half) / max(1, len(np.unique(half)))
         return count >= max(3, 0.02 * len(values), 2 * usual) and gap >= 0.1 * spread
+    # Any other number must be far off and occur more than once
     least_positive = others[others > 0].min(initial=np.inf)
     if value > high > least_positive and low >= 0 and value / high < high / least_positive:  # 1, 10, 100, ...
         return False
@@ -203,13 +210,13 @@ def odd_values(values: NDArray[np.float64], *, keep: Sequence[str] = (), is_date
 def _asked(values: NDArray[np.float64], keep: Sequence[str], is_date: bool) -> tuple[list[float], list[float]]:
     """Values to ask about, and these with those that the user wants to keep."""
     if is_date:
-        kept = _days(keep)
-        known = frozenset(np.array(_DATES, "datetime64[D]").astype(np.float64).tolist())
-        candidates = sentinels_of(np.floor(values), known=known)
+        kept_values = _days(keep)
+        known_days = frozenset(np.array(_DATES, "datetime64[D]").astype(np.float64).tolist())
+        candidates = sentinels_of(np.floor(values), known=known_days)
     else:
-        kept = numbers(pa.array([text.strip() for text in keep], pa.string()), Style())
+        kept_values = numbers(pa.array([text.strip() for text in keep], pa.string()), Style())
         candidates = sentinels_of(values)
-    return [value for value in candidates if value not in kept], candidates
+    return [value for value in candidates if value not in kept_values], candidates
 
 
 def check_sentinels(
@@ -236,10 +243,12 @@ def check_sentinels(
     asked, candidates = _asked(values, keep, is_date)
     if not asked:
         return
+    # The value that is asked about, where it is, and the range of the others
     value = asked[0]
     equal = np.floor(values) == value if is_date else values == value
     others = values[np.isfinite(values) & ~np.isin(np.floor(values) if is_date else values, candidates)]
     shown, low, high = (_written(number, is_date) for number in (value, others.min(), others.max()))
+    # Other columns with such values are named, so that one flag answers for all
     more = {other: texts for other, texts in (beside or {}).items() if other != name}
     named = dict.fromkeys([*(_written(number, is_date) for number in asked), *itertools.chain(*more.values())])
     flag = ",".join(named)
@@ -269,6 +278,7 @@ def check_codes(contents: Contents) -> None:
 
     :raises ValueError: naming column, row, value and the flags that answer.
     """
+    # Which way of writing codes all texts have, and which of them would lose something as numbers
     texts = contents.cells.texts
     if contents.share(matches(texts, "\\+[0-9]{7,}")) == 1:
         odd = contents.is_value
@@ -315,25 +325,26 @@ def check_numbers(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]
     head = found[:_HEAD][np.isfinite(found[:_HEAD])]
     if not len(head):
         return
+    # Codes, times of the day with a point, and times without one
     if _are_codes(head) and len(head) >= _MIN_CODES:
-        known = found[np.isfinite(found)]
-        count = len(np.unique(known))
-        if _are_codes(known) and (count == len(known) or 1 < count <= min(_MAX_CODES, len(known) / 2)):
-            which = "all different" if count == len(known) else f"{count} different ones"
-            cure = f"--ignore={name}" if count == len(known) else f"--categorical={name}"
+        finite = found[np.isfinite(found)]
+        count = len(np.unique(finite))
+        if _are_codes(finite) and (count == len(finite) or 1 < count <= min(_MAX_CODES, len(finite) / 2)):
+            which = "all different" if count == len(finite) else f"{count} different ones"
+            cure = f"--ignore={name}" if count == len(finite) else f"--categorical={name}"
             raise ValueError(
-                f"column {name!r} of {where} has values such as {known[0]:.0f}, {which} and of as many digits, which "
+                f"column {name!r} of {where} has values such as {finite[0]:.0f}, {which} and of as many digits, which "
                 f"may be codes, or numbers; give {cure}, or --numeric={name}."
             )
     elif pa.types.is_string(values.type) and _are_clocks(head):
-        known = found[np.isfinite(found)]
+        finite = found[np.isfinite(found)]
         is_written = matches(one_chunk(values), "\\s*(?:[0-9]{1,2}\\.[0-9]{2})?\\s*").all()
-        if is_written and _are_clocks(known) and _are_varied_clocks(known):
-            raise ValueError(_may_be_times(name, where, f"{known[0]:.2f}", "%H.%M"))
+        if is_written and _are_clocks(finite) and _are_varied_clocks(finite):
+            raise ValueError(_may_be_times(name, where, f"{finite[0]:.2f}", "%H.%M"))
     elif _are_clocks(head / 100) and (head == np.rint(head)).all():
-        known = found[np.isfinite(found)]
-        if known.max() >= 1000 and _are_clocks(known / 100) and _are_varied_clocks(known / 100):
-            raise ValueError(_may_be_times(name, where, f"{known[0]:.0f}", "%H%M"))
+        finite = found[np.isfinite(found)]
+        if finite.max() >= 1000 and _are_clocks(finite / 100) and _are_varied_clocks(finite / 100):
+            raise ValueError(_may_be_times(name, where, f"{finite[0]:.0f}", "%H%M"))
 
 
 def _may_be_times(name: str, where: str, example: str, form: str) -> str:
@@ -384,7 +395,7 @@ def totals_of_texts(table: pa.Table) -> dict[int, str]:
     :param table: all columns, of which those of texts are looked at.
     :return: numbers of the rows, and why, the first column that says so.
     """
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     num_rows = len(table)
     for name in table.column_names:
         column = one_chunk(table[name])
@@ -392,17 +403,20 @@ def totals_of_texts(table: pa.Table) -> dict[int, str]:
             continue
         first = max(0, num_rows - _FOOT) if _is_numeric(column) else 0  # texts above are asked about anyway
         column = column.slice(first)
+        # The different texts, and which of them stand in one row alone
         counts = pc.value_counts(column)
         texts = counts.field("values")
         often = counts.field("counts").to_numpy(zero_copy_only=False)
         is_level = 2 * len(texts) <= num_rows
         is_once = often == 1
+        # Words that mean nothing but a sum, and words that may mean one
         is_sure = matches(texts, TOTAL_WORD) & is_once | matches(texts, _PART)
         is_sure |= _totals_of_parts(texts)
         is_word = matches(texts, _TOTAL) & is_once
         is_statistic = matches(texts, _STATISTIC) & is_once
         if not (is_sure | is_word | is_statistic).any():
             continue
+        # The latter count among levels, at the ends of the table, or as several statistics at its foot
         sure = _rows_of(column, texts, is_sure | (is_word & is_level))
         words = _rows_of(column, texts, is_word)
         ends = words[(first + words < 1) | (first + words >= num_rows - _FOOT)]
@@ -410,8 +424,8 @@ def totals_of_texts(table: pa.Table) -> dict[int, str]:
         foot = foot[first + foot >= num_rows - 2 * _FOOT]
         foot = foot if len(foot) > 1 else foot[:0]
         for row in np.union1d(np.union1d(sure, ends), foot).tolist():
-            found.setdefault(first + row, f"its {name!r} is {column[row].as_py().strip()!r}")
-    return dict(sorted(found.items()))
+            reasons.setdefault(first + row, f"its {name!r} is {column[row].as_py().strip()!r}")
+    return dict(sorted(reasons.items()))
 
 
 def _is_numeric(column: pa.Array) -> bool:
@@ -425,11 +439,11 @@ def _totals_of_parts(texts: pa.Array) -> NDArray[np.bool_]:
     is_part = matches(texts, "(?i:.+ totals?|totals? .+)")
     if not is_part.any():
         return is_part
-    known = {text.strip().casefold() for text in texts.to_pylist() if text}
+    folded_texts = {text.strip().casefold() for text in texts.to_pylist() if text}
     words = [
         re.sub("^totals? (?:of |for )?| totals?$", "", (text or "").strip().casefold()) for text in texts.to_pylist()
     ]
-    return is_part & np.array([word in known for word in words])
+    return is_part & np.array([word in folded_texts for word in words])
 
 
 def _rows_of(column: pa.Array, texts: pa.Array, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -472,23 +486,28 @@ def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:
     are_signed = True
     num_columns = 0
     alike = np.ones(len(numeric[0]) - 1, np.bool_) if numeric else np.zeros(0, np.bool_)
+    # Each column of numbers leaves the statistics that its last value agrees with
     for values in numeric:
         end = float(values[-1])
         above = values[:-1]
-        known = above[np.isfinite(above)]
-        if not np.isfinite(end) or end == 0 or len(known) < 2 or known.min() == known.max():
+        finite_above = above[np.isfinite(above)]
+        if not np.isfinite(end) or end == 0 or len(finite_above) < 2 or finite_above.min() == finite_above.max():
             continue
         num_columns += 1
         tolerance = _half_digit(end)
-        is_larger |= bool(end < known.min() or end > known.max())
-        are_signed &= bool(known.min() < 0 < known.max())
+        is_larger |= bool(end < finite_above.min() or end > finite_above.max())
+        are_signed &= bool(finite_above.min() < 0 < finite_above.max())
+        # Columns are taken as independent: the chances that they agree multiply
         fitting = {
-            name: chance * _share(known, end, _width(name, known, tolerance)) * _tail(name, known, end)
+            name: chance
+            * _share(finite_above, end, _width(name, finite_above, tolerance))
+            * _tail(name, finite_above, end)
             for name, chance in fitting.items()
-            if _agrees(name, known, end, tolerance, may_be_mean="sums" in fitting)
+            if _agrees(name, finite_above, end, tolerance, may_be_mean="sums" in fitting)
         }
         if not fitting:
             return ""
+        # A row above with the same numbers says that the last one is a row, too
         alike &= np.abs(above - end) <= tolerance
     if not num_columns or alike.any():
         return ""

@@ -95,10 +95,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             unknown=self.unknown,
             rare=self.rare,
         )
+        # Columns are read as those of a file, but no row may be left out
         table = read_source(_framed(X), spec=spec)
         encoded = encode_table(table, (), spec)
         if len(encoded.kept) < len(table.columns):
             raise ValueError(f"{table.where} must have rows to use alone, but {'; '.join(encoded.notes)}; drop them.")
+        # Missing values stay NaN, or become what these rows say
         if self.missing == "keep":
             plain = tuple(replace(feature, num_missing=0) for feature in encoded.schema.columns)
             self.schema_ = replace(encoded.schema, columns=plain)

@@ -73,10 +73,12 @@ def encoding_of(content: bytes, where: str) -> str:
 
     :raises ValueError: naming `where`, two encodings and the flag: it is a text of a language in either.
     """
+    # Pages of Latin letters with which the letters are those of a language; windows-1252 goes first
     texts = {page: text for page in _LATIN if (text := _decoded(content, page))}
-    fitting = [page for page, text in texts.items() if any(_is_of(text, page, each) for each in _LATIN[page])]
+    fitting = [page for page, text in texts.items() if any(_is_of(text, page, language) for language in _LATIN[page])]
     if "windows-1252" in fitting:
         return "windows-1252"
+    # Several pages may do only if they read the same text
     if others := [page for page in fitting if texts[page] != texts[fitting[0]]]:
         one = fitting[0]
         other = others[0]
@@ -87,10 +89,12 @@ def encoding_of(content: bytes, where: str) -> str:
         )
     if fitting:
         return fitting[0]
+    # Several languages in one text: all letters of western Europe
     western = texts.get("windows-1252", "")
     letters = "".join(language.letters for language in _LATIN["windows-1252"])
     if western and _is_of(western, "windows-1252", _Language(letters)):
         return "windows-1252"
+    # Other scripts, for a library; a text that stays odd has no known encoding
     try:
         from charset_normalizer import from_bytes
     except ModuleNotFoundError:
@@ -113,7 +117,7 @@ def _is_of(text: str, page: str, language: _Language) -> bool:
     """Whether the letters of a text are those of a language, and its other characters are usual."""
     lower = text.lower()
     beyond = {character for character in lower if character > "\x7f"}
-    known = set(language.letters) | (_WESTERN_SIGNS if page == "windows-1252" else _SIGNS)
+    usual_characters = set(language.letters) | (_WESTERN_SIGNS if page == "windows-1252" else _SIGNS)
     if any(before.islower() and after > "\x7f" and after.isupper() for before, after in itertools.pairwise(text)):
         return False  # OrlÄans
-    return beyond <= known and not re.search(f"(?s){language.never}", lower) and not _WITHIN.search(lower)
+    return beyond <= usual_characters and not re.search(f"(?s){language.never}", lower) and not _WITHIN.search(lower)

@@ -89,8 +89,8 @@ class Feature:
         """
         if self.column.kind != "category":
             return np.asarray(cells)
-        known = pd.Index([*self.levels, *self.rare], dtype=object).get_indexer(cells.categories)
-        return np.append(np.minimum(known, len(self.levels)), np.nan)[cells.codes]
+        level_numbers = pd.Index([*self.levels, *self.rare], dtype=object).get_indexer(cells.categories)
+        return np.append(np.minimum(level_numbers, len(self.levels)), np.nan)[cells.codes]
 
     def encode(self, coded: NDArray[Any], into: NDArray[np.float64]) -> None:
         """Write its columns of X, fast and by several threads at once, as streams need it.
@@ -99,6 +99,7 @@ class Feature:
         :param into: its columns of X, zeros [n, number of names], which become NaN where a value is missing.
         """
         width = len(self.value_names)
+        # The values: a one in the column of the level, parts of the date, bins, or the number itself
         if self.column.kind == "category":
             codes = np.where(coded < 0, len(self.levels), coded) if self.rare else coded
             rows = np.flatnonzero((codes >= 0) & (codes < width))
@@ -109,6 +110,7 @@ class Feature:
             into[:, :width] = self.bins.levels(coded)
         else:
             into[:, 0] = coded
+        # Where a value is missing: NaN in all of these, and a one in the column that says so
         has_levels = self.column.kind == "category" or self.bins is not None
         if has_levels and (is_missing := np.isnan(coded)).any():
             into[is_missing, :width] = np.nan
@@ -124,11 +126,11 @@ class Feature:
         """
         if self.column.kind != "category":
             return
-        known = [*self.levels, *self.rare]
+        known_levels = [*self.levels, *self.rare]
         is_unknown = self.coded(values) < 0
         if is_unknown.any():
             row = int(is_unknown.argmax())
-            shown = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
+            shown = ", ".join(map(repr, known_levels[:10])) + ", ..." * (len(known_levels) > 10)
             raise ValueError(
                 f"column {self.name!r} of {where} has the value {values[row]!r} in row {first_row + row} (from 0), no "
                 f"level of the training data ({shown}; {int(is_unknown.sum())} such rows); give --unknown=level to "
@@ -165,6 +167,7 @@ def date_parts(days: NDArray[np.float64], parts: Sequence[DatePart] = PARTS) -> 
     the millisecond.
     """
     days = np.asarray(days, np.float64)
+    # Milliseconds are whole, so that rounding does not move a moment into the day before
     is_known = np.isfinite(days)
     milliseconds = np.rint(np.where(is_known, days, 0.0) * _DAY)
     day = np.floor(milliseconds / _DAY)

@@ -51,20 +51,20 @@ def forced_columns(
         ("--numeric", "number", numeric),
         ("--dates", "date", dates),
     )
-    found: dict[str, Forced] = {}
+    forced: dict[str, Forced] = {}
     chosen_by: dict[str, str] = {}
     for flag, kind, values in flags:
         for value in values:
-            name, how = _split(value, names) if kind in ("number", "date") else (value, "")
+            name, manner = _split(value, names) if kind in ("number", "date") else (value, "")
             if name not in names:
                 shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
                 raise ValueError(f"{flag} must name columns of {where}, got {name!r}; it has {shown}.")
-            if name in found:
+            if name in forced:
                 raise ValueError(f"{name!r} must be in one flag once, got {chosen_by[name]} and {flag}; choose one.")
-            _check_how(flag, kind, name, how)
-            found[name] = Forced(kind, how)
+            _check_how(flag, kind, name, manner)
+            forced[name] = Forced(kind, manner)
             chosen_by[name] = flag
-    return found
+    return forced
 
 
 def zone_of(forced: Forced | None, what: str, *, is_zoned: bool) -> Zone:

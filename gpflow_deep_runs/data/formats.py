@@ -75,9 +75,10 @@ def find_date_format(
     candidates = [how] if is_given else _candidates(contents, [*_NUMERIC, *_NAMED, *(_COMPACT if is_forced else ())])
     if how in ORDERS:
         candidates = [form for form in candidates if _has_order(form, how)]
+    # The formats that read the most values
     fits = _fits(contents, candidates)
-    whole = _best(contents, fits, "dates", is_forced=is_forced, is_tolerant=is_tolerant)
-    if not whole:
+    best_forms = _best(contents, fits, "dates", is_forced=is_forced, is_tolerant=is_tolerant)
+    if not best_forms:
         if contents.share(matches(texts, _LIKE_A_DATE)) > 0.5:
             raise ValueError(
                 f"{contents.what} seems to hold dates, such as {contents.example(matches(texts, _LIKE_A_DATE))} (from "
@@ -85,14 +86,15 @@ def find_date_format(
                 f"--ignore={contents.name} or --categorical={contents.name}."
             )
         return None
+    # Dates that may be of another century, or seasons
     if not is_given:
-        _check_two_digit_years(contents, whole, how)
-        _check_seasons(contents, whole, is_forced)
-    if len(whole) == 2 and "%d.%m.%Y" in whole[0] + whole[1]:  # points between them: the day is first
-        whole = [form for form in whole if "%d.%m.%Y" in form]
-    if len(whole) > 1:
-        raise ValueError(_two_readings(contents, whole))
-    return whole[0]
+        _check_two_digit_years(contents, best_forms, how)
+        _check_seasons(contents, best_forms, is_forced)
+    if len(best_forms) == 2 and "%d.%m.%Y" in best_forms[0] + best_forms[1]:  # points between them: the day is first
+        best_forms = [form for form in best_forms if "%d.%m.%Y" in form]
+    if len(best_forms) > 1:
+        raise ValueError(_two_readings(contents, best_forms))
+    return best_forms[0]
 
 
 def find_time_format(contents: Contents, how: str = "", *, is_tolerant: bool = False) -> str | None:
@@ -103,25 +105,28 @@ def find_time_format(contents: Contents, how: str = "", *, is_tolerant: bool = F
         minutes and seconds.
     """
     texts = contents.cells.texts
+    # Times are not looked for where no text is like one
     is_value = contents.is_value
     if not how and not matches(texts, _LIKE_A_TIME).any():
         return None
     fits = {form: ~np.isnan(read_times(texts, form)) & is_value for form in ([how] if how else _TIMES)}
-    whole = _best(contents, fits, "times", is_forced=bool(how), is_tolerant=is_tolerant)
-    if not how and whole and whole[0] == "%H:%M":
-        is_long = is_value & (read_times(texts, whole[0]) >= 24)
+    best_forms = _best(contents, fits, "times", is_forced=bool(how), is_tolerant=is_tolerant)
+    # More than 24 hours may be minutes with seconds
+    if not how and best_forms and best_forms[0] == "%H:%M":
+        is_long = is_value & (read_times(texts, best_forms[0]) >= 24)
         if is_long.any():
             raise ValueError(
                 f"{contents.what} has times such as {contents.example(is_long)} (from 0), which may be hours and "
                 f"minutes or minutes and seconds; give --dates={contents.name}:%H:%M or --dates={contents.name}:%M:%S."
             )
-    return whole[0] if whole else None
+    return best_forms[0] if best_forms else None
 
 
 def _fits(contents: Contents, candidates: list[str]) -> dict[str, NDArray[np.bool_]]:
     """Which texts each format reads; of one that reads them all alone, as some of them tell, only this one."""
     texts = contents.cells.texts
     is_value = contents.is_value
+    # A sample leaves the formats that may read all values
     some = contents.sample(_SAMPLE)
     is_sure = [not np.isnan(read_dates(some.cells.texts, form)[some.is_value]).any() for form in candidates]
     fits = {}
@@ -129,6 +134,7 @@ def _fits(contents: Contents, candidates: list[str]) -> dict[str, NDArray[np.boo
         fits[form] = ~np.isnan(read_dates(texts, form)) & is_value
     if len(fits) == 1 and fits[form][is_value].all():
         return fits
+    # No single one does: how many values each of the formats reads
     rest = [form for form in candidates if form not in fits]
     return {**fits, **{form: ~np.isnan(read_dates(texts, form)) & is_value for form in rest}}
 
@@ -139,16 +145,17 @@ def _best(
     """The formats that read all values; [] if at most half of the values are read by one."""
     shares = {form: contents.share(mask) for form, mask in fits.items()}
     best = max(shares.values(), default=0.0)
-    whole = [form for form, share in shares.items() if share == best]
+    best_forms = [form for form, share in shares.items() if share == best]
     if best == 1 or (best > 0.5 and is_tolerant):
-        return whole
+        return best_forms
+    # One format reads most values: the others are mistakes
     if best > 0.5 or (is_forced and best > 0):
-        bad = contents.is_value & ~fits[whole[0]]
+        bad = contents.is_value & ~fits[best_forms[0]]
         row, text, count = contents.cells.first(bad)
         raise ValueError(
-            f"{contents.what} must hold {what} ({whole[0]}), but {count} values are not, the first {shown(text)} in "
-            f"row {row} (from 0); correct them, leave such rows out, give {na_flag(text)} if it stands for a missing "
-            "value"
+            f"{contents.what} must hold {what} ({best_forms[0]}), but {count} values are not, the first {shown(text)} "
+            f"in row {row} (from 0); correct them, leave such rows out, give {na_flag(text)} if it stands for a "
+            "missing value"
             + (f", --dates={contents.name}:FORMAT for another format" if what == "dates" else "")
             + f", or --categorical={contents.name}."
         )
@@ -157,6 +164,7 @@ def _best(
             f"{contents.what} must hold dates, as --dates says, but has {contents.example(contents.is_value)} (from 0) "
             f"in no known format; give --dates={contents.name}:FORMAT (as of strptime), or leave the flag out."
         )
+    # Several formats read most values together
     union = np.any([*fits.values(), np.zeros_like(contents.is_value)], axis=0)
     if contents.share(union) > 0.5:
         first = max(shares, key=lambda form: shares[form])
@@ -173,42 +181,44 @@ def _best(
 def _candidates(contents: Contents, dates: list[str]) -> list[str]:
     """The formats, of these dates with any time of the day, that read one of some values of a column."""
     some = contents.sample(_LOOKED_AT)
-    found: dict[str, None] = {}
+    forms: dict[str, None] = {}
     for text in some.cells.texts.filter(pa.array(some.is_value)).to_pylist():
         if 4 <= len(text) <= 60 and text.isascii() and _DIGIT.search(text):
-            found.update(dict.fromkeys(_formats_of(text, dates)))
-    return list(found)
+            forms.update(dict.fromkeys(_formats_of(text, dates)))
+    return list(forms)
 
 
 def _formats_of(text: str, dates: list[str]) -> list[str]:
-    found = []
+    forms = []
     has_month = re.search(_MONTH_WORD, text) is not None
     has_weekday = text[0].isalpha()
     for form in ("%a %b %d %H:%M:%S %Y", *dates):
         if ("%b" in form) != has_month or ("%a" in form and not has_weekday):
             continue
+        # The date at the start of the text, and then a time of the day or nothing
         start = re.match(full_pattern(form), text)
         if start is None:
             continue
         rest = text[start.end() :]
         if not rest:
-            found.append(form)
+            forms.append(form)
         elif rest[0] in " T,":
             clocks = (f"{gap}{clock}{zone}" for gap in (" ", "T", ", ") for clock in _CLOCKS for zone in _ZONES)
-            found += [f"{form}{clock}" for clock in clocks if re.fullmatch(full_pattern(clock), rest)]
-    return found
+            forms += [f"{form}{clock}" for clock in clocks if re.fullmatch(full_pattern(clock), rest)]
+    return forms
 
 
 def _has_order(form: str, order: str) -> bool:
     """Whether day, month and year are in an order; names of months may be anywhere."""
     letters = list(re.findall("%([dmbyY])", form))
-    wanted = [letter for letter in order if letter in [found.lower() for found in letters]]
-    return "b" in letters or [letter.lower() for letter in letters] == wanted
+    expected_order = [letter for letter in order if letter in [code.lower() for code in letters]]
+    return "b" in letters or [letter.lower() for letter in letters] == expected_order
 
 
 def _check_two_digit_years(contents: Contents, forms: list[str], how: str) -> None:
     if how or not any("%y" in form for form in forms):
         return
+    # Years up to 2029 in a single order are sure
     if len(forms) == 1 and np.nanmax(read_dates(contents.cells.texts, forms[0])) < _DAY_2030:
         return
     row, text, _ = contents.cells.first(contents.is_value & ~np.isnan(read_dates(contents.cells.texts, forms[0])))
@@ -223,6 +233,7 @@ def _check_two_digit_years(contents: Contents, forms: list[str], how: str) -> No
 def _check_seasons(contents: Contents, forms: list[str], is_forced: bool) -> None:
     if is_forced or forms[0] not in ("%Y-%m", "%Y/%m"):
         return
+    # Each month may be the last two digits of the next year, as in 2009-10
     days = read_dates(contents.cells.texts, forms[0])[contents.is_value]
     months = days[~np.isnan(days)].astype("datetime64[D]").astype("datetime64[M]").astype(int)
     if ((months % 12 + 1) == (months // 12 + 1971) % 100).all():

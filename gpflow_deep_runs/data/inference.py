@@ -94,6 +94,7 @@ def infer_columns(
     :raises ValueError: as :func:`infer`.
     """
     forced = forced or {}
+    # What each column is by itself; numbers wait for the decimal signs of the others
     first: dict[str, tuple[Column | _Numbers, Sign]] = {
         name: _looked_at(name, columns[name], where, forced.get(name), na_values, is_tolerant, plain)
         for name in columns.column_names
@@ -147,6 +148,7 @@ def _looked_at(
     if forced is not None and forced.kind == "category":
         order = _order_of(values) if kind == "category" else ()
         return Column(name, "category", order=order, note=notes.of_levels(texts_of(values), na_values)), ""
+    # Types that stand for others: levels of pandas, and whole numbers that are dates
     if kind == "category" and forced is not None:
         values = decoded(values)
         kind = kind_of_type(values.type)
@@ -155,22 +157,23 @@ def _looked_at(
         kind = "text"
     if kind != "text":
         return _typed_column(name, values, where, forced, na_values), ""
+    # Plain numbers take the fast way, unless they are ids, days in digits, or codes
     if forced is None or forced.kind == "number":
-        known = plain_column(values, na_values)
-        if known is not None:
-            sign, found = known
-            if forced is None and _is_id(name, values, found):
+        sign_and_floats = plain_column(values, na_values)
+        if sign_and_floats is not None:
+            sign, floats = sign_and_floats
+            if forced is None and _is_id(name, values, floats):
                 return Column(name, "ignored", note=_ID_NOTE), ""
-            if forced is None and (form := _form_of_days(values, found)):
+            if forced is None and (form := _form_of_days(values, floats)):
                 contents = _contents(name, where, values, na_values)
                 column, _ = _read(contents, Forced("date", form), na_values, is_tolerant)
                 note = f"{getattr(column, 'note', '')}; --numeric={name} reads numbers"
                 return replace(cast(Column, column), note=note), ""
             if forced is None:
-                check_numbers(name, values, found, where=where)
+                check_numbers(name, values, floats, where=where)
             if plain is not None:
-                plain[name] = found
-            return Column(name, "number", note=notes.of_values(name, found)), sign
+                plain[name] = floats
+            return Column(name, "number", note=notes.of_values(name, floats)), sign
     return _read(_contents(name, where, values, na_values), forced, na_values, is_tolerant)
 
 
@@ -194,18 +197,19 @@ def _typed_column(
             "flag out, or convert it."
         )
     if kind == "number":
-        found = floats_of(values)
-        if np.isnan(found).all():
+        floats = floats_of(values)
+        if np.isnan(floats).all():
             return Column(name, "ignored", note=_EMPTY_NOTE)
-        if _is_id(name, values, found):
+        if _is_id(name, values, floats):
             return Column(name, "ignored", note=_ID_NOTE)
         if forced is None:
-            check_numbers(name, values, found, where=where)
-        return Column(name, "number", note=notes.of_values(name, found))
+            check_numbers(name, values, floats, where=where)
+        return Column(name, "number", note=notes.of_values(name, floats))
     if kind == "boolean":
         return Column(name, "boolean", true=("True",), false=("False",))
     if kind == "time":
         return Column(name, "time", note="durations in hours" if pa.types.is_duration(values.type) else "")
+    # Levels of a typed source are judged as those of texts
     if kind == "category":
         column = _text_column(_contents(name, where, texts_of(values), na_values), na_values, "")
         return replace(column, order=_order_of(values))
@@ -227,18 +231,19 @@ def plain_column(
 
     :param is_decimal: whether other values are known to have decimal points.
     """
+    # Whether points are decimal, and what the bytes of the texts say
     is_decimal = is_decimal or bool(matches(values.slice(0, _SAMPLE), _POINT).any())
     marks = marks_of(values) or marks_of(pc.utf8_trim_whitespace(values))
     if marks is None or (marks.has_point and not is_decimal):
         return None
-    found = plain_numbers(values, missing_texts(na_values, markers=False))
-    if found is None or (np.isnan(found[:1]).all() and np.isnan(found).all()):
+    floats = plain_numbers(values, missing_texts(na_values, markers=False))
+    if floats is None or (np.isnan(floats[:1]).all() and np.isnan(floats).all()):
         return None
     if marks.may_be_code and pc.any(pc.match_substring_regex(values, _ODD)).as_py():
         return None  # 1E5, +4912345 or 09.30 may be none
     if marks.is_padded if is_decimal else marks.has_zero:  # 1.10 may be a version, 01234 is a code
         return None
-    return "." if is_decimal else "", found
+    return "." if is_decimal else "", floats
 
 
 _DIGIT_FORMS = {8: ("%Y%m%d", "%d%m%Y", "%m%d%Y"), 10: ("%Y%m%d%H",), 12: ("%Y%m%d%H%M",), 14: ("%Y%m%d%H%M%S",)}
@@ -250,20 +255,22 @@ def _form_of_days(values: pa.ChunkedArray | pa.Array, found: NDArray[Any]) -> st
 
     :param found: their numbers, NaN where missing, or which of them are values.
     """
+    # Numbers out of range are no days in digits
     if found.dtype.kind == "f" and not np.nanmin(found[:_SAMPLE], initial=np.inf) >= 1e7:
         return ""
     is_value = found if found.dtype.kind == "b" else ~np.isnan(found)
     if found.dtype.kind == "f" and (not 1e7 <= found[is_value].min() <= found[is_value].max() < 1e14):
         return ""
+    # The first texts, then all: one format must read nearly all of them as days of these centuries
     for size in (100, len(values)):
         texts = pa.concat_arrays(one_chunk(values.slice(0, size)).chunks)
-        known = pc.utf8_trim_whitespace(texts.filter(pa.array(is_value[:size])))
-        widths = pc.unique(pc.utf8_length(known)).to_pylist()
+        value_texts = pc.utf8_trim_whitespace(texts.filter(pa.array(is_value[:size])))
+        widths = pc.unique(pc.utf8_length(value_texts)).to_pylist()
         forms = _DIGIT_FORMS.get(widths[0], ()) if len(widths) == 1 else ()
-        shares = {form: _share_of_moments(known, form) for form in forms}
+        shares = {form: _share_of_moments(value_texts, form) for form in forms}
         most = max(shares.values(), default=0.0)
         fitting = [form for form, share in shares.items() if share == most]
-        if most < _MOST or len(fitting) != 1 or pc.count_distinct(known[:1000]).as_py() < _MIN_DAYS:
+        if most < _MOST or len(fitting) != 1 or pc.count_distinct(value_texts[:1000]).as_py() < _MIN_DAYS:
             return ""
     return fitting[0]
 
@@ -279,12 +286,13 @@ def _read(
 ) -> tuple[Column | _Numbers, Sign]:
     """What a column of texts is; as :func:`_looked_at`."""
     name = contents.name
-    how = forced.how if forced else ""
+    manner = forced.how if forced else ""
     if not contents.is_value.any():
         return Column(name, "ignored", note=_EMPTY_NOTE), ""
     hint = ""
     if forced is None:
         check_codes(contents)
+    # Numbers; digits that are none may be days, or codes with leading zeros
     if forced is None or forced.kind == "number":
         result = _as_numbers(contents, is_forced=forced is not None, is_tolerant=is_tolerant)
         if isinstance(result, _Numbers):
@@ -299,17 +307,19 @@ def _read(
             note = f"digits with leading zeros, {contents.example(is_code_text)}; --numeric={name} reads numbers"
             return _text_column(contents, na_values, note), ""
         hint = result
-    how = "" if how == LOCAL else how
+    # Dates, then times of the day and durations
+    manner = "" if manner == LOCAL else manner
     days: str | None = None
-    if not is_time_format(how):
-        days = find_date_format(contents, how, is_forced=forced is not None, is_tolerant=is_tolerant)
+    if not is_time_format(manner):
+        days = find_date_format(contents, manner, is_forced=forced is not None, is_tolerant=is_tolerant)
     if days is not None:
         zone = zone_of(forced, contents.what, is_zoned="%z" in days or "%Z" in days)
         return Column(name, "date", date_format=days, zone=zone, note=notes.of_date(contents, days, zone)), ""
-    clock = find_time_format(contents, how if is_time_format(how) else "", is_tolerant=is_tolerant)
+    clock = find_time_format(contents, manner if is_time_format(manner) else "", is_tolerant=is_tolerant)
     if clock is not None:
         note = notes.of_time(contents, read_times(contents.cells.texts, clock))
         return Column(name, "time", date_format=clock, note=note), ""
+    # Two words for true and false; all else is levels or text
     return _boolean_column(contents, na_values) or _text_column(contents, na_values, hint), ""
 
 
@@ -319,10 +329,12 @@ def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _N
     Of many different texts some are looked at; if there is no doubt about these, the others need to fit only.
     """
     if (bare := _without_flags(contents)) is not None:
+        # Numbers with flags are numbers without them
         result = _as_numbers(bare, is_forced=is_forced, is_tolerant=is_tolerant)
         if isinstance(result, _Numbers):
             is_changed = pc.not_equal(bare.cells.texts, contents.cells.texts).to_numpy(zero_copy_only=False)
             return result._replace(flagged=contents.cells.first(is_changed & contents.is_value)[1])
+    # A sample tells what the texts are; if it leaves no doubt, the others need to fit only
     some = contents.sample(_SAMPLE)
     shapes = shapes_of(some.cells.texts)
     if some is not contents:
@@ -332,14 +344,16 @@ def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _N
         if read is not None:
             return _Numbers(contents, is_tolerant, cast(Sign, read[0].decimal), read=read)
         shapes = shapes_of(contents.cells.texts)
-    found = find_style(contents, shapes, any_unit=is_forced)
-    if found is not None and (is_forced or not is_code(contents, found)):
-        return _Numbers(contents, is_tolerant, found.decimal, seen=(shapes, found))
+    # Otherwise all texts decide
+    finding = find_style(contents, shapes, any_unit=is_forced)
+    if finding is not None and (is_forced or not is_code(contents, finding)):
+        return _Numbers(contents, is_tolerant, finding.decimal, seen=(shapes, finding))
+    # The user says that these are numbers: the first that is none
     if is_forced:
         bad = contents.is_value & ~shapes.is_number
         row, text, count = contents.cells.first(bad if bad.any() else contents.is_value)
         raise ValueError(_misfit(contents, Column(contents.name, "number"), text, row, count))
-    if found is not None:
+    if finding is not None:
         return "code"
     _check_digits(contents)
     return _unit_note(contents, shapes)
@@ -360,15 +374,15 @@ def _without_flags(contents: Contents) -> Contents | None:
 def _read_surely(some: Contents, shapes: Shapes, contents: Contents) -> tuple[Style, NDArray[np.float64]] | None:
     """Style and numbers, if there is no doubt about some values and the others fit; else None, errors come later."""
     try:
-        found = find_style(some, shapes)
+        finding = find_style(some, shapes)
     except ValueError:
         return None
     texts = contents.cells.texts
-    if found is None or found.doubt or is_code(some, found):
+    if finding is None or finding.doubt or is_code(some, finding):
         return None
-    if not found.decimal and matches(texts, "(?s:.*)[.,](?s:.*)").any():
+    if not finding.decimal and matches(texts, "(?s:.*)[.,](?s:.*)").any():
         return None
-    style = style_of(some, shapes, found, found.decimal)
+    style = style_of(some, shapes, finding, finding.decimal)
     found_numbers = numbers(texts, style)
     return None if np.isnan(found_numbers[contents.is_value]).any() else (style, found_numbers)
 
@@ -378,15 +392,17 @@ def _number_column(pending: _Numbers, forced: Forced | None, signs: Set[str], de
     if pending.read is not None:
         style, values = pending.read
     else:
-        shapes, found = cast(tuple[Shapes, Found], pending.seen)
+        shapes, finding = cast(tuple[Shapes, Found], pending.seen)
         told: Sign = SIGNS.get(forced.how, "") if forced else ""
-        style = style_of(contents, shapes, found, told or decimal_of(contents, found, signs, delimiter))
+        style = style_of(contents, shapes, finding, told or decimal_of(contents, finding, signs, delimiter))
         values = numbers(contents.cells.texts, style)
+    # Texts that are no numbers in this style
     bad = contents.is_value & np.isnan(values)
     column = Column(contents.name, "number", *style)
     if bad.any() and (not pending.is_tolerant or contents.share(bad) >= 0.5):
         row, text, count = contents.cells.first(bad)
         raise ValueError(_misfit(contents, column, text, row, count))
+    # Whole numbers that are all different, under the name of an id
     is_id = forced is None and not style.unit and _is_id_name(contents.name) and contents.counts.max() == 1
     if is_id and contents.is_value.all() and (values == np.round(values)).all():
         return Column(contents.name, "ignored", note=_ID_NOTE)
@@ -436,14 +452,15 @@ def _is_id(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]) -> bo
 def _boolean_column(contents: Contents, na_values: Sequence[str]) -> Column | None:
     """A column of two words that are yes and no, or of true or false alone."""
     texts = contents.cells.texts
+    # Each pair of words for yes and no; of the words of programs one is enough
     for true, false in _WORDS:
         is_program = true == "true"
         is_value = contents.is_value if is_program else contents.counts > 0
         if not is_program:
             is_value = is_value & ~is_missing(texts, na_values, markers=False)
         lower = pc.utf8_lower(texts.filter(pa.array(is_value)))
-        found = set(pc.unique(lower).slice(0, 3).to_pylist())
-        if found == {true, false} or (is_program and found and found <= {true, false}):
+        lower_words = set(pc.unique(lower).slice(0, 3).to_pylist())
+        if lower_words == {true, false} or (is_program and lower_words and lower_words <= {true, false}):
             spellings = {word: _spellings(contents, is_value, word) for word in (true, false)}
             note = "; ".join(notes.of_markers(contents)) if is_program else ""
             return Column(
@@ -458,12 +475,12 @@ def _boolean_column(contents: Contents, na_values: Sequence[str]) -> Column | No
 
 def _spellings(contents: Contents, is_value: NDArray[np.bool_], word: str) -> tuple[str, ...]:
     """How a word is written, the most frequent spelling first."""
-    found: dict[str, int] = {}
+    spellings: dict[str, int] = {}
     for number in np.flatnonzero(is_value):
         text = contents.cells.texts[int(number)].as_py()
         if text.casefold() == word:
-            found[text] = found.get(text, 0) + int(contents.counts[number])
-    return tuple(sorted(found, key=lambda text: -found[text]))
+            spellings[text] = spellings.get(text, 0) + int(contents.counts[number])
+    return tuple(sorted(spellings, key=lambda text: -spellings[text]))
 
 
 def _text_column(contents: Contents, na_values: Sequence[str], note: str) -> Column:

@@ -57,6 +57,7 @@ def read(
             )
         X, Y = apply_schema(load_schema(folder / COLUMNS), path, new)
         return X, None if Y is None else Y[:, 0]
+    # Documents have words of their own, a sparse matrix has none
     words = None
     if (folder / WORDS).is_file():
         words = Vectoriser.from_json(parse_json((folder / WORDS).read_bytes()))

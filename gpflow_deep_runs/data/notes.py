@@ -27,6 +27,7 @@ _MIN_DAYS = 20
 
 def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> str:
     """Of numbers as text: how one of them is read, what stands for a missing value, and digits that are lost."""
+    # Texts that are not written as a program writes their numbers; the best example has all the signs
     is_odd = contents.is_value & ~np.isnan(found)
     if not style.unit:
         is_odd &= numbers(contents.cells.texts, Style()) != found
@@ -75,9 +76,11 @@ def of_levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> str:
     keep = ~is_missing(cells.texts, na_values, markers=False)
     texts = pc.unique(cells.texts.filter(pa.array(keep)))
     parts = []
+    # Levels that stand for a missing value in other columns
     marked = texts.filter(pc.is_in(texts, value_set=pa.array(MARKERS, texts.type))).to_pylist()
     if marked:
         parts.append(f"{_some(marked)} {_are(marked)} (--na_values={marked[0]} makes it missing)")
+    # Levels that differ by case, blanks or points alone
     lower = pc.utf8_normalize(pc.utf8_lower(texts), "NFKC")
     lower = pc.replace_substring_regex(lower, "[\\s.,;:_-]+", "")
     counts = pc.value_counts(lower)
@@ -94,23 +97,26 @@ def of_markers(contents: Contents) -> list[str]:
     """Texts that stand for a missing value, except those that always do."""
     texts = contents.cells.texts
     is_marker = ~contents.is_value & is_missing(texts, (), markers=True) & ~is_missing(texts, (), markers=False)
-    found = [
+    examples = [
         f"{shown(text)} is missing ({contents.counts[number]})"
         for number, text in zip(np.flatnonzero(is_marker), texts.filter(pa.array(is_marker)).to_pylist(), strict=True)
     ]
-    return found[:_SHOWN]
+    return examples[:_SHOWN]
 
 
 def of_values(name: str, found: NDArray[np.float64]) -> str:
     """Of numbers: whole ones that lose digits in float64, and those such as 20201231 that all could be dates."""
+    # A few values rule out most columns
     some = found[:_EXAMPLES][np.isfinite(found[:_EXAMPLES])]
     if (some != np.round(some)).any():
         return ""
     finite = found[np.isfinite(found)]
     if not len(finite) or np.abs(finite).max() < _FIRST_SHORT_DAY or (finite != np.round(finite)).any():
         return ""
+    # Digits that float64 does not hold
     if np.abs(finite).max() >= _EXACT:
         return "whole numbers above 2^53 lose digits"
+    # Months and days in the last digits
     low = finite.min()
     high = finite.max()
     last = finite % 100

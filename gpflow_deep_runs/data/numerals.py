@@ -89,18 +89,21 @@ def marks_of(values: pa.ChunkedArray | pa.Array) -> Marks | None:
         _, places, content = chunk.buffers()
         if content is None or not pa.types.is_string(chunk.type):
             continue
+        # The bytes of all texts of the chunk, and where each text begins
         offsets = np.frombuffer(places, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
         text = np.frombuffer(content, np.uint8)[offsets[0] : offsets[-1]]
         offsets = offsets - offsets[0]
         raw = text.tobytes()
         if not raw.isascii() or any(space in raw for space in (b" ", b"\t", b"\n", b"\r", b"\v", b"\f")):
             return None
+        # The first two bytes of texts of several characters
         starts = offsets[:-1][np.diff(offsets) > 1]
         second = text[starts + 1]
         is_zero = text[starts] == ord("0")
         has_zero |= bool(is_zero.any())
         may_be_code |= bool((text[starts] == ord("+")).any()) or (b"e" in raw.lower() and _is_exponent(text))
         may_be_code |= bool((is_zero & (second >= ord("1")) & (second <= ord("9"))).any())
+        # Texts with points are compared at the end, when all lengths are known
         if b"." in raw:
             pieces.append((text, offsets))
             ends_with_zero |= _has_last_zero(text, offsets)
@@ -145,6 +148,7 @@ def plain_numbers(values: pa.ChunkedArray | pa.Array, missing: Sequence[str] = M
         return _without_nan(values)
     except pa.ArrowInvalid:
         pass
+    # What stands for a missing value becomes null
     trimmed = pc.utf8_trim_whitespace(values)
     is_missing = pc.is_in(trimmed, value_set=pa.array(missing, values.type))
     try:
@@ -158,13 +162,13 @@ def _without_nan(values: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
 
     :raises pa.ArrowInvalid: if one is neither a number nor "nan", such as "nan(1)".
     """
-    found = np.array(pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-    is_nan = np.isnan(found)
+    floats = np.array(pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    is_nan = np.isnan(floats)
     if is_nan.any():
         texts = pc.unique(pc.drop_null(values.filter(pa.array(is_nan))))
         if not pc.all(pc.is_in(texts, value_set=pa.array(MISSING, texts.type))).as_py() and len(texts):
             raise pa.ArrowInvalid("not a number")
-    return found
+    return floats
 
 
 def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
@@ -173,15 +177,19 @@ def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
         return numbers(without_flags(texts), style._replace(has_flags=False))
     if style.is_scaled:
         return _scaled(texts, style)
+    # Texts that are no numbers become null; the sign is read before unit and groups are taken away
     rest = pc.if_else(pa.array(matches(texts, _pattern(style))), texts, pa.scalar(None, texts.type))
     is_negative = pc.match_substring_regex(rest, "^[^0-9]*[-\u2212(]")
     for text in (style.unit, *GROUPS[style.thousands]):
         rest = pc.replace_substring(rest, text, "") if text else rest
+    # Only digits, the decimal sign and the exponent are left
     rest = pc.utf8_trim(rest, f"(){SIGNS}{SPACES}")
     if style.decimal != ".":
         rest = pc.replace_substring(rest, style.decimal, ".")
-    found = pc.cast(rest, pa.float64())
-    return np.array(pc.if_else(is_negative, pc.negate(found), found).to_numpy(zero_copy_only=False), dtype=np.float64)
+    magnitudes = pc.cast(rest, pa.float64())
+    return np.array(
+        pc.if_else(is_negative, pc.negate(magnitudes), magnitudes).to_numpy(zero_copy_only=False), dtype=np.float64
+    )
 
 
 def without_flags(texts: pa.Array) -> pa.Array:
@@ -191,12 +199,12 @@ def without_flags(texts: pa.Array) -> pa.Array:
 
 def _scaled(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     """The numbers of texts of which some are thousands or millions, such as 19M and 201k."""
-    known = {**SCALES, "m": 1e6} if style.unit else SCALES  # £300m
-    words = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
+    factors = {**SCALES, "m": 1e6} if style.unit else SCALES  # £300m
+    words = "|".join(map(re.escape, sorted(factors, key=len, reverse=True)))
     parts = pc.extract_regex(texts, f"^(?P<body>(?s:.*)[0-9.,])[{SPACES}]*(?P<word>{words})(?P<rest>[^0-9]*)$")
     body, word, rest = (pc.struct_field(parts, [i]) for i in range(3))
     bare = pc.if_else(parts.is_valid(), pc.binary_join_element_wise(body, rest, ""), texts)
-    scales = pa.array([known.get(name, 1.0) for name in word.to_pylist()], pa.float64()).to_numpy()
+    scales = pa.array([factors.get(name, 1.0) for name in word.to_pylist()], pa.float64()).to_numpy()
     return numbers(bare, style._replace(is_scaled=False)) * scales
 
 
@@ -211,13 +219,15 @@ def _pattern(style: Style) -> str:
     group = group_pattern(style.thousands)
     sign = f"[{SIGNS}]"
     gap = f"[{SPACES}]*"
-    whole = "[0-9]+"
+    # The digits, alone or in groups: of three, and of two as in India
+    whole_part = "[0-9]+"
     if group:
-        whole = f"(?:[0-9]+|[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+)"
+        whole_part = f"(?:[0-9]+|[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+)"
     if style.thousands == ",":
-        whole = f"(?:{whole}|[1-9][0-9]?(?:,[0-9]{{2}})+,[0-9]{{3}})"  # 12,34,567
-    digits = f"{whole}(?:{point}[0-9]*)?{EXPONENT}"
+        whole_part = f"(?:{whole_part}|[1-9][0-9]?(?:,[0-9]{{2}})+,[0-9]{{3}})"  # 12,34,567
+    digits = f"{whole_part}(?:{point}[0-9]*)?{EXPONENT}"
     body = f"(?:{digits}|{point}[0-9]+{EXPONENT}|(?i:inf|infinity))"
+    # The unit on either side of the number, and a sign before or between them
     if not style.unit:
         cells = [f"{sign}?{gap}{body}"]
         bare = [body]

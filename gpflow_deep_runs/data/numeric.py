@@ -43,26 +43,28 @@ def undivided(
     :raises ValueError: naming the first thing wrong: shapes, types, fewer than 2 rows, values that are NaN or
         infinite, a constant target, labels coded in another way, or splits that name a row twice or none.
     """
-    what = f"data set {name!r}"
-    X = _numbers(X, f"X of {what}").astype(np.float64, copy=False)
-    Y = _numbers(Y, f"Y of {what}")
+    subject = f"data set {name!r}"
+    X = _numbers(X, f"X of {subject}").astype(np.float64, copy=False)
+    Y = _numbers(Y, f"Y of {subject}")
     if len(X) != len(Y):
-        raise ValueError(f"X and Y of {what} must have as many rows, got {len(X)} and {len(Y)}; align them.")
+        raise ValueError(f"X and Y of {subject} must have as many rows, got {len(X)} and {len(Y)}; align them.")
     if len(X) < 2:
-        raise ValueError(f"{what} must have at least 2 rows, got {len(X)}; check that the file is complete.")
+        raise ValueError(f"{subject} must have at least 2 rows, got {len(X)}; check that the file is complete.")
     names = tuple(feature_names) or tuple(f"x{d}" for d in range(X.shape[1]))
     targets = tuple(target_names) or (("y",) if Y.shape[1] == 1 else tuple(f"y{p}" for p in range(Y.shape[1])))
     if len(names) != X.shape[1] or len(targets) != Y.shape[1]:
         raise ValueError(
-            f"{what} must have one name for each of {X.shape[1]} features and {Y.shape[1]} targets, got {len(names)} "
-            f"and {len(targets)} names."
+            f"{subject} must have one name for each of {X.shape[1]} features and {Y.shape[1]} targets, got "
+            f"{len(names)} and {len(targets)} names."
         )
-    check_finite(X, names, f"X of {what}", may_miss=schema is not None and schema.missing == "impute")
-    check_finite(Y, targets, f"Y of {what}")
-    Y = _checked_targets(Y, task, len(class_names), what, targets)
+    # No value may be infinite, or missing unless it will be imputed; targets must fit the task
+    check_finite(X, names, f"X of {subject}", may_miss=schema is not None and schema.missing == "impute")
+    check_finite(Y, targets, f"Y of {subject}")
+    Y = _checked_targets(Y, task, len(class_names), subject, targets)
+    # Each standard split names a row once at most
     pairs = None if splits is None else tuple(splits)
     for number, pair in enumerate(pairs or ()):
-        _check_split(pair, len(X), f"split {number} of {what}")
+        _check_split(pair, len(X), f"split {number} of {subject}")
     return Rows(
         name,
         {"all": Part(X, Y)},
@@ -83,6 +85,7 @@ def check_finite(array: NDArray[Any], names: Sequence[str], what: str, *, may_mi
 
     :param may_miss: whether NaN stands for a value that is missing.
     """
+    # A finite sum has finite terms only: most matrices need no second look
     if np.isfinite(array.sum()):
         return
     for d in range(array.shape[1]):
@@ -97,6 +100,7 @@ def check_finite(array: NDArray[Any], names: Sequence[str], what: str, *, may_mi
 def _sha256(X: NDArray[Any], Y: NDArray[Any], task: str, splits: Sequence[tuple[Indices, Indices]]) -> str:
     """Checksum of X, Y and the standard splits: the same whichever file format they were read from."""
     digest = hashlib.sha256(f"{task} {X.shape} {Y.shape}".encode())
+    # Numbers of one width and order of bytes, block by block, so that the platform does not matter
     for array in (X, Y.astype("<f8"), *(np.asarray(rows) for pair in splits for rows in pair)):
         kind = "<f8" if array.dtype.kind == "f" else "<i8"
         for start in range(0, len(array), _HASH_ROWS):
@@ -127,26 +131,26 @@ def _checked_targets(Y: NDArray[Any], task: str, num_classes: int, what: str, na
     if Y.shape[1] != 1:
         raise ValueError(f"labels of {what} must have shape [N, 1], got {Y.shape}; one-hot labels: take the argmax.")
     if num_classes < 2 or (task == "binary" and num_classes != 2):
-        wanted = "2" if task == "binary" else "at least 2"
-        raise ValueError(f"{task} {what} must have {wanted} class names, got {num_classes}.")
-    found = np.unique(Y)
-    if not np.isin(found, np.arange(num_classes)).all():
+        expected = "2" if task == "binary" else "at least 2"
+        raise ValueError(f"{task} {what} must have {expected} class names, got {num_classes}.")
+    labels = np.unique(Y)
+    if not np.isin(labels, np.arange(num_classes)).all():
         raise ValueError(
-            f"labels of {what} must be the integers 0 to {num_classes - 1}, got values from {found[0]} to {found[-1]} "
-            f"({len(found)} different ones); recode them, for example -1 and 1 as 0 and 1."
+            f"labels of {what} must be the integers 0 to {num_classes - 1}, got values from {labels[0]} to "
+            f"{labels[-1]} ({len(labels)} different ones); recode them, for example -1 and 1 as 0 and 1."
         )
-    if len(found) < 2:
-        raise ValueError(f"the target of {what} must vary, but every label is {found[0]}; choose another target.")
+    if len(labels) < 2:
+        raise ValueError(f"the target of {what} must vary, but every label is {labels[0]}; choose another target.")
     return Y.astype(np.int64, copy=False)
 
 
 def _check_split(pair: tuple[Indices, Indices], num_data: int, what: str) -> None:
-    seen = np.zeros(num_data, dtype=bool)
+    is_used = np.zeros(num_data, dtype=bool)
     for name, rows in zip(("training", "test"), map(np.asarray, pair), strict=True):
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or len(rows) == 0:
             raise ValueError(f"the {name} rows of {what} must be a list of integers, got {rows.dtype} {rows.shape}.")
         if rows.min() < 0 or rows.max() >= num_data:
             raise ValueError(f"the {name} rows of {what} must be from 0 to {num_data - 1}, got {rows.max()}.")
-        if seen[rows].any() or len(np.unique(rows)) < len(rows):
+        if is_used[rows].any() or len(np.unique(rows)) < len(rows):
             raise ValueError(f"{what} must name each row at most once, but its {name} rows repeat one; check the file.")
-        seen[rows] = True
+        is_used[rows] = True

@@ -28,8 +28,8 @@ def to_planes(levels: ArrayLike, num_planes: int) -> NDArray[np.uint8]:
         (array >= 0) & (array < 2**num_planes) & (array == np.floor(array))
     ):
         raise ValueError(f"{num_planes} bit planes hold whole numbers from 0 to {2**num_planes - 1}, got others.")
-    whole = array.astype(np.uint16)
-    return np.concatenate([(whole >> plane & 1).astype(np.uint8) for plane in reversed(range(num_planes))], axis=1)
+    integers = array.astype(np.uint16)
+    return np.concatenate([(integers >> plane & 1).astype(np.uint8) for plane in reversed(range(num_planes))], axis=1)
 
 
 def from_planes(bits: NDArray[Any], num_planes: int) -> NDArray[np.integer[Any]]:
@@ -41,6 +41,7 @@ def from_planes(bits: NDArray[Any], num_planes: int) -> NDArray[np.integer[Any]]
     if bits.shape[1] % num_planes:
         raise ValueError(f"{bits.shape[1]} columns are no {num_planes} planes; give the number that was trained with.")
     planes = bits.reshape(len(bits), num_planes, -1).astype(np.uint16)
+    # Plane k, from 0, is worth 2^(K - 1 - k)
     weights = (1 << np.arange(num_planes)[::-1]).astype(np.uint16)
     return np.einsum("nkd,k->nd", planes, weights).astype(np.uint8 if num_planes <= 8 else np.uint16)
 

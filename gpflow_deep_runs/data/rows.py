@@ -122,6 +122,7 @@ class Rows:
         num_data = self._part("all").X.shape[0]
         if not 2 <= count <= num_data:
             raise ValueError(f"the number of folds must be from 2 to {num_data}, the number of rows, got {count}.")
+        # Each block of the rows in random order is tested once
         order = np.arange(num_data) if self.is_shuffled else numpy_rng(0, f"folds/{num_data}").permutation(num_data)
         blocks = np.array_split(np.arange(num_data), count)
         return tuple((np.delete(order, block), order[block]) for block in blocks)
@@ -163,6 +164,7 @@ def divide(data: Rows, *, split: int = 0, valid_fraction: float = 0.1, seed: int
     X, Y = data.parts["all"]
     numbers = _split_numbers(data.name, X.shape[0], data.splits, split, valid_fraction, seed)
     parts = {part: _rows_of(X, Y, rows) for part, rows in numbers.items()}
+    # What is put in for missing values is learned from the training rows alone
     schema = data.schema
     if schema is not None:
         schema = schema.learned(parts["train"].X, data.name)
@@ -189,13 +191,14 @@ def _split_numbers(
     seed: int,
 ) -> dict[str, Indices]:
     """Row numbers of the parts "train", "valid" (unless the fraction is 0) and "test"; see :func:`divide`."""
-    what = f"data set {name!r}"
+    subject = f"data set {name!r}"
     if splits is not None and not 0 <= split < len(splits):
-        raise ValueError(f"--split must be from 0 to {len(splits) - 1} for {what}, got {split}.")
+        raise ValueError(f"--split must be from 0 to {len(splits) - 1} for {subject}, got {split}.")
     if split < 0:
         raise ValueError(f"--split must not be negative, got {split}.")
     if not 0 <= valid_fraction < 1:
         raise ValueError(f"the validation fraction must be in [0, 1), got {valid_fraction}; 0 means no validation.")
+    # A standard split, or 90 % of the rows in an order that is a function of N and the split
     if splits is not None:
         train, test = splits[split]
     else:
@@ -205,10 +208,11 @@ def _split_numbers(
         test = np.sort(order[num_train:])
     if valid_fraction == 0:
         return {"train": train, "test": test}
+    # Validation rows come out of the training rows
     num_valid = max(1, round(valid_fraction * len(train)))
     if num_valid >= len(train):
         raise ValueError(
-            f"{what} has {len(train)} training rows, too few to set aside {num_valid} for validation; give more "
+            f"{subject} has {len(train)} training rows, too few to set aside {num_valid} for validation; give more "
             "rows, or a validation fraction of 0."
         )
     is_valid = np.zeros(len(train), dtype=bool)

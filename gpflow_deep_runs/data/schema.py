@@ -128,11 +128,13 @@ class Schema:
         if self.missing == "error":
             self._check_missing(found, where)
         X = np.zeros((len(next(iter(found.values()), ())), len(self.feature_names)))
+        # Levels become their numbers, and those that are not known are refused
         used = [feature for feature in self.columns if feature.is_used] if X.size else []
         coded = [feature.coded(found[feature.name]) for feature in used]
         for feature, codes in zip(used, coded, strict=True):
             if self.unknown == "error" and feature.column.kind == "category" and (codes < 0).any():
                 feature.check_known(found[feature.name], where, first_row)
+        # Each feature writes its own columns of X, of few rows at a time
         ends = np.cumsum([len(feature.names) for feature in used]).tolist()
         places = [slice(end - len(feature.names), end) for feature, end in zip(used, ends, strict=True)]
         for first in range(0, len(X), _ROWS):
@@ -143,8 +145,8 @@ class Schema:
 
     def transform(self, table: pa.Table, *, where: str, first_row: int = 0) -> NDArray[np.float64]:
         """X [n, D] of a table's rows; `fills`, if they are learned, are put in where values are missing."""
-        found = self.parsed(table, where=where, first_row=first_row)
-        return self.filled(self.encode(found, where=where, first_row=first_row))
+        cells = self.parsed(table, where=where, first_row=first_row)
+        return self.filled(self.encode(cells, where=where, first_row=first_row))
 
     def encode_targets(self, found: Parsed, *, where: str, first_row: int = 0) -> NDArray[Any]:
         """Y: targets [n, P], NaN where missing, or labels [n, 1], -1 where missing; see `targets.encoded`."""
@@ -170,6 +172,7 @@ class Schema:
                     f"column {feature.name!r} of {where} has no value in the training rows, so nothing can be put in "
                     f"where it is missing; leave it out with --ignore={feature.name}."
                 )
+            # Of levels, bins and booleans the most frequent; the column that says where values are missing gets 0
             if feature.column.kind == "category" or feature.bins is not None:
                 values = np.arange(len(values)) == values.argmax()
             elif feature.column.kind == "boolean":
@@ -181,8 +184,8 @@ class Schema:
         """:meth:`with_means` of the training rows `X` [n, D], with NaN where values are missing."""
         means = np.asarray(X.mean(axis=0))
         for d in np.flatnonzero(np.isnan(means)):
-            known = X[~np.isnan(X[:, d]), d]
-            means[d] = known.mean() if len(known) else np.nan
+            without_nan = X[~np.isnan(X[:, d]), d]
+            means[d] = without_nan.mean() if len(without_nan) else np.nan
         return self.with_means(means, where)
 
     def filled(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -229,15 +232,15 @@ class Schema:
         :raises ValueError: if entries are missing or of another kind.
         """
         try:
-            found = _from_json(stored)
+            schema = _from_json(stored)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"the stored table schema is damaged ({error}); take an undamaged copy.") from error
-        if found.fills is not None and len(found.fills) != len(found.feature_names):
+        if schema.fills is not None and len(schema.fills) != len(schema.feature_names):
             raise ValueError(
-                f"the stored table schema is damaged ({len(found.fills)} fills for {len(found.feature_names)} inputs); "
-                "take an undamaged copy."
+                f"the stored table schema is damaged ({len(schema.fills)} fills for {len(schema.feature_names)} "
+                "inputs); take an undamaged copy."
             )
-        return found
+        return schema
 
 
 def _from_json(stored: Mapping[str, Any]) -> Schema:
@@ -277,8 +280,8 @@ def overview(
     rows = [["column", "read as", "details", "becomes"]]
     for _, group in itertools.groupby(columns, lambda feature: (feature.column.kind, _details(feature))):
         rows += _rows(list(group))
-    what = f"target, {task}{f': {_shown(class_names)}' if class_names else ''}"
-    return rows + [[column.name, column.kind, column.note, what] for column in targets]
+    target_text = f"target, {task}{f': {_shown(class_names)}' if class_names else ''}"
+    return rows + [[column.name, column.kind, column.note, target_text] for column in targets]
 
 
 def _rows(alike: Sequence[Feature]) -> Iterator[list[str]]:

@@ -102,6 +102,7 @@ def read_source(source: Any, *, names_optional: bool = False, spec: TableSpec = 
         return Table(_checked(_frame_columns(source, where), where), where, "table", left_out=_index_of(source))
     if re.match("[a-z][a-z0-9+.-]+://", str(source), re.IGNORECASE):
         raise ValueError(f"--data must be a file on this machine, got the address {source}; download it first.")
+    # A file, by how its name ends
     path = Path(source)
     where = str(path)
     name = path.name.split(".")[0]
@@ -143,6 +144,7 @@ def _other_table(path: Path, spec: TableSpec) -> Table:
             sheets = pd.read_excel(
                 path, sheet_name=None, header=None, dtype=object, keep_default_na=False, na_values=[""]
             )
+            # The sheet that the user names, or the first one
             chosen = spec.sheet or next(iter(sheets))
             if chosen not in sheets:
                 raise ValueError(f"it has the sheets {', '.join(map(repr, sheets))}, not {chosen!r}")
@@ -161,22 +163,25 @@ def _json_frame(content: str, budget: Budget, *, is_lines: bool) -> pd.DataFrame
 
     :raises ValueError: if it is something else, or larger than the budget.
     """
+    # One text of JSON, or one a line
     try:
-        found = json.loads(content)
+        parsed = json.loads(content)
     except json.JSONDecodeError:
-        found = None
-    if is_lines or found is None:  # a single line is a row, too
-        found = [json.loads(line) for line in content.splitlines() if line]
-    if isinstance(found, dict) and "schema" in found:  # of the order "table"
-        found = found.get("data")
-    if isinstance(found, dict):
-        frame = _frame_of(found)
-    elif isinstance(found, list) and all(isinstance(row, dict) for row in found):
-        num_names = len(set().union(*found))
-        budget.take(8 * len(found) * num_names, f"a table of {len(found):,} rows, {num_names:,} columns")
-        frame = pd.DataFrame(found)
+        parsed = None
+    if is_lines or parsed is None:  # a single line is a row, too
+        parsed = [json.loads(line) for line in content.splitlines() if line]
+    # The orders in which pandas writes a frame, or a list of rows
+    if isinstance(parsed, dict) and "schema" in parsed:  # of the order "table"
+        parsed = parsed.get("data")
+    if isinstance(parsed, dict):
+        frame = _frame_of(parsed)
+    elif isinstance(parsed, list) and all(isinstance(row, dict) for row in parsed):
+        num_names = len(set().union(*parsed))
+        budget.take(8 * len(parsed) * num_names, f"a table of {len(parsed):,} rows, {num_names:,} columns")
+        frame = pd.DataFrame(parsed)
     else:
         raise ValueError('each row must be an object, as {"a": 1, "b": "x"}')
+    # Lists and objects within a row stay texts
     for name in frame.columns[[pd.api.types.is_object_dtype(kind) for kind in frame.dtypes]]:
         frame[name] = frame[name].map(lambda value: json.dumps(value) if isinstance(value, list | dict) else value)
     return frame
@@ -225,6 +230,7 @@ def _check_archive(path: Path, spec: TableSpec) -> None:
         budget.take(sum(info.file_size for info in archive.infolist()), "the sheets, unpacked")
         for name in archive.namelist():
             if name.startswith("xl/worksheets/") and name.endswith(".xml"):
+                # The last cell tells how large a sheet is before it is read
                 places = [(match[1], int(match[2])) for match in _PLACE.finditer(archive.read(name))]
                 num_rows = max((row for _, row in places), default=0)
                 num_columns = max((_number_of(letters) for letters, _ in places), default=0)
@@ -245,10 +251,12 @@ def _trimmed(table: Table, notes: Sequence[str], spec: TableSpec) -> Table:
     columns = table.columns
     left_out = []
     said = list(notes)
+    # Columns that have neither a name nor a value
     for name in columns.column_names:
         if name.startswith("Unnamed: ") and not _has_values(columns[name]):
             left_out.append((name, "it has no name and no values"))
     columns = columns.drop_columns([name for name, _ in left_out])
+    # Lines at the foot that are no rows: by their length, and by what they hold
     if foot := (columns.schema.metadata or {}).get(b"foot"):
         first = columns.schema.metadata[b"first"].decode()
         said.append(f"{foot.decode()} left out, the first {first!r} (--skip_footer=N leaves out N at the foot)")
@@ -275,6 +283,7 @@ def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
         with open_unpacked(path, limit) as stream:
             head = stream.read(head_bytes)
             is_whole = len(head) < head_bytes
+        # The first bytes tell how the text is written
         options: Any = {"names_optional": names_optional, "names": spec.names, "skip_rows": spec.skip_rows}
         body: Any = {"skip_footer": spec.skip_footer, "drops_bad_rows": spec.bad_rows == "drop"}
         dialect = dialect_of(head, where, is_whole=is_whole, encoding=spec.encoding, **options)
@@ -296,6 +305,7 @@ def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
             dialect = dialect_of(head, where, is_whole=is_whole, encoding=guess, **options)
             with open_unpacked(path, limit) as stream:
                 columns = read_text(stream, dialect, where, has_header=dialect.has_header, **body)
+        # A quotation mark in a value of several lines may have joined rows
         if dialect.delimiter != " " and any(has_odd_quotes(column) for column in columns.columns):
             with open_unpacked(path, limit) as stream:
                 check_quotes(stream, dialect, where)
@@ -337,6 +347,7 @@ def _parquet_table(path: Path, budget: Budget) -> pa.Table:
     file = pa.parquet.ParquetFile(path)
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     texts = []
+    # What each column may take; texts are read as dictionaries, whose rows are counted below
     for i in range(file.metadata.num_columns):
         leaf = file.schema.column(i)
         chunks = [group.column(i) for group in groups]
@@ -349,6 +360,7 @@ def _parquet_table(path: Path, budget: Budget) -> pa.Table:
         budget.take(num_values * size, f"its {num_values:,} values of {one_line(leaf.path, 60)}")
     schema = file.schema_arrow
     table = pa.parquet.ParquetFile(path, read_dictionary=texts).read()
+    # How long all texts are is known by their dictionaries, before they are made
     for i, (field, column) in enumerate(zip(schema, table.columns, strict=True)):
         if column.type != field.type:
             for chunk in column.chunks:
@@ -383,6 +395,7 @@ def _frame_columns(frame: Any, where: str) -> pa.Table:
 
 
 def _pandas_column(series: pd.Series, what: str) -> pa.ChunkedArray:
+    # Types of pandas that Arrow does not take
     if isinstance(series.dtype, pd.SparseDtype):
         series = series.sparse.to_dense()
     elif isinstance(series.dtype, pd.PeriodDtype):
@@ -432,6 +445,7 @@ def _plain_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _npz_table(arrays: Mapping[str, NDArray[Any]], where: str, name: str) -> Table:
+    # One array for each column
     if "X" not in arrays:
         wrong = [key for key, array in arrays.items() if array.shape != (len(array) if array.ndim else 0,)]
         lengths = {len(array) for array in arrays.values() if array.ndim}
@@ -448,6 +462,7 @@ def _npz_table(arrays: Mapping[str, NDArray[Any]], where: str, name: str) -> Tab
             f"{where} may hold X, y or Y, feature_names, train_idx and test_idx, got "
             f"{', '.join(map(repr, sorted(arrays)))}; leave out the others."
         )
+    # A matrix of inputs, or images whose pixels are inputs, and perhaps a matrix of targets
     X = arrays["X"]
     shape = None
     if X.ndim in (3, 4) and 0 not in X.shape:  # images [N, H, W] or [N, H, W, C]

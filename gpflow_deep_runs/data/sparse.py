@@ -65,6 +65,7 @@ def _matrix(
         raise ValueError("data must be numbers, indices and indptr whole numbers")
     if not (num_rows >= 1 and 1 <= num_columns <= MAX_COLUMNS):
         raise ValueError(f"it must have at least one row and 1 to {MAX_COLUMNS} columns, got {num_rows}, {num_columns}")
+    # The entries of row n are those from indptr[n] to indptr[n + 1]
     starts = indptr.astype(np.int64)
     if len(starts) != num_rows + 1 or starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] != len(data):
         raise ValueError("indptr must rise from 0 to the number of entries, with one number more than rows")
@@ -94,6 +95,7 @@ def labels_of(
     :param target: name of their array; one of :data:`LABELS` if it is empty.
     :raises ValueError: if there are none, or they do not fit.
     """
+    # In a file of their own, or in an array beside the matrix
     key = next((name for name in target or LABELS if name in arrays), None)
     if file is not None:
         labels = _label_file(Path(file))

@@ -83,6 +83,7 @@ class Found(NamedTuple):
 
 def shapes_of(texts: pa.Array) -> Shapes:
     """Take the texts of a column apart."""
+    # What stands before the digits, the digits, and what stands after them
     parts = pc.extract_regex(texts, pattern=_PARTS)
     before, body, after = (pc.struct_field(parts, [i]) for i in range(3))
     body = pc.utf8_rtrim(body, SPACES)
@@ -90,6 +91,7 @@ def shapes_of(texts: pa.Array) -> Shapes:
     if is_point.any():
         body = pc.if_else(pa.array(is_point), pc.utf8_ltrim(body, f".{SPACES}"), body)
         before = pc.if_else(pa.array(is_point), pc.binary_join_element_wise(before, ".", ""), before)
+    # Each different edge is taken apart once
     starts, start = _coded(before, _start)
     ends, end = _coded(after, _end)
     is_bare = np.array([not edge.infinity for edge in starts])[start] == matches(body, "(?s:.+)")
@@ -99,13 +101,16 @@ def shapes_of(texts: pa.Array) -> Shapes:
     sign = _signs(body)
     is_open, is_closed = (np.array([e.is_open for e in edges])[at] for edges, at in ((starts, start), (ends, end)))
     is_good = np.array([edge.is_good for edge in starts])[start] & np.array([edge.is_good for edge in ends])[end]
+    # The units of both edges by their numbers
     units = list(dict.fromkeys(["", *(edge.unit for edge in (*starts, *ends))]))
     code = {unit: number for number, unit in enumerate(units)}
     front, back = (np.array([code[e.unit] for e in edges])[at] for edges, at in ((starts, start), (ends, end)))
+    # A number has digits or the word infinity, edges that fit, and parentheses on both sides or on none
     is_number = (sign > 0) & is_bare & is_good & (is_open == is_closed)
     is_money = np.array([not unit or _is_money(unit) for unit in units])
     is_unit = is_money | np.array([unit in UNITS for unit in units])
     is_known = is_number & is_money[front] & is_unit[back]
+    # The units of both edges together are the unit of the text
     pairs, unit = np.unique(front * len(units) + back, return_inverse=True)
     names = [_BOTH.join(filter(None, (units[pair // len(units)], units[pair % len(units)]))) for pair in pairs]
     return Shapes(is_number, names, unit, is_known, body, sign, is_open)
@@ -120,13 +125,16 @@ def find_style(contents: Contents, shapes: Shapes, *, any_unit: bool = False) ->
     is_number = contents.is_value & shapes.is_number & (shapes.is_known | any_unit)
     if not _are_most(contents, is_number):
         return None
+    # Zeros may lack the unit that the others have
     is_zero = matches(shapes.body, "0+(?:[.,]0+)?") & (shapes.unit == _index(shapes.units, ""))
     used = is_number & ~is_zero if (is_number & ~is_zero).any() else is_number
+    # Letters as in 5V and 5W are codes, and no units
     if len(set(shapes.unit[used])) > 1 and _are_codes(shapes, used):
         is_number &= shapes.unit == _index(shapes.units, "")
         used = is_number
         if not _are_most(contents, is_number):
             return None
+    # One unit for all, apart from thousands and millions
     base = _base(shapes, used)
     if base is None:
         _check_units(contents, shapes, used)
@@ -161,6 +169,7 @@ def _without_scale(unit: str) -> str:
 
 
 def _found(contents: Contents, shapes: Shapes, is_number: NDArray[np.bool_], unit: str, has_parentheses: bool) -> Found:
+    # Decimal signs that numbers show for sure, and those of numbers with two readings
     signs = {kind: is_number & (shapes.sign == kind) for kind in (_POINT, _COMMA, _EITHER_POINT, _EITHER_COMMA)}
     has = {kind: bool(mask.any()) for kind, mask in signs.items()}
     for one, other in ((_POINT, _COMMA), (_EITHER_POINT, _EITHER_COMMA)):
@@ -171,6 +180,7 @@ def _found(contents: Contents, shapes: Shapes, is_number: NDArray[np.bool_], uni
             )
     decimal: Sign = "." if has[_POINT] else "," if has[_COMMA] else ""
     doubt: Sign = "" if decimal else "." if has[_EITHER_POINT] else "," if has[_EITHER_COMMA] else ""
+    # Numbers without a sign beside some with a zero at the end: these are thousands
     is_whole = is_number & (shapes.sign == _NEUTRAL) & ~matches(shapes.body, "0+")
     is_long = (signs[_EITHER_POINT] | signs[_EITHER_COMMA]) & matches(shapes.body, "(?s:.*)0")
     is_grouped = bool(doubt and is_whole.any() and is_long.any())
@@ -186,6 +196,7 @@ def decimal_of(contents: Contents, found: Found, table: Set[str], delimiter: str
     """
     if not found.doubt:
         return found.decimal or "."
+    # The other columns, or else the delimiter
     chosen: Sign = ""
     if len(table) == 1:
         chosen = "." if "." in table else ","
@@ -193,12 +204,14 @@ def decimal_of(contents: Contents, found: Found, table: Set[str], delimiter: str
         chosen = "." if found.is_grouped or delimiter == "," else ""
     elif not table:
         chosen = "." if delimiter != ";" else "," if found.is_grouped else ""
+    # But not against the column itself
     if chosen == found.doubt and found.is_grouped:
         chosen = ""
     if chosen == "," and found.doubt == "." and delimiter == ",":
         chosen = ""
     if chosen:
         return chosen
+    # Nothing tells, so the user has to
     shapes = shapes_of(contents.cells.texts)
     row, text, _ = contents.cells.first(found.is_number & np.isin(shapes.sign, (_EITHER_POINT, _EITHER_COMMA)))
     one, other = (numbers(pa.array([text]), style_of(contents, shapes, found, sign))[0] for sign in (".", ","))
@@ -211,6 +224,7 @@ def decimal_of(contents: Contents, found: Found, table: Set[str], delimiter: str
 
 def style_of(contents: Contents, shapes: Shapes, found: Found, decimal: Sign) -> Style:
     """The style of the numbers of a column with this decimal sign."""
+    # The sign between thousands that most of the numbers have
     used = [
         (int(contents.counts[mask].sum()), group)
         for group in GROUPS
@@ -238,18 +252,18 @@ class _Edge(NamedTuple):
 
 
 def _start(text: str) -> _Edge:
-    found = _START.fullmatch(text)
-    if found is None or sum(map(bool, found.group(1, 2, 4))) > 1:
+    match = _START.fullmatch(text)
+    if match is None or sum(map(bool, match.group(1, 2, 4))) > 1:
         return _Edge()
-    is_infinity = found[3].casefold() in ("inf", "infinity")
-    return _Edge(True, bool(found[1]), "" if is_infinity else found[3], infinity=found[3] if is_infinity else "")
+    is_infinity = match[3].casefold() in ("inf", "infinity")
+    return _Edge(True, bool(match[1]), "" if is_infinity else match[3], infinity=match[3] if is_infinity else "")
 
 
 def _end(text: str) -> _Edge:
-    found = _END.fullmatch(text)
-    if found is None or not (found[2] == "" or found[2][0].isalpha() or found[2][0] in "%‰°º+" or _is_money(found[2])):
+    match = _END.fullmatch(text)
+    if match is None or not (match[2] == "" or match[2][0].isalpha() or match[2][0] in "%‰°º+" or _is_money(match[2])):
         return _Edge()
-    return _Edge(True, bool(found[3]), found[2], found[1] or "")
+    return _Edge(True, bool(match[3]), match[2], match[1] or "")
 
 
 def _is_money(unit: str) -> bool:
@@ -266,14 +280,14 @@ def _coded(texts: pa.Array, edge: Callable[[str], _Edge]) -> tuple[list[_Edge], 
 
 def _signs(body: pa.Array) -> NDArray[np.int8]:
     """What each number says of the decimal sign."""
-    found = np.zeros(len(body), dtype=np.int8)
+    signs = np.zeros(len(body), dtype=np.int8)
     rest = np.arange(len(body))
     for kind, pattern in _CLASSES:
         if len(rest):
             is_such = matches(body.take(pa.array(rest)), pattern)
-            found[rest[is_such]] = kind
+            signs[rest[is_such]] = kind
             rest = rest[~is_such]
-    return found
+    return signs
 
 
 def _decimals(decimal: str, comma: str) -> str:

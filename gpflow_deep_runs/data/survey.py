@@ -155,17 +155,27 @@ def _facts(values: Any, column: Column, *, is_target: bool) -> Facts:
     missing = is_missing(values)
     num_missing = int(missing.sum())
     has_parts = column.kind == "date" and num_missing < len(values)
+    # Of inputs that are numbers nothing but the missing ones
     if values.dtype.kind == "f" and not has_parts and not is_target:
         return Facts(num_missing)
-    known = values[~missing]
+    present_values = values[~missing]
+    # Of dates the range of each part
     if has_parts:
-        parts = date_parts(known[:, None], PARTS)
+        parts = date_parts(present_values[:, None], PARTS)
         return Facts(num_missing, low=tuple(parts.min(axis=0).tolist()), high=tuple(parts.max(axis=0).tolist()))
+    # Of levels how often each occurs
     if values.dtype.kind != "f":
-        counts = np.bincount(known.codes, minlength=len(known.categories)).tolist()
-        return Facts(num_missing, {level: n for level, n in zip(known.categories, counts, strict=True) if n})
-    is_whole = bool(np.all(np.isfinite(known)) and np.all(known == np.rint(known)) and np.all(np.abs(known) < 2**53))
-    different, counts = np.unique(known, return_counts=True) if is_whole else (known[:0], known[:0])
+        counts = np.bincount(present_values.codes, minlength=len(present_values.categories)).tolist()
+        return Facts(num_missing, {level: n for level, n in zip(present_values.categories, counts, strict=True) if n})
+    # Of targets that are numbers the same, as long as they may be labels
+    is_whole = bool(
+        np.all(np.isfinite(present_values))
+        and np.all(present_values == np.rint(present_values))
+        and np.all(np.abs(present_values) < 2**53)
+    )
+    different, counts = (
+        np.unique(present_values, return_counts=True) if is_whole else (present_values[:0], present_values[:0])
+    )
     if len(different) > MAX_LABELS or not is_whole:
         return Facts(num_missing, is_whole=False)
     names = (_label(value, column) for value in different)
@@ -173,8 +183,8 @@ def _facts(values: Any, column: Column, *, is_target: bool) -> Facts:
 
 
 def _checked(facts: Mapping[str, Facts]) -> Mapping[str, Facts]:
-    for name, found in facts.items():
-        if len(found.counts) > MAX_COUNTED:
+    for name, column_facts in facts.items():
+        if len(column_facts.counts) > MAX_COUNTED:
             raise ValueError(
                 f"column {name!r} has more than {MAX_COUNTED} different texts; leave it out with --ignore={name}."
             )
@@ -210,6 +220,7 @@ def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, wher
         facts = survey.facts.get(column.name, Facts())
         levels, rare = _levels(facts.counts, spec.rare, column.order)
         is_allowed = len(levels) <= MAX_FORCED_LEVELS
+        # Texts are levels if the rare ones are joined
         if column.kind == "text":
             is_allowed = spec.rare is not None and 1 <= len(levels) <= MAX_LEVELS
             column = replace(column, kind="category")
@@ -219,6 +230,7 @@ def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, wher
         features.append(Feature(column, levels, rare, _parts(column, facts, spec), facts.num_missing))
     if too_many:
         _refuse_levels(too_many, spec, where)
+    # No two inputs may have one name
     counts = collections.Counter(name for feature in features for name in feature.names)
     if twice := [name for name, count in counts.items() if count > 1]:
         raise ValueError(
@@ -250,11 +262,12 @@ def _parts(column: Column, facts: Facts, spec: TableSpec) -> tuple[DatePart, ...
     """
     if not facts.low:
         return ()
+    # How far each part ranges
     ranges = dict(zip(PARTS, np.subtract(facts.high, facts.low), strict=True))
     has_day = not column.date_format or "%d" in column.date_format
     says_more = {"day_of_year": ranges["day"] > _YEAR, "weekday": has_day}
-    wanted = spec.date_parts or [part for part in PARTS if says_more.get(part, True)]
-    return tuple(part for part in PARTS if part in wanted and ranges[part] > 0) or ("day",)
+    chosen_parts = spec.date_parts or [part for part in PARTS if says_more.get(part, True)]
+    return tuple(part for part in PARTS if part in chosen_parts and ranges[part] > 0) or ("day",)
 
 
 def _refuse_levels(too_many: Mapping[str, str], spec: TableSpec, where: str) -> None:
@@ -307,19 +320,21 @@ def usable(
     is_imputed = spec.missing == "impute"
     is_dropping = spec.bad_rows == "drop"
     is_bad, is_open = np.zeros((2, len(table)), bool)
+    # Rows with a cell that does not fit its column
     if is_dropping:
         used = [column for column in columns.values() if column.kind != "ignored"]
         for column in used:
             is_bad |= ~fits(table[column.name], column, na_values=spec.na_values)
         table = table.filter(pa.array(~is_bad)) if is_bad.any() else table
     rows = np.flatnonzero(~is_bad)
-    found = parsed(columns, table, na_values=spec.na_values, where=where, first_row=first_row)
-    for name, values in found.items():
+    cells = parsed(columns, table, na_values=spec.na_values, where=where, first_row=first_row)
+    # Rows with a missing or an infinite value
+    for name, values in cells.items():
         if name in targets if is_imputed else is_dropping:
             is_open[rows] |= is_missing(values)
         if is_dropping and values.dtype.kind == "f":
             is_bad[rows] |= np.isinf(values)
     is_used = ~(is_bad | is_open)[rows]
     if not is_used.all():
-        found = {name: values[is_used] for name, values in found.items()}
-    return Usable(found, rows[is_used], is_bad, is_open & ~is_bad)
+        cells = {name: values[is_used] for name, values in cells.items()}
+    return Usable(cells, rows[is_used], is_bad, is_open & ~is_bad)

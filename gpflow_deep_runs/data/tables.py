@@ -56,19 +56,19 @@ def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
     """
     table = read_source(source, spec=spec)
     targets = _targets(table, spec)
-    found = encode_table(table, targets, spec)
-    notes = found.notes + ([] if spec.task else [f"task {found.schema.task!r} inferred from the target"])
+    encoded = encode_table(table, targets, spec)
+    notes = encoded.notes + ([] if spec.task else [f"task {encoded.schema.task!r} inferred from the target"])
     return undivided(
         table.name,
-        found.X,
-        found.Y,
-        found.schema.task,
-        feature_names=found.schema.feature_names,
+        encoded.X,
+        encoded.Y,
+        encoded.schema.task,
+        feature_names=encoded.schema.feature_names,
         target_names=targets,
-        class_names=found.schema.class_names,
+        class_names=encoded.schema.class_names,
         source="; ".join([_about(source, table), *notes]),
-        splits=table.splits and [_renumbered(pair, found.kept, len(table.columns)) for pair in table.splits],
-        schema=found.schema,
+        splits=table.splits and [_renumbered(pair, encoded.kept, len(table.columns)) for pair in table.splits],
+        schema=encoded.schema,
         image_shape=table.image_shape,
     )
 
@@ -100,6 +100,7 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
         raise ValueError(
             f"{where} must have at least 2 rows below its header, got {len(table.columns)}; check the file."
         )
+    # Rows that hold nothing, repeat the names, or sum up others by their words
     table, totals = _without_odd(table, spec)
     plain: dict[str, NDArray[np.float64]] = {}
     columns = columns_of(table.columns, targets, spec, where=where, delimiter=table.delimiter, plain=plain)
@@ -110,6 +111,7 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
     if all(column.kind == "ignored" for name, column in columns.items() if name not in targets):
         besides = f" besides the target {targets[0]!r}" if targets else " that is used"
         raise ValueError(f"{where} has no column{besides}; add the inputs, or name them by --features.")
+    # Rows that can be used, and whether the last of them sums up the others by its numbers
     used = usable(table.columns, columns, targets, spec, where=where)
     last = len(table.columns) - 1
     if spec.total_rows != "keep" and len(used.kept) and used.kept[-1] == last:
@@ -117,6 +119,7 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
         if why:
             rest = encode_table(_without_totals(table, {last: why}, spec), targets, spec)
             return rest._replace(notes=[*totals, f"row {last} (from 0), a total, left out as {why}", *rest.notes])
+    # Values that may stand for a missing one: the user is asked about all of them at once
     kinds = {name: columns[name].kind == "date" for name in _of_kind(columns, "number", "date")}
     odd = {name: odd_values(used.found[name], keep=spec.keep_value, is_date=kinds[name]) for name in kinds}
     if asked := {name: texts for name, texts in odd.items() if texts}:
@@ -126,8 +129,10 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
     survey = look(used.found, columns.values(), targets=targets)
     if len(used.kept) < 2:
         raise ValueError(f"{where} must have at least 2 rows to use, got {len(used.kept)}; {', '.join(notes)}.")
+    # Columns that the source itself leaves out, such as the index of a frame
     named = {f"({name})" if name in columns else name: why for name, why in table.left_out}
     columns |= {name: Column(name, "ignored", note=why) for name, why in named.items()}
+    # X and Y by what was found out
     schema = Schema.of(columns, targets, survey, spec, where=where)
     X = schema.encode(used.found, where=where)
     Y = schema.encode_targets(used.found, where=where) if targets else None
@@ -153,13 +158,14 @@ def columns_of(
     """
     names = columns.column_names
     named = (*targets, *spec.features)
-    for flag, wanted in (("target", targets), ("features", spec.features)):
-        if delimiter and len(names) == 1 and set(wanted) - set(names):
+    # Columns that flags name must be there, each in one flag
+    for flag, flag_names in (("target", targets), ("features", spec.features)):
+        if delimiter and len(names) == 1 and set(flag_names) - set(names):
             raise ValueError(
                 f"{where} has one column, {names[0][:60]!r}: neither commas, semicolons, tabs, bars nor white space "
                 "divide all its rows alike; write it with one of these, and texts that hold it in quotes."
             )
-        if absent := [name for name in wanted if name not in names]:
+        if absent := [name for name in flag_names if name not in names]:
             raise ValueError(f"--{flag} must name columns of {where}, got {absent[0]!r}; it has {_quoted(names)}.")
     if twice := [name for name in named if named.count(name) > 1 or name in spec.ignore]:
         raise ValueError(
@@ -174,19 +180,20 @@ def columns_of(
         dates=spec.dates,
     )
     chosen = [*(spec.features or [name for name in names if name not in targets]), *targets]
-    found = infer_columns(
+    inferred = infer_columns(
         columns.select(chosen),
         where=where,
-        forced={name: how for name, how in forced.items() if name in chosen},
+        forced={name: choice for name, choice in forced.items() if name in chosen},
         na_values=spec.na_values,
         delimiter=delimiter,
         is_tolerant=spec.bad_rows == "drop",
         plain=plain,
     )
+    # A column that the user names is no id
     for name in named:
-        if found[name].kind == "ignored":
-            found[name] = _named(name, columns[name], spec, where)
-    return found
+        if inferred[name].kind == "ignored":
+            inferred[name] = _named(name, columns[name], spec, where)
+    return inferred
 
 
 def schema_of(data: Rows) -> Schema:
@@ -229,19 +236,21 @@ def apply_schema(
     :raises ValueError: as :func:`read_table`; if columns are missing; and naming value, row, column and flag: values
         that are missing, or no known level or class.
     """
-    known = TableSpec(names=schema.names, encoding=new.encoding or schema.encoding, sheet=new.sheet or schema.sheet)
-    table = read_source(source, spec=known)
+    file_spec = TableSpec(names=schema.names, encoding=new.encoding or schema.encoding, sheet=new.sheet or schema.sheet)
+    table = read_source(source, spec=file_spec)
     for name, why in table.left_out:
         if name == "(the file)":
             logging.warning("%s: %s.", table.where, why)
     where = table.where
     columns = table.columns
+    # The flags of the new rows overrule those of training
     schema = replace(
         schema,
         na_values=(*schema.na_values, *new.na_values),
         missing=new.missing or schema.missing,
         unknown=new.unknown or schema.unknown,
     )
+    # All inputs must be there; without targets there are no scores
     if absent := [name for name in schema.required if name not in columns.column_names]:
         raise ValueError(f"{where} must have the columns of the training data, but lacks {_quoted(absent)}; add them.")
     if len(columns) == 0:
@@ -286,8 +295,8 @@ def _without_odd(table: Table, spec: TableSpec) -> tuple[Table, list[str]]:
                 f"{table.where} repeats its line of names in row {int(repeats.argmax())} (from 0); give "
                 "--bad_rows=drop to leave out such rows, or --names=NAME,... if the file has no such line."
             )
-        for rows, what in ((is_empty, "without any value"), (repeats, "that repeat the names")):
-            notes += [f"{rows.sum()} rows {what} left out"] if rows.any() else []
+        for rows, reason in ((is_empty, "without any value"), (repeats, "that repeat the names")):
+            notes += [f"{rows.sum()} rows {reason} left out"] if rows.any() else []
         if notes:
             table = table._replace(columns=table.columns.filter(pa.array(~(is_empty | repeats))))
     totals = {} if spec.total_rows == "keep" else totals_of_texts(table.columns)
@@ -329,6 +338,7 @@ def _renumbered(pair: tuple[Indices, Indices], kept: Indices, num_rows: int) -> 
     """Row numbers of a standard split among the rows that are kept."""
     if len(kept) == num_rows:
         return pair
+    # A row that is left out has the number -1
     numbers = np.full(num_rows, -1)
     numbers[kept] = np.arange(len(kept))
     train, test = (numbers[rows] for rows in pair)
@@ -337,8 +347,8 @@ def _renumbered(pair: tuple[Indices, Indices], kept: Indices, num_rows: int) -> 
 
 def _known_targets(schema: Schema, columns: pa.Table, where: str) -> NDArray[Any] | None:
     targets = {column.name: column for column in schema.targets}
-    found = parsed(targets, columns, na_values=schema.na_values, where=where)
-    missing = np.any([is_missing(values) for values in found.values()], axis=0)
+    cells = parsed(targets, columns, na_values=schema.na_values, where=where)
+    missing = np.any([is_missing(values) for values in cells.values()], axis=0)
     if missing.all():
         return None
     if missing.any() and schema.missing == "error":
@@ -349,7 +359,7 @@ def _known_targets(schema: Schema, columns: pa.Table, where: str) -> NDArray[Any
     if missing.any():
         logging.warning("%s has no target in %d rows, so all are predicted without scores.", where, missing.sum())
         return None
-    Y = schema.encode_targets(found, where=where)
+    Y = schema.encode_targets(cells, where=where)
     check_finite(Y, schema.target_names, f"Y of {where}")
     return Y
 

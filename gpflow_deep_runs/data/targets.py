@@ -43,17 +43,18 @@ def task_of(columns: Sequence[Column], survey: Survey, task: Task | None, where:
         return "regression"
     column = columns[0]
     facts = survey.facts[columns[0].name]
-    found = task or _inferred(column, facts, survey.num_rows, where)
-    what = f"--task={found} does not fit the target {column.name!r} of {where}: it"
-    if found == "regression" and _is_text(column):
-        raise ValueError(f"{what} holds text, not numbers; choose binary or multiclass, or another target.")
-    if found != "regression" and not facts.is_whole:
-        raise ValueError(f"{what} holds fractions or too many values, not labels; choose regression.")
-    if found == "binary" and len(facts.counts) != 2:
+    chosen_task = task or _inferred(column, facts, survey.num_rows, where)
+    # The values must fit the task
+    misfit = f"--task={chosen_task} does not fit the target {column.name!r} of {where}: it"
+    if chosen_task == "regression" and _is_text(column):
+        raise ValueError(f"{misfit} holds text, not numbers; choose binary or multiclass, or another target.")
+    if chosen_task != "regression" and not facts.is_whole:
+        raise ValueError(f"{misfit} holds fractions or too many values, not labels; choose regression.")
+    if chosen_task == "binary" and len(facts.counts) != 2:
         raise ValueError(
-            f"{what} must have 2 different values, got {len(facts.counts)}; choose another task or target."
+            f"{misfit} must have 2 different values, got {len(facts.counts)}; choose another task or target."
         )
-    return found
+    return chosen_task
 
 
 def class_names_of(column: Column, facts: Facts) -> tuple[str, ...]:
@@ -77,10 +78,11 @@ def encoded(
     """
     if task == "regression":
         return np.stack([np.asarray(found[column.name], np.float64) for column in columns], axis=1)
+    # The numbers of the classes, and -1 where there is no value
     column = columns[0]
     texts = labels(found[column.name], column)
-    known = pd.Index(classes, dtype=object).get_indexer(texts.categories)
-    codes = np.append(known, -1).astype(np.int64)[texts.codes]
+    class_numbers = pd.Index(classes, dtype=object).get_indexer(texts.categories)
+    codes = np.append(class_numbers, -1).astype(np.int64)[texts.codes]
     is_unknown = (codes < 0) & (texts.codes >= 0)
     if is_unknown.any():
         row = int(is_unknown.argmax())
@@ -109,9 +111,9 @@ def _check_kind(column: Column, where: str) -> None:
 def _check_varies(column: Column, facts: Facts, task: Task | None, where: str) -> None:
     if facts.is_whole and len(facts.counts) < 2:
         value = next(iter(facts.counts), "missing")
-        wanted = f" --task={task} needs different values;" if task else ""
+        hint = f" --task={task} needs different values;" if task else ""
         raise ValueError(
-            f"the target {column.name!r} of {where} must vary, but it is {value!r} in every row;{wanted} choose "
+            f"the target {column.name!r} of {where} must vary, but it is {value!r} in every row;{hint} choose "
             "another --target."
         )
 

@@ -63,14 +63,14 @@ _PIECE = re.compile(r"%(.)|(\s+)|([^%\s]+)|(%)", re.DOTALL)
 def check_format(text: str) -> str:
     """What is wrong with a `strptime` format of dates, in words; "" if nothing is."""
     try:
-        found = _directives(text)
+        directives = _directives(text)
     except ValueError as error:
         return str(error)
     if is_time_format(text):
         return ""
-    if not found & {"Y", "y"}:
+    if not directives & {"Y", "y"}:
         return "it has no year, %Y or %y"
-    if not found & {"m", "b"} and "d" in found:
+    if not directives & {"m", "b"} and "d" in directives:
         return "it has a day but no month, %m or %b"
     return ""
 
@@ -78,10 +78,10 @@ def check_format(text: str) -> str:
 def is_time_format(text: str) -> bool:
     """Whether a `strptime` format reads times of the day, or durations, without a date."""
     try:
-        found = _directives(text)
+        directives = _directives(text)
     except ValueError:
         return False
-    return bool(found) and found <= {"H", "I", "p", "M", "S", "f"}
+    return bool(directives) and directives <= {"H", "I", "p", "M", "S", "f"}
 
 
 @lru_cache(maxsize=256)
@@ -93,6 +93,7 @@ def full_pattern(text: str) -> str:
     pieces = [match.groups() for match in _PIECE.finditer(text)]
     directives = [piece[0] for piece in pieces]
     pattern = []
+    # Each directive is a group; beside another one it has a fixed number of digits
     for i, (directive, space, literal, percent) in enumerate(pieces):
         following = directives[i + 1] if i + 1 < len(pieces) else None
         if percent or (directive and directive not in _DIRECTIVES and directive != "%"):
@@ -110,10 +111,11 @@ def full_pattern(text: str) -> str:
             pattern.append(f"[{SPACES}]{'*' if following == 'p' else '+'}")
         else:
             pattern.append(re.escape(literal))
-    found = [{"B": "b", "A": "a"}.get(d, d) for d in directives if d and d != "%"]
-    if len(set(found)) < len(found):
+    # Which directives go together
+    group_names = [{"B": "b", "A": "a"}.get(d, d) for d in directives if d and d != "%"]
+    if len(set(group_names)) < len(group_names):
         raise ValueError("a directive occurs twice")
-    if ("I" in found) != ("p" in found) or {"H", "I"} <= set(found):
+    if ("I" in group_names) != ("p" in group_names) or {"H", "I"} <= set(group_names):
         raise ValueError("%I needs %p, and %p needs %I, and neither goes with %H")
     return "".join(pattern)
 
@@ -126,6 +128,7 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
     :param is_local: leave zones out of account: days and hours of the clock on the wall.
     """
     part, is_match = _parts(texts, date_format)
+    # Year, month and day as numbers, as short years and as names
     year = part("Y", 0)
     short = part("y", -1)
     year = np.where(short >= 0, short + np.where(short < 69, 2000, 1900), year)
@@ -134,12 +137,15 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
     month = np.where(named >= 0, named + 1, month)
     day = part("d", 1)
     is_good = is_match & (year > 0) & (month >= 1) & (month <= 12) & (day >= 1)
+    # Days from 1970 to the first of the month, and to that of the next month
     first = np.where(is_good, (year - 1970) * 12 + month - 1, 0).astype("datetime64[M]")
     start = first.astype("datetime64[D]").astype(np.int64)
     end = (first + 1).astype("datetime64[D]").astype(np.int64)
     days = start + day - 1
+    # A weekday must be the right one: 1970-01-01 was a Thursday
     weekday = part("a", -1)
     is_good &= (days < end) & ((weekday < 0) | (weekday == (days + 3) % 7))
+    # The time of the day, and how far its zone is ahead of UTC
     seconds, is_time = _seconds(part)
     offset, is_offset = _offset(part)
     is_good &= is_time & is_offset & (seconds < 86400)
@@ -161,13 +167,14 @@ def _directives(text: str) -> set[str]:
 
 def _parts(texts: pa.Array, text_format: str) -> tuple[Part, NDArray[np.bool_]]:
     """A function of a directive and a default that gives the numbers of the texts, and which texts fit the format."""
-    found = pc.extract_regex(texts, pattern=f"^(?:{full_pattern(text_format)})$")
-    names = [found.type.field(i).name for i in range(found.type.num_fields)]
+    groups = pc.extract_regex(texts, pattern=f"^(?:{full_pattern(text_format)})$")
+    names = [groups.type.field(i).name for i in range(groups.type.num_fields)]
 
     def part(name: str, default: int) -> NDArray[np.int64]:
         if name not in names:
             return np.full(len(texts), default, dtype=np.int64)
-        piece = pc.struct_field(found, [names.index(name)])
+        piece = pc.struct_field(groups, [names.index(name)])
+        # Words become their places, fractions nanoseconds and zones minutes
         if name in _NAMES:
             start = pc.utf8_slice_codeunits(pc.utf8_lower(piece), 0, len(_NAMES[name][0]))
             piece = pc.index_in(start, value_set=pa.array(_NAMES[name], start.type))
@@ -177,7 +184,7 @@ def _parts(texts: pa.Array, text_format: str) -> tuple[Part, NDArray[np.bool_]]:
             piece = _minutes(piece)
         return np.asarray(pc.fill_null(pc.cast(piece, pa.int64()), default).to_numpy(zero_copy_only=False))
 
-    return part, np.asarray(found.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+    return part, np.asarray(groups.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def _seconds(part: Part) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -188,6 +195,7 @@ def _seconds(part: Part) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     minute = part("M", 0)
     second = part("S", 0)
     is_good = (twelve >= 1) & (twelve <= 12) & (second < 60)
+    # Minutes without hours may be more than 59
     if (part("H", -1) >= 0).any() or (half >= 0).any():
         is_good &= minute < 60
     hour = np.where(half >= 0, twelve % 12 + 12 * half, hour)

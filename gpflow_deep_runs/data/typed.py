@@ -57,16 +57,16 @@ def floats_of(values: pa.ChunkedArray) -> NDArray[np.float64]:
     values = _not_half(values)
     if pa.types.is_decimal(kind):
         values = values.cast(pa.string())  # then they are correctly rounded
-    found = values.cast(pa.float64(), safe=False)
-    found = pc.fill_null(found, np.nan) if found.null_count else found
-    return np.array(found.to_numpy(), dtype=np.float64)
+    floats = values.cast(pa.float64(), safe=False)
+    floats = pc.fill_null(floats, np.nan) if floats.null_count else floats
+    return np.array(floats.to_numpy(), dtype=np.float64)
 
 
 def are_whole(values: pa.ChunkedArray) -> bool:
     """Whether values are whole numbers, also if they are stored as others because some are missing."""
     if pa.types.is_floating(values.type):
-        found = floats_of(values)
-        return bool((found == np.rint(found))[~np.isnan(found)].all())
+        floats = floats_of(values)
+        return bool((floats == np.rint(floats))[~np.isnan(floats)].all())
     return bool(pa.types.is_integer(values.type))
 
 
@@ -110,6 +110,7 @@ def _not_half(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _scaled(values: pa.ChunkedArray, unit_seconds: int) -> NDArray[np.float64]:
     kind = values.type
+    # Counts in the unit of the type, and how many of these make one day or hour
     if pa.types.is_date32(kind):
         counts = values.cast(pa.int32())
         per_unit = 1
@@ -117,8 +118,8 @@ def _scaled(values: pa.ChunkedArray, unit_seconds: int) -> NDArray[np.float64]:
         counts = values.cast(pa.int64())
         per_unit = unit_seconds * 1000
     else:
-        whole = pa.int32() if pa.types.is_time32(kind) else pa.int64()
-        counts = values.cast(whole)
+        integer_type = pa.int32() if pa.types.is_time32(kind) else pa.int64()
+        counts = values.cast(integer_type)
         per_unit = unit_seconds * (10**9 // _NANOSECONDS[kind.unit])
     numbers = pc.fill_null(counts.cast(pa.int64()), 0).to_numpy()
     whole_units, rest = np.divmod(numbers, per_unit)  # exact also for nanoseconds, which float64 cannot hold

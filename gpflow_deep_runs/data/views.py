@@ -85,12 +85,13 @@ def load(
     check_table(source, table, view)
     name = source.dataset or default
     is_known = source.data is None
+    # Known sets come from the catalogue, own data from the reader of the view
     if view == "supervised":
         data = catalogue.read(name, view, source.data_dir) if is_known else tables.read_table(source.data, table)
         data = data if split is None else divide(data, split=split, valid_fraction=valid_fraction, seed=seed)
     elif view == "continuous":
-        known = catalogue.read(name, "supervised", source.data_dir) if is_known else None
-        data = read_continuous(str(source.data), table) if known is None else standardised(known)
+        known_rows = catalogue.read(name, "supervised", source.data_dir) if is_known else None
+        data = read_continuous(str(source.data), table) if known_rows is None else standardised(known_rows)
     elif view == "images":
         data = catalogue.read(name, view, source.data_dir) if is_known else images.read_own(str(source.data))
         largest = images.LARGEST.get(name, 255) if is_known else 255

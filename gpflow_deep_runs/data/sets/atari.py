@@ -110,6 +110,7 @@ def record_dataset(
         raise ValueError(f"the output must end in .npz, got {path}.")
     if seed < 0:
         raise ValueError(f"the seed of the play must not be negative, got {seed}.")
+    # The parts follow each other in time
     num_test = round(test_fraction * num_frames)
     num_valid = round(valid_fraction * num_frames)
     num_train = num_frames - num_test - num_valid
@@ -118,19 +119,21 @@ def record_dataset(
             f"{num_frames} frames cannot give each part a frame with valid_fraction={valid_fraction} and "
             f"test_fraction={test_fraction}; record more."
         )
-    about = {"game": game, "frames": num_frames, "seed": seed, "keep_probability": keep_probability}
+    facts = {"game": game, "frames": num_frames, "seed": seed, "keep_probability": keep_probability}
+    # A file of just these frames is left as it is, whichever emulator played
     if path.exists():
         stored = load_frames(path)
         sizes = tuple(map(len, stored[:3]))
-        if {**stored.about, "emulator": 0} != {**about, "emulator": 0} or sizes != (num_train, num_valid, num_test):
+        if {**stored.about, "emulator": 0} != {**facts, "emulator": 0} or sizes != (num_train, num_valid, num_test):
             raise ValueError(f"{path} holds other frames, {stored.about}; give another path, or delete it.")
         return path
+    # Play until there are enough frames, of which the edges are kept
     frames = play(game, seed=seed, keep_probability=keep_probability)
     images = np.stack([edges(next(frames)).reshape(-1) for _ in range(num_frames)])
     ends = [num_train, num_train + num_valid]
-    about["emulator"] = _emulator_version()
+    facts["emulator"] = _emulator_version()
     train, valid, test = np.split(images, ends)
-    write_frames(path, Frames(train, valid, test, about))
+    write_frames(path, Frames(train, valid, test, facts))
     return path
 
 
@@ -151,7 +154,7 @@ def load_frames(path: str | os.PathLike[str]) -> Frames:
     path = Path(path)
     try:
         arrays = read_npz(path)
-        about = dict(json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
+        facts = dict(json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
         count = int(np.prod(IMAGE_SHAPE))
         parts = [np.unpackbits(arrays[part], axis=1, count=count) for part in _PARTS]
         if tuple(arrays["image_shape"]) != IMAGE_SHAPE or any(part.shape[1] != count for part in parts):
@@ -159,12 +162,13 @@ def load_frames(path: str | os.PathLike[str]) -> Frames:
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} cannot be read as recorded Atari frames ({error}); record them again.") from error
     train, valid, test = parts
-    return Frames(train, valid, test, about)
+    return Frames(train, valid, test, facts)
 
 
 def _kept_frames(emulator: Any, rng: np.random.Generator, probability: float) -> Iterator[NDArray[np.uint8]]:
     actions = emulator.getMinimalActionSet()
     while True:
+        # Actions, and which of the frames are kept, are drawn in blocks; a game that is over begins again
         choices = rng.integers(len(actions), size=_BLOCK)
         for choice, is_kept in zip(choices.tolist(), (rng.random(_BLOCK) < probability).tolist(), strict=True):
             if emulator.game_over():
@@ -180,11 +184,12 @@ def _emulator(game: str, seed: int) -> Any:
         from ale_py import ALEInterface, LoggerMode, roms
     except ImportError as error:
         raise ValueError(_MISSING) from error
-    known = roms.get_all_rom_ids()
-    if game not in known:
-        raise ValueError(f"game must be one of those of ale-py ({', '.join(sorted(known))}), got {game!r}.")
+    games = roms.get_all_rom_ids()
+    if game not in games:
+        raise ValueError(f"game must be one of those of ale-py ({', '.join(sorted(games))}), got {game!r}.")
     ALEInterface.setLoggerMode(LoggerMode.Error)
     emulator = ALEInterface()
+    # Without repeated actions the frames are a function of the seed and the actions
     emulator.setInt("random_seed", seed)
     emulator.setFloat("repeat_action_probability", 0.0)
     emulator.loadROM(roms.get_rom_path(game))

@@ -55,9 +55,9 @@ def _packed(rows: Sequence[int], columns: int, image_shape: Sequence[int] | None
 
 
 PACKED_SETS = {
-    name: _packed(**known["holds"])
-    for name, known in KNOWN.items()
-    if known["views"].get("binary") == "binary.read_packed_set"
+    name: _packed(**facts["holds"])
+    for name, facts in KNOWN.items()
+    if facts["views"].get("binary") == "binary.read_packed_set"
 }
 """The sets by name."""
 
@@ -139,6 +139,7 @@ def read_caltech(name: str, paths: Sequence[Path]) -> Rows:
         "Caltech-101 silhouettes, 28 x 28, split 1; pixels stored column by column in MATLAB are turned to rows. "
         "Objects are 0 on a background of 1"
     )
+    # Pixels that MATLAB stores column by column are put row by row
     upright = {part: arrays[part].reshape(-1, 28, 28).transpose(0, 2, 1).reshape(-1, 784) for part in PARTS}
     labels = {part: arrays[f"{part}_labels"] for part in PARTS}
     return density(name, upright, source, image_shape=(28, 28), labels=labels)
@@ -173,6 +174,7 @@ def read_web(name: str, paths: Sequence[Path]) -> Rows:
         raise ValueError(
             f"{path} and w7a.t must hold 49749 rows of 300 columns together, got {rows.shape}; get them again."
         )
+    # Parts are blocks of an order that never changes
     order = numpy_rng(0, "binary_data/web").permutation(len(rows))
     source = "LIBSVM w7a and w7a.t together: the rows of the set web of Larochelle and Murray (2011), not its parts"
     return _drawn(name, rows, labels, order, (14_000, 3188), source)
@@ -219,6 +221,7 @@ def _read_text(path: Path) -> Bits:
     """0 and 1 in lines, with commas or spaces between them."""
     if not path.is_file():
         raise ValueError(f"{path} is missing; the train, valid and test files belong into one folder, get them all.")
+    # Without signs between them, each character is a value, and all lines are equally long
     lines = read_bytes(path).translate(None, delete=b", \t\r").rstrip(b"\n") + b"\n"
     columns = lines.index(b"\n")
     characters = np.frombuffer(lines, np.uint8)

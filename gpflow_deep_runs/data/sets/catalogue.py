@@ -64,7 +64,7 @@ def _entry(name: str, known: Mapping[str, Any]) -> Entry:
     return Entry(name, known["about"], views, files_of(known), known.get("get", ""))
 
 
-ENTRIES: Mapping[str, Entry] = {name: _entry(name, known) for name, known in KNOWN.items()}
+ENTRIES: Mapping[str, Entry] = {name: _entry(name, facts) for name, facts in KNOWN.items()}
 """All known data sets by name."""
 
 

@@ -107,10 +107,10 @@ def find(files: Sequence[File], folder: Path | None, name: str, get: str) -> lis
     :param get: what to get and where to put it, for the error.
     :raises ValueError: if a file is missing, or has another checksum than expected.
     """
-    found = located(files, folder, name, get)
-    for file, path in found:
+    pairs = located(files, folder, name, get)
+    for file, path in pairs:
         file.verify(path)
-    return [path for _, path in found]
+    return [path for _, path in pairs]
 
 
 def located(files: Sequence[File], folder: Path | None, name: str, get: str) -> list[tuple[File, Path]]:
@@ -119,18 +119,19 @@ def located(files: Sequence[File], folder: Path | None, name: str, get: str) -> 
     :param folder: and `name` and `get`: as of :func:`find`.
     :raises ValueError: if a file is missing.
     """
+    # One of several files tells the folder of the others
     if folder is not None and folder.is_file() and len(files) > 1:
         folder = folder.parent
-    found = []
+    pairs = []
     for file in files:
         path = _find_one(file, folder)
         if path is not None:
-            found.append((file, path))
+            pairs.append((file, path))
         elif not file.is_optional:
             where = "no --data_dir was given" if folder is None else f"it was not found in {folder}"
-            wanted = " or ".join((file.path, *file.alternatives))
-            raise ValueError(f"data set {name!r} needs {wanted}, and {where}. {get} Then give --data_dir=FOLDER.")
-    return found
+            choices = " or ".join((file.path, *file.alternatives))
+            raise ValueError(f"data set {name!r} needs {choices}, and {where}. {get} Then give --data_dir=FOLDER.")
+    return pairs
 
 
 def files_of(known: Mapping[str, Any]) -> tuple[File, ...]:
@@ -144,6 +145,7 @@ def files_of(known: Mapping[str, Any]) -> tuple[File, ...]:
 def _find_one(file: File, folder: Path | None) -> Path | None:
     if folder is None:
         return None
+    # The folder itself may be any of those in the path of the file
     for path in (file.path, *file.alternatives):
         parts = path.split("/")
         if folder.is_file() and folder.name == parts[-1]:
@@ -189,6 +191,7 @@ def read_numbers(path: Path, shape: tuple[int | None, int], separator: str) -> N
     rows, columns = shape
     pieces = []
     start = 0
+    # With a known number of rows the pieces go straight into their array
     result = None if rows is None else np.empty((rows, columns))
     try:
         with pd.read_csv(

@@ -44,6 +44,7 @@ def read_airline(name: str, paths: Sequence[Path], *, num_train: int = 700_000, 
     needed = num_train + num_test
     if len(flights) < needed:
         raise ValueError(f"{flights_path} must have {needed} complete flights, got {len(flights)}; get it again.")
+    # Each split draws its rows by a stream of its own
     orders = [numpy_rng(0, f"airline/{split}").permutation(len(flights))[:needed] for split in range(_SPLITS)]
     splits = tuple((np.sort(order[:num_train]), np.sort(order[num_train:])) for order in orders)
     source = (
@@ -74,6 +75,7 @@ def read_airline_nyc(name: str, paths: Sequence[Path]) -> Rows:
         planes = pd.read_csv(folder / "planes.csv", usecols=["tailnum", "year"])
         used = [*_COLUMNS[1:5], *_COLUMNS[6:], "year", "tailnum", "arr_delay"]  # reading all takes twice as long
         flights = pd.read_csv(folder / "flights.csv.zip", usecols=used)
+        # The age of a plane comes from the table of planes
         flights = flights.merge(planes.rename(columns={"year": "plane_year"}), on="tailnum")
         flights["dow"] = pd.to_datetime(flights[["year", "month", "day"]]).dt.dayofweek
         columns = flights[[*_COLUMNS, "arr_delay"]].dropna()
@@ -126,9 +128,11 @@ def _complete_flights(flights_path: Path, planes_path: Path) -> pd.DataFrame:
     columns = ["Month", "DayofMonth", "DayOfWeek", "DepTime", "ArrTime", "AirTime", "ArrDelay", "Distance", "TailNum"]
     pieces = []
     try:
+        # The years in which planes were built
         planes = pd.read_csv(planes_path, usecols=["tailnum", "year"], na_values="None", encoding="latin-1")
         planes["year"] = pd.to_numeric(planes["year"], errors="coerce")
         planes = planes[planes["year"] > 0].drop_duplicates("tailnum")
+        # Flights of January to April with such planes, piece by piece
         with pd.read_csv(flights_path, usecols=columns, chunksize=files.CHUNK_ROWS, encoding="latin-1") as reader:
             for chunk in reader:
                 chunk = chunk[chunk["Month"] <= 4].merge(planes, left_on="TailNum", right_on="tailnum")
@@ -140,6 +144,7 @@ def _complete_flights(flights_path: Path, planes_path: Path) -> pd.DataFrame:
 
 def _inputs(columns: Any, year: int) -> NDArray[np.float64]:
     X = np.stack([np.asarray(columns[key], dtype=np.float64) for key in _COLUMNS], axis=1)
+    # The year of the plane becomes its age
     X[:, 0] = year - X[:, 0]
     X[:, 3:5] = 60 * (X[:, 3:5] // 100) + X[:, 3:5] % 100  # hhmm to minutes since midnight
     return X

@@ -44,6 +44,7 @@ def prepared(data: Rows, largest: int, *, num_valid: int = 5000, max_images: int
     if num_valid < 0 or (max_images is not None and max_images < 1):
         raise ValueError(f"num_valid must not be negative and max_images positive, got {num_valid} and {max_images}.")
     X, Y = data.train
+    # Which images are used and set aside depends on the name and the size of the set
     order = numpy_rng(0, f"images/{data.name}").permutation(len(X))[:max_images]
     count = min(num_valid, len(order) // 10)
     numbers = {"train": np.sort(order[count:]), "valid": np.sort(order[:count])}
@@ -122,16 +123,17 @@ def read_own(path: str | os.PathLike[str]) -> Rows:
     if not path.is_file():
         raise ValueError(f"--data must be an .npz file of images, but there is none at {path}; check the path.")
     arrays = read_npz(path)
-    wanted = ("X", "labels", "X_test", "labels_test")
-    if sorted(arrays) != sorted(wanted):
-        raise ValueError(f"{path} must hold {', '.join(wanted)}, got {', '.join(sorted(arrays))}; write it again.")
-    X, labels, X_test, labels_test = (arrays[name] for name in wanted)
-    for name, part, of in (("X", X, labels), ("X_test", X_test, labels_test)):
+    array_names = ("X", "labels", "X_test", "labels_test")
+    if sorted(arrays) != sorted(array_names):
+        raise ValueError(f"{path} must hold {', '.join(array_names)}, got {', '.join(sorted(arrays))}; write it again.")
+    X, labels, X_test, labels_test = (arrays[name] for name in array_names)
+    for name, part, part_labels in (("X", X, labels), ("X_test", X_test, labels_test)):
         if part.ndim != 4 or part.dtype != np.uint8 or part.shape[1:] != X.shape[1:] or 0 in part.shape:
             raise ValueError(f"{name} in {path} must be uint8 images [N, H, W, C], got {part.dtype} {part.shape}.")
-        if of.shape != part.shape[:1] or of.dtype.kind not in "iu" or of.min() < 0:
+        if part_labels.shape != part.shape[:1] or part_labels.dtype.kind not in "iu" or part_labels.min() < 0:
             raise ValueError(
-                f"{path} must have a label of 0 or more for each image of {name}, got {of.dtype} {of.shape}."
+                f"{path} must have a label of 0 or more for each image of {name}, got "
+                f"{part_labels.dtype} {part_labels.shape}."
             )
     num_classes = 1 + int(max(labels.max(), labels_test.max()))
     names = tuple(str(number) for number in range(num_classes))
@@ -181,4 +183,5 @@ def _records(content: bytes, file: str) -> tuple[NDArray[np.uint8], NDArray[np.i
     labels = records[:, 0].astype(np.int64)
     if labels.max() > 9:
         raise ValueError(f"{file} of CIFAR-10 has the label {labels.max()}, above 9; it is damaged, get it again.")
+    # Planes of colours become the channels of a pixel
     return np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels

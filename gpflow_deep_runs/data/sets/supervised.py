@@ -97,6 +97,7 @@ def read_scikit(name: str, paths: Sequence[Path]) -> Rows:
     bunch = load(**({"scaled": False} if is_regression else {}))
     splits = None
     divided = "random splits"
+    # The digits are divided as in all views
     if name == "digits":
         train, test = np.split(raw.digits_order(), [sum(raw.DIGITS_COUNTS)])
         splits = ((np.sort(train), np.sort(test)),)

@@ -54,6 +54,7 @@ def read(name: str, paths: Sequence[Path]) -> Rows:
     task = TASKS[name]
     X, labels = task.read(path)
     source = f"{path.name}; {task.about}"
+    # Blocks of rows may be folds only if their order is random
     if task.is_sorted:
         order = numpy_rng(0, f"text/{name}").permutation(len(labels))
         X = X[order]
@@ -117,9 +118,9 @@ _READERS: dict[str, Callable[[Path], Labelled]] = {
 }
 
 TASKS = {
-    name: Task(known["about"], tuple(holds["class_names"]), _READERS[holds["read"]], holds["is_sorted"])
-    for name, known in KNOWN.items()
-    if "text" in known["views"]
-    for holds in [known["holds"]]
+    name: Task(facts["about"], tuple(holds["class_names"]), _READERS[holds["read"]], holds["is_sorted"])
+    for name, facts in KNOWN.items()
+    if "text" in facts["views"]
+    for holds in [facts["holds"]]
 }
 """The tasks by name."""

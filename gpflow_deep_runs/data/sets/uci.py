@@ -32,7 +32,7 @@ class Uci(NamedTuple):
     target: str
 
 
-SETS = {name: Uci(**known["holds"]) for name, known in KNOWN.items() if known["views"].get("supervised") == "uci.read"}
+SETS = {name: Uci(**facts["holds"]) for name, facts in KNOWN.items() if facts["views"].get("supervised") == "uci.read"}
 """The sets by name."""
 
 
@@ -80,6 +80,7 @@ def _read_public(path: Path, num_columns: int) -> tuple[NDArray[np.float64], NDA
     target = _read_indices(path.with_name("index_target.txt"))
     if len(target) != 1 or max([*features, *target]) >= table.shape[1]:
         raise ValueError(f"index_target.txt and index_features.txt do not fit {path}; get the whole folder again.")
+    # The rows of each standard split
     count = int(_read_indices(path.with_name("n_splits.txt"))[0])
     splits = tuple(
         (

@@ -80,8 +80,10 @@ def convert(
     if rows_per_group < 1:
         raise ValueError(f"--rows_per_group must be at least 1, got {rows_per_group}.")
     sources = [_source(path, spec) for path in _find(pattern)]
+    # The types, which all files share
     types = _types(sources)
     folder.parent.mkdir(parents=True, exist_ok=True)
+    # The files, in a folder that gets its name when all are written
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         num_rows = sum(_write(source, temporary, types, rows_per_group) for source in sources)
@@ -109,16 +111,16 @@ def _find(pattern: str) -> list[Path]:
     parts = [pattern] if os.path.exists(pattern) else [part.strip() for part in pattern.split(",")]
     paths: set[Path] = set()
     for part in filter(None, parts):
-        found = [Path(path) for path in storage.find(os.path.join(part, "*") if storage.is_folder(part) else part)]
-        if not found:
+        part_paths = [Path(path) for path in storage.find(os.path.join(part, "*") if storage.is_folder(part) else part)]
+        if not part_paths:
             raise ValueError(f"--data must name files, but there are none at {part!r}; check the path.")
-        paths |= {path for path in found if _is_table(path)} if len(found) > 1 else set(found)
+        paths |= {path for path in part_paths if _is_table(path)} if len(part_paths) > 1 else set(part_paths)
     stems = sorted(map(_stem, paths))
     if twice := [stem for stem in stems if stems.count(stem) > 1]:
         raise ValueError(f"two files would become {twice[0]}.parquet; convert them into different folders.")
     if unknown := [path for path in paths if not _is_table(path)] or not paths:
-        what = unknown[0].name if isinstance(unknown, list) else "no file"
-        raise ValueError(f"--data must be delimited text, .tfrecord or .npz files, got {what}.")
+        example = unknown[0].name if isinstance(unknown, list) else "no file"
+        raise ValueError(f"--data must be delimited text, .tfrecord or .npz files, got {example}.")
     return sorted(paths)
 
 
@@ -183,22 +185,23 @@ def _texts(path: Path, dialect: Dialect, spec: TableSpec) -> Iterator[pa.Table]:
 
 def _types(sources: list[_Source]) -> dict[str, pa.DataType]:
     """The type of each column: numbers where all its texts in all files are plain numbers or missing."""
-    found: dict[str, pa.DataType | None] = {}
+    types: dict[str, pa.DataType | None] = {}
     for source in sources:
         for table in source.tables():
             for name, column in zip(table.column_names, table.columns, strict=True):
-                before = found.get(name)
+                before = types.get(name)
                 if not pa.types.is_string(column.type):
                     is_same = before in (None, column.type)
-                    found[name] = column.type if is_same else pa.float64()
+                    types[name] = column.type if is_same else pa.float64()
                 elif before != pa.string():
-                    found[name] = _type_of(column, before)
-    return {name: pa.string() if kind is None else kind for name, kind in found.items()}
+                    types[name] = _type_of(column, before)
+    return {name: pa.string() if kind is None else kind for name, kind in types.items()}
 
 
 def _type_of(texts: pa.ChunkedArray, before: pa.DataType | None) -> pa.DataType | None:
     """What texts become, after what those above them did: whole numbers, numbers, texts, or None if all are missing."""
     plain = plain_column(texts, MARKERS, is_decimal=before == pa.float64())
+    # Texts that are no numbers, unless all of them are missing
     if plain is None:
         unique = pc.utf8_trim_whitespace(pc.unique(pc.drop_null(texts)))
         return before if is_missing(unique, (), markers=True).all() else pa.string()
@@ -207,6 +210,7 @@ def _type_of(texts: pa.ChunkedArray, before: pa.DataType | None) -> pa.DataType 
         return pa.string()
     if sign or before == pa.float64():
         return pa.float64()
+    # Whole numbers, if int64 holds them
     try:
         _numbers(texts, pa.int64())
     except pa.ArrowInvalid:
@@ -229,10 +233,11 @@ def _groups(source: _Source, types: Mapping[str, pa.DataType], size: int) -> Ite
         typed = {name: _typed(table[name], types[name]) for name in table.column_names}
         held.append(pa.table(typed))
         num_held += len(table)
+        # Full row groups; the rest waits for the next table
         while num_held >= size:
-            whole = pa.concat_tables(held)
-            yield whole.slice(0, size)
-            held = [whole.slice(size)]
+            joined = pa.concat_tables(held)
+            yield joined.slice(0, size)
+            held = [joined.slice(size)]
             num_held -= size
     if num_held:
         yield pa.concat_tables(held)
@@ -258,10 +263,11 @@ def _write(source: _Source, folder: Path, types: Mapping[str, pa.DataType], size
     if writer is None:
         raise ValueError(f"{source.path} must hold rows, but has none; leave it out.")
     writer.close()
+    # Read back what was written
     with pa.parquet.ParquetFile(path) as written:
         for number, group in enumerate(_groups(source, types, size)):
-            found = written.read_row_group(number).replace_schema_metadata()
-            if not found.cast(group.schema.remove_metadata()).equals(group):  # Parquet has no seconds
+            stored = written.read_row_group(number).replace_schema_metadata()
+            if not stored.cast(group.schema.remove_metadata()).equals(group):  # Parquet has no seconds
                 raise OSError(f"{path} does not hold what was written to it; check the disk.")
         return int(written.metadata.num_rows)
 
@@ -300,17 +306,17 @@ def _records(path: str) -> Iterator[Sequence[bytes]]:
 
 def _kinds(path: str) -> Mapping[str, str]:
     """How each feature is stored in all records."""
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     with _tensorflow_errors() as tf:
         for records in _records(path):
             for record in records:
                 for name, feature in tf.train.Example.FromString(record).features.feature.items():
                     kind = feature.WhichOneof("kind")
-                    if kind is not None and found.setdefault(name, kind) != kind:
-                        raise OSError(f"the feature {name!r} is stored as {found[name]} and as {kind}")
-    if not found:
+                    if kind is not None and kinds.setdefault(name, kind) != kind:
+                        raise OSError(f"the feature {name!r} is stored as {kinds[name]} and as {kind}")
+    if not kinds:
         raise OSError("it holds no records, or no features")
-    return dict(sorted(found.items()))
+    return dict(sorted(kinds.items()))
 
 
 def _table(records: Sequence[bytes], kinds: Mapping[str, str]) -> pa.Table:
@@ -326,8 +332,9 @@ def _array(feature: Any, num_rows: int, name: str) -> pa.ChunkedArray:
     rows, places = feature.indices.numpy().T
     if places.any():
         raise OSError(f"the feature {name!r} must have one value in each example, got several")
+    # Rows without an entry are null
     order = np.full(num_rows, -1)
     order[rows] = np.arange(len(rows))
     values = feature.values.numpy()
-    found = pa.array(values, pa.binary()).cast(pa.string()) if values.dtype == object else pa.array(values)
-    return pa.chunked_array([found.take(pa.array(order, mask=order < 0))])
+    entries = pa.array(values, pa.binary()).cast(pa.string()) if values.dtype == object else pa.array(values)
+    return pa.chunked_array([entries.take(pa.array(order, mask=order < 0))])

@@ -69,14 +69,16 @@ def count(shards: Shards, known: Known, spec: TableSpec, *, progress: bool) -> S
     :raises ValueError: naming file, row and column: a cell that is not what the first rows are, or a value in a column
         that is empty there; text of too many levels, as soon as they are seen.
     """
+    # The columns of which the first rows say too little
     used = [name for name, column in known.columns.items() if column.kind != "ignored"]
-    wanted = [name for name in used if _is_counted(known.columns[name], known.survey.facts[name], spec)]
-    if wanted and (spec.bad_rows == "drop" or spec.missing == "impute"):  # which rows are left out depends on all
-        wanted = used
+    counted = [name for name in used if _is_counted(known.columns[name], known.survey.facts[name], spec)]
+    if counted and (spec.bad_rows == "drop" or spec.missing == "impute"):  # which rows are left out depends on all
+        counted = used
     survey = Survey(int(shards.blocks[:, 4].sum()), {})
-    if wanted or known.empty:
-        survey = _pass(shards, known, wanted, spec, progress)
-    if spec.missing == "error" and any(facts.num_missing for facts in survey.facts.values()) and wanted != used:
+    # One pass over these; a second one over all, if an error has to name every column with missing values
+    if counted or known.empty:
+        survey = _pass(shards, known, counted, spec, progress)
+    if spec.missing == "error" and any(facts.num_missing for facts in survey.facts.values()) and counted != used:
         survey = _pass(shards, known, used, spec, progress)  # for the count of every column
     return Survey(survey.num_rows, {name: Facts(is_whole=False) for name in used} | dict(survey.facts))
 
@@ -122,6 +124,7 @@ def _pass(shards: Shards, known: Known, names: Sequence[str], spec: TableSpec, p
         with hinted():
             return look_at(table, columns, spec, where=path, first_row=block.first_row)
 
+    # Blocks are looked at beside each other, and merged in their order
     total: Survey | None = None
     looks = in_order(of_block, range(len(shards.blocks)))
     bar = tqdm(looks, total=len(shards.blocks), unit="block", desc="count", disable=None if progress else True)
@@ -138,9 +141,9 @@ def _check_growth(known: Known, survey: Survey, spec: TableSpec) -> None:
 
 
 def _check_empty(values: pa.ChunkedArray, name: str, spec: TableSpec, where: str, first_row: int) -> None:
-    if (found := first_value(values, spec)) is not None:
+    if (row_and_text := first_value(values, spec)) is not None:
         raise ValueError(
-            f"column {name!r} is empty in the first rows of the stream, but {where} has {found[1]!r} in row "
-            f"{first_row + found[0]} (from 0); say what it is with --numeric={name}, --categorical={name} or "
+            f"column {name!r} is empty in the first rows of the stream, but {where} has {row_and_text[1]!r} in row "
+            f"{first_row + row_and_text[0]} (from 0); say what it is with --numeric={name}, --categorical={name} or "
             f"--ignore={name}."
         )

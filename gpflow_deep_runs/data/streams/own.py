@@ -63,16 +63,18 @@ def open_table(pattern: str, spec: TableSpec, *, progress: bool = False) -> tupl
             raise ValueError(
                 f"--{flag} is for gpflow-deep convert and for tables that are read as a whole; leave it out."
             )
+    # The first rows tell what the columns are
     shards = _open(pattern, spec)
     head = _head(shards)
     _check_totals(shards, head, spec)
-    known = _known(head, spec)
-    shards = _narrowed(shards, known.columns, known.empty)
-    columns = known.columns
-    survey = known.survey
+    head_facts = _known(head, spec)
+    shards = _narrowed(shards, head_facts.columns, head_facts.empty)
+    columns = head_facts.columns
+    survey = head_facts.survey
+    # If there are more, one pass counts levels, labels and missing values of all rows
     if head.hint:
-        survey = counting.count(shards, known, spec, progress=progress)
-        columns = counting.grown(known, survey)
+        survey = counting.count(shards, head_facts, spec, progress=progress)
+        columns = counting.grown(head_facts, survey)
     schema = Schema.of(columns, spec.target, survey, spec, where=f"the stream {pattern!r}")
     return shards, _preset(schema, spec, pattern)
 
@@ -81,6 +83,7 @@ def _check_totals(shards: Shards, head: _Head, spec: TableSpec) -> None:
     """:raises ValueError: naming a row among the first or the last ones that sums up others."""
     if spec.total_rows == "keep":
         return
+    # Totals stand among the first rows, or at the end of the last file
     last = shards.block(len(shards.blocks) - 1)
     for table, where, first_row in (
         (head.table, head.where, 0),
@@ -119,10 +122,12 @@ def foot_of(
     """What is known of a block of your own table; None of others, or if rows that sum up others are kept."""
     if preset.schema is None or preset.table is None or preset.table.total_rows == "keep":
         return None
+    # The columns of numbers, and targets of a regression
     numeric = {f.name for f in preset.schema.columns if f.column.kind == "number"}
     columns = [d for d, name in enumerate(preset.feature_names) if name in numeric]
     values = X[:, columns] if preset.class_names else np.concatenate([X[:, columns], Y], axis=1)
     file = shards.block(number).file
+    # The last row of a file is not among those that it may sum up
     is_last = number + 1 == len(shards.blocks) or shards.block(number + 1).file != file
     rows = np.nan_to_num(values[:-1] if is_last else values, posinf=0.0, neginf=0.0)
     sizes = np.abs(rows)
@@ -133,6 +138,7 @@ def foot_of(
 def check_feet(shards: Shards, feet: Sequence[Foot]) -> None:
     """:raises ValueError: if the numbers in the last row of a file are the sums of their columns in it, or in all."""
     for end in [foot for foot in feet if foot.last is not None]:
+        # Above it are the rows of its file, or those of earlier files, too
         for above in (
             [foot for foot in feet if foot.file == end.file],
             [foot for foot in feet if foot.file <= end.file],
@@ -140,6 +146,7 @@ def check_feet(shards: Shards, feet: Sequence[Foot]) -> None:
             sums, sizes = (sum(parts) for parts in zip(*((foot.sums, foot.sizes) for foot in above), strict=True))
             last = np.nan_to_num(np.asarray(end.last))
             high = np.max([foot.high for foot in above], axis=0)
+            # Zeros say nothing; a sum that is no larger than what it sums up may be a row
             is_told = (last != 0) & (sizes > 0)
             agrees = np.abs(last - sums) <= 1e-9 * np.asarray(sizes)
             if is_told.any() and agrees[is_told].all() and (np.abs(last) > high)[is_told].any():
@@ -189,6 +196,7 @@ def check_sentinels(preset: StreamPreset, sample: Part, moments: tuple[Moments, 
     x, y = moments
     names = [*preset.feature_names, *preset.target_names]
     values = np.concatenate([sample.X, sample.Y], axis=1)
+    # The sample may lack the ends, which the moments have
     ends = np.stack([np.concatenate([x.low, y.low]), np.concatenate([x.high, y.high])])
     asked = {f.name: f.column for f in preset.schema.columns} | {
         column.name: column for column in preset.schema.targets
@@ -237,6 +245,7 @@ def _selector(schema: Schema, spec: TableSpec) -> Callable[[Shards, int], Select
         first = block.first_row
         with counting.hinted():
             used = usable(table, columns, schema.target_names, spec, where=path, first_row=first)
+        # X and Y of the rows that are used; all others are NaN
         X = encoder.encode(used.found, where=path, first_row=first)
         Y = encoder.encode_targets(used.found, where=path, first_row=first).astype(np.float64)
         X = schema.filled(X) if is_imputed else X
@@ -272,6 +281,7 @@ def _open(pattern: str, spec: TableSpec) -> Shards:
 
 def _head(shards: Shards) -> _Head:
     blocks: list[pa.Table] = []
+    # Blocks, until there are enough rows
     for number in range(min(len(shards.blocks), _HEAD_BLOCKS)):
         blocks.append(shards.table(number))
         if sum(map(len, blocks)) >= HEAD_ROWS:
@@ -302,6 +312,7 @@ def _known(head: _Head, spec: TableSpec) -> Known:
         raise ValueError(f"--target must be a column of {where}, got none; it has {shown}.")
     try:
         columns = tables.columns_of(table, spec.target, spec, where=where, delimiter=head.delimiter)
+        # Columns that are empty in the first rows: the user may say what they are
         inputs = [name for name in columns if name not in spec.target]
         ignored = [name for name in inputs if columns[name].kind == "ignored" and name not in spec.ignore]
         empty = [name for name in ignored if counting.first_value(table[name], spec) is None]
@@ -330,11 +341,11 @@ def _as_said(empty: Collection[str], names: Sequence[str], spec: TableSpec, wher
         name: Column(
             name,
             kind,
-            decimal="," if how == "comma" else ".",
-            date_format=how if "%" in how else "",
+            decimal="," if manner == "comma" else ".",
+            date_format=manner if "%" in manner else "",
             note="empty in the first rows",
         )
-        for name, (kind, how) in said.items()
+        for name, (kind, manner) in said.items()
         if name in empty
     }
 
@@ -346,7 +357,7 @@ def _narrowed(shards: Shards, columns: Mapping[str, Column], empty: Collection[s
         for name, field in shards.layouts[0].items()
         if name in empty or (name in columns and columns[name].kind != "ignored")
     }
-    for path, found in zip(shards.files, shards.layouts, strict=True):
-        if absent := set(layout) - set(found):
+    for path, file_layout in zip(shards.files, shards.layouts, strict=True):
+        if absent := set(layout) - set(file_layout):
             raise ValueError(f"{path} must have the columns of the stream, but lacks {min(absent)!r}; leave it out.")
     return replace(shards, layouts=(layout,) * len(shards.files))

@@ -129,11 +129,13 @@ def _taxi(lookup: str | None) -> StreamPreset:
     zones = None if lookup is None else _lookup(lookup, "LocationID", ["latitude", "longitude"])
 
     def rows(frame: pd.DataFrame) -> Selection:
+        # Zones stand where their centroids are
         if zones is not None and "pickup_zone" in frame:
             for end in ("pickup", "dropoff"):
                 places = zones.reindex(frame[f"{end}_zone"])
                 frame[f"{end}_latitude"] = places["latitude"].to_numpy()
                 frame[f"{end}_longitude"] = places["longitude"].to_numpy()
+        # When the trip begins, and how long it takes
         time = frame["pickup"].dt
         frame["hour"] = time.hour + time.minute / 60 + time.second / 3600
         frame["weekday"] = time.dayofweek
@@ -141,6 +143,7 @@ def _taxi(lookup: str | None) -> StreamPreset:
         frame["month"] = time.month
         seconds = (frame["dropoff"] - frame["pickup"]).dt.total_seconds().to_numpy(np.float64)[:, None]
         X = _matrix(frame, columns)
+        # Squared distances of both ends from the centre, in degrees
         squared = [
             (frame[f"{end}_latitude"] - NEW_YORK[0]) ** 2 + (frame[f"{end}_longitude"] - NEW_YORK[1]) ** 2
             for end in ("pickup", "dropoff")
@@ -199,6 +202,7 @@ def _airline(name: str, lookup: str | None, last_month: int) -> StreamPreset:
     planes = planes[planes > 0]
 
     def rows(frame: pd.DataFrame) -> Selection:
+        # The year in which the plane was built; times of the day in minutes
         built = planes.reindex(frame["tail"].fillna("")).to_numpy(np.float64)
         date = pd.to_datetime(frame[["year", "month", "day"]], errors="coerce").dt
         clock = {end: 60 * (frame[end] // 100) + frame[end] % 100 for end in ("departure", "arrival")}  # hhmm

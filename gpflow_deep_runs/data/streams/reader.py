@@ -62,6 +62,7 @@ class BatchReader:
         self._batch_size = batch_size
         self._seed = seed
         self._lane = f"{lane}/{num_lanes}"
+        # The blocks of this lane, with so many rows in an epoch
         self._blocks = _lanes(stream.num_train, num_lanes)[lane]
         self._rows_per_epoch = int(stream.num_train[self._blocks].sum())
         if self._rows_per_epoch < batch_size:
@@ -70,6 +71,7 @@ class BatchReader:
                 f"{f' in each of {num_lanes} lanes' if num_lanes > 1 else ''}, got {self._rows_per_epoch}; lower "
                 "--batch_size, or give the table with --data, without --stream."
             )
+        # Windows of about shuffle_rows rows
         mean_rows = self._rows_per_epoch / len(self._blocks)
         self._blocks_per_window = max(1, round(shuffle_rows / mean_rows))
         self._windows_per_epoch = -(-len(self._blocks) // self._blocks_per_window)
@@ -110,6 +112,7 @@ class BatchReader:
         return {"train/input_wait_seconds": self.wait_seconds}
 
     def _dataset(self, step: int) -> "tf.data.Dataset":
+        # The window in which the step begins, and how many of its rows earlier steps have used
         epoch, offset = divmod(step * self._batch_size, self._rows_per_epoch)
         ends = np.cumsum(self._window_rows(epoch))
         first = int(np.searchsorted(ends, offset, side="right"))
@@ -130,6 +133,7 @@ class BatchReader:
             arrays = tf.numpy_function(read, [number], [array.dtype for array in self._like])
             return tuple(tf.ensure_shape(a, [None, b.shape[1]]) for a, b in zip(arrays, self._like, strict=True))
 
+        # One window after the other from there on, cut into batches
         windows = tf.data.Dataset.range(first, np.iinfo(np.int64).max).map(window).prefetch(1)
         options = tf.data.Options()
         options.threading.private_threadpool_size = 2
@@ -145,6 +149,7 @@ class BatchReader:
 
     def _window(self, epoch: int, window: int, rows: slice) -> Part:
         """Permuted training rows of a window."""
+        # Blocks in the order of the epoch, and rows in the order of the window
         start = window * self._blocks_per_window
         blocks = self._order(epoch)[start : start + self._blocks_per_window]
         parts = list(in_order(self._train_rows, blocks))
@@ -169,6 +174,7 @@ def _lanes(num_train: Indices, num_lanes: int) -> list[Indices]:
         raise ValueError(
             f"{num_lanes} workers need as many blocks of rows, the stream has {len(blocks)}; write smaller row groups."
         )
+    # Each block goes to the lane that has the fewest rows up to now
     heap = [(0, lane) for lane in range(num_lanes)]
     lanes: list[list[int]] = [[] for _ in range(num_lanes)]
     for block in blocks[np.argsort(-num_train[blocks], kind="stable")]:

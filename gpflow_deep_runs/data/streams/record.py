@@ -61,10 +61,15 @@ def load_stored(path: str | os.PathLike[str], shards: Shards, preset: StreamPres
     """What :func:`save` wrote, if it is of these very files (names and sizes) and settings; else None."""
     try:
         facts, arrays = _read(path)
-        found = facts["settings"]
-        given = {**settings, "preset": preset.name, "names": list(shards.names), "sizes": list(shards.sizes)}
-        given |= {"version": VERSION, "table": table_to_json(preset.table), "drop_bad_rows": shards.drop_bad_rows}
-        if any(found[key] != value for key, value in given.items()):
+        # The files, what the user says and all that decides the parts must be the same
+        stored_settings = facts["settings"]
+        settings_now = {**settings, "preset": preset.name, "names": list(shards.names), "sizes": list(shards.sizes)}
+        settings_now |= {
+            "version": VERSION,
+            "table": table_to_json(preset.table),
+            "drop_bad_rows": shards.drop_bad_rows,
+        }
+        if any(stored_settings[key] != value for key, value in settings_now.items()):
             return None
         num_train = arrays.pop("num_train")
         samples = {name: Part(arrays[f"{name}/X"], arrays[f"{name}/Y"]) for name in PARTS if f"{name}/X" in arrays}
@@ -72,7 +77,7 @@ def load_stored(path: str | os.PathLike[str], shards: Shards, preset: StreamPres
         classes = tuple(facts["classes"])
         sha256 = str(facts["sha256"])
         counts = dict(facts["counts"])
-        return Stream(shards, preset, found, num_train, counts, x_scale, y_scale, classes, samples, sha256)
+        return Stream(shards, preset, stored_settings, num_train, counts, x_scale, y_scale, classes, samples, sha256)
     except _ERRORS:
         return None
 

@@ -50,9 +50,9 @@ class StreamSpec:
     shuffle_rows: int = 2**18
 
     def __post_init__(self) -> None:
-        given = [f.name for f in fields(self) if getattr(self, f.name) != f.default]
-        if given and not self.stream:
-            raise ValueError(f"--{given[0]} describes a stream; give --stream too, or leave it out.")
+        flags = [f.name for f in fields(self) if getattr(self, f.name) != f.default]
+        if flags and not self.stream:
+            raise ValueError(f"--{flags[0]} describes a stream; give --stream too, or leave it out.")
         if not 0 < self.test_fraction < 1:
             raise ValueError(f"--test_fraction must be above 0 and below 1, got {self.test_fraction}.")
         if self.stream_sample < 2 or self.shuffle_rows < 1:
@@ -88,6 +88,7 @@ def load(
         "test_fraction": spec.test_fraction,
         "sample_rows": spec.stream_sample,
     }
+    # Columns that an earlier pass has found out need not be looked at again
     schema = None if stored is None or spec.stream_preset else record.load_schema(stored, table)
     if spec.stream_preset is not None:
         shards, preset = _known(spec, source.data, table)
@@ -95,12 +96,12 @@ def load(
         shards, preset = own.reopen(source.data, table, schema)
     else:
         shards, preset = own.open_table(source.data, table, progress=progress)
-    found = None if stored is None else record.load_stored(stored, shards, preset, **settings)
-    if found is None and schema is not None:  # of other files
+    stream = None if stored is None else record.load_stored(stored, shards, preset, **settings)
+    if stream is None and schema is not None:  # of other files
         shards, preset = own.open_table(source.data, table, progress=progress)
-    found = found or scan(shards, preset, progress=progress, **settings)
-    warn_of_few(found.rows)
-    return found
+    stream = stream or scan(shards, preset, progress=progress, **settings)
+    warn_of_few(stream.rows)
+    return stream
 
 
 def _known(spec: StreamSpec, pattern: str, table: TableSpec) -> tuple[Shards, StreamPreset]:
@@ -151,13 +152,14 @@ def scan(
         "names": list(shards.names),
         "sizes": list(shards.sizes),
     }
+    # Blocks are looked at beside each other, and added up in their order
     divide = Divider(shards, preset, settings, may_miss=preset.schema is not None)
-    found = _Found(sample_rows)
+    findings = _Found(sample_rows)
     blocks = range(len(shards.blocks))
     looks = in_order(lambda number: _look(divide, shards, number), blocks)
     for look in tqdm(looks, total=len(blocks), unit="block", desc="scan", disable=None if progress else True):
-        found.add(look)
-    return _stream(shards, preset, settings, found)
+        findings.add(look)
+    return _stream(shards, preset, settings, findings)
 
 
 class _Look(NamedTuple):
@@ -180,6 +182,7 @@ def _look(divide: Divider, shards: Shards, number: int) -> _Look:
     counts = np.bincount(part, minlength=len(PARTS))
     rows = {p: (order[part == p], X[part == p], Y[part == p]) for p in (TRAIN, VALID, TEST)}
     missing = None
+    # Missing values of the rows that belong to a part
     if any(np.isnan(values.min(initial=0.0)) for _, *arrays in rows.values() for values in arrays):
         is_missing = np.isnan(np.concatenate([X, Y], axis=1)) & np.isin(part, (TRAIN, VALID, TEST))[:, None]
         missing = is_missing.sum(axis=0), shards.block(number).first_row + int(is_missing.any(axis=1).argmax())
@@ -232,10 +235,11 @@ def _stream(shards: Shards, preset: StreamPreset, settings: dict[str, Any], foun
     """All that was found, checked: parts that have rows, a target that varies, labels that occur in training."""
     _check_missing(shards, preset, found)
     own.check_feet(shards, found.feet)
+    # Rows of each part, none of which may be empty
     table = np.array(found.counts, np.int64)
     counts = {name: int(count) for name, count in zip(PARTS, table.sum(axis=0), strict=True)}
-    wanted = ("train", "test") if settings["valid_fraction"] == 0 else PARTS[:3]
-    empty = [name for name in wanted if counts[name] == 0]
+    required_parts = ("train", "test") if settings["valid_fraction"] == 0 else PARTS[:3]
+    empty = [name for name in required_parts if counts[name] == 0]
     if empty:
         raise ValueError(f"a stream must have {' and '.join(empty)} rows, got {counts}; check the files and fractions.")
     x = found.x
@@ -247,12 +251,15 @@ def _stream(shards: Shards, preset: StreamPreset, settings: dict[str, Any], foun
         raise ValueError(f"the target {name!r} must vary, got {y.low[constant[0]]} in every training row.")
     if counts["bad"]:
         logging.warning("%d of %d rows cannot be read or miss values, and are left out.", counts["bad"], table.sum())
+    # The samples, with labels as whole numbers
     samples = {PARTS[part]: sample.rows() for part, sample in found.samples.items() if counts[PARTS[part]]}
     class_names = _class_names(preset, y, samples)
     if class_names:
         samples = {name: Part(part.X, part.Y.astype(np.int64)) for name, part in samples.items()}
+    # Values that may stand for missing ones, before means are put in for these
     own.check_sentinels(preset, samples["train"], (x, y))
     preset = own.completed(preset, np.where(x.count > 0, x.mean, np.nan))
+    # What is put in counts in the moments, too
     if preset.schema is not None and found.missing is not None:
         x = x.merge(Moments.constant(counts["train"] - x.count, np.array(preset.schema.fills)))
         samples = {name: Part(preset.schema.filled(part.X), part.Y) for name, part in samples.items()}

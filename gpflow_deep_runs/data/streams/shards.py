@@ -119,8 +119,8 @@ class Shards:
             return self._table(block, {name: f for name, f in layout.items() if names is None or name in names})
 
     def _table(self, block: Block, layout: Layout) -> pa.Table:
-        found = _read_group(self.files[block.file], block, [field.column for field in layout.values()])
-        return pa.table({name: found[field.column] for name, field in layout.items()})
+        stored_table = _read_group(self.files[block.file], block, [field.column for field in layout.values()])
+        return pa.table({name: stored_table[field.column] for name, field in layout.items()})
 
     @contextmanager
     def _named(self, block: Block) -> Iterator[None]:
@@ -147,21 +147,22 @@ def find_files(pattern: str) -> tuple[str, ...]:
     for part in filter(None, parts):
         try:
             is_folder = storage.is_folder(part)
-            found = storage.find(os.path.join(part, "*") if is_folder else part)
+            paths = storage.find(os.path.join(part, "*") if is_folder else part)
         except OSError as error:
             raise ValueError(f"{part!r} must be a file, folder or pattern: {_short(error)}.") from error
-        others = [path for path in found if not path.lower().endswith(".parquet")]
-        if is_folder and len(others) < len(found):
-            found = [path for path in found if path not in others]
+        # A folder may hold other files beside those of Parquet
+        others = [path for path in paths if not path.lower().endswith(".parquet")]
+        if is_folder and len(others) < len(paths):
+            paths = [path for path in paths if path not in others]
         elif others:
             is_known = is_delimited(others[0]) or others[0].lower().endswith(_CONVERTED)
             cure = (
                 f"convert: `gpflow-deep convert --data={shlex.quote(part)} --output=FOLDER`" if is_known else "convert"
             )
             raise ValueError(f"a stream must be .parquet files, got {others[0]}; {cure} and give --data=FOLDER.")
-        if not found:
+        if not paths:
             raise ValueError(f"{part!r} must name .parquet files, but there are none; check the path.")
-        files += found
+        files += paths
     if not files:
         raise ValueError("a stream must be .parquet files, got no path; give --data.")
     return tuple(sorted(set(files)))
@@ -180,6 +181,7 @@ def open_shards(pattern: str, *, layouts: Sequence[Layout], drop_bad_rows: bool 
     sizes = tuple(map(storage.size, files))
     chosen = []
     blocks = []
+    # The layout of each file, and a block for each of its row groups
     for number, path in enumerate(files):
         chosen.append(_layout(path, columns_of(path), layouts, files[0]))
         first_row = 0
@@ -189,6 +191,7 @@ def open_shards(pattern: str, *, layouts: Sequence[Layout], drop_bad_rows: bool 
                 first_row += rows
     if not blocks:
         raise ValueError(f"{pattern} must hold rows, but its {len(files)} files have none; check the path.")
+    # Paths below the common folder, so that rows keep their parts where files move together
     folder = os.path.commonpath([os.path.dirname(path) for path in files]) if len(files) > 1 else ""
     names = tuple(os.path.relpath(path, folder) if folder else os.path.basename(path) for path in files)
     table = np.array(blocks, dtype=np.int64).reshape(-1, len(Block._fields))
@@ -210,8 +213,8 @@ def _layout(path: str, kinds: Mapping[str, Kind], layouts: Sequence[Layout], fir
         if all(field.column in kinds for field in layout.values()):
             break
     else:
-        wanted = [field.column for field in layouts[0].values()]
-        absent = ", ".join(repr(column) for column in wanted if column not in kinds)
+        column_names = [field.column for field in layouts[0].values()]
+        absent = ", ".join(repr(column) for column in column_names if column not in kinds)
         which = "" if path == first else f" as {first} has"
         raise ValueError(f"{path} must have the columns of the stream{which}, but lacks {absent}; leave the file out.")
     for field in layout.values():

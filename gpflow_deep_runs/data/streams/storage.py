@@ -41,10 +41,10 @@ def size(path: str) -> int:
     if not is_remote(path):
         return os.stat(path).st_size
     system, place = _located(path)
-    found = system.get_file_info(place)
-    if not found.is_file:
+    info = system.get_file_info(place)
+    if not info.is_file:
         raise FileNotFoundError(f"there is no file {path}")
-    return int(found.size)
+    return int(info.size)
 
 
 def is_folder(path: str) -> bool:
@@ -62,6 +62,7 @@ def find(pattern: str) -> list[str]:
     """
     if not is_remote(pattern):
         return [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
+    # The folder above the first wildcard, and the patterns below it
     folder, _, names = re.sub(r"/([^/]*[*?\[].*)$", r"\n\1", pattern).partition("\n")
     if not names:
         system, place = _located(pattern)
@@ -69,7 +70,7 @@ def find(pattern: str) -> list[str]:
     system, place = _located(folder)
     parts = names.split("/")
     chosen = pa.fs.FileSelector(place, allow_not_found=True, recursive=len(parts) > 1)
-    inner = [each.path[len(place) :].strip("/") for each in system.get_file_info(chosen) if each.is_file]
+    inner = [entry.path[len(place) :].strip("/") for entry in system.get_file_info(chosen) if entry.is_file]
     return sorted(f"{folder}/{path}" for path in inner if _fits(path.split("/"), parts))
 
 
