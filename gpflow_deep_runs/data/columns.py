@@ -304,7 +304,7 @@ def _problem(entries: Mapping[str, Any]) -> str:
         ):
             return f"{key} is {value!r:.80}"
     column = Column(**entries)
-    # And none says what cannot be
+    # No entry may say what cannot be
     if column.kind not in get_args(Kind):
         return f"its kind is {column.kind!r:.80}"
     if (

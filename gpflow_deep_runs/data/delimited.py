@@ -262,7 +262,7 @@ def read_text(
     has_header = has_header and not dialect.is_header_short
     if dialect.delimiter == _SPACES:
         return _read_spaced(source, dialect, where, has_header=has_header, skip_footer=skip_footer or 0)
-    # Rows of another length: blank ones are skipped, notes at the foot counted; any other ends the reading
+    # Rows of another length: blank ones are skipped, notes at the foot counted; others are dropped, or end the reading
     ragged: list[pa.csv.InvalidRow] = []
     is_dropping = drops_bad_rows and skip_footer is None
     num_blank = 0
@@ -291,7 +291,7 @@ def read_text(
     if any(column[last].as_py() != _SEAL for column in table.columns):
         row = last - has_header + first_row
         raise ValueError(f"{where} has a quotation mark in row {row} (from 0) that is never closed; mend it.")
-    # Rows of another length may stand at the foot alone
+    # Rows of another length are allowed at the foot only
     num_foot = len(ragged) if skip_footer is None else skip_footer
     is_cut = ragged and ragged[0].number <= last + num_blank + len(ragged) - num_foot  # lines of the table follow
     if is_cut and not is_dropping:
@@ -487,12 +487,12 @@ def check_quotes(stream: IO[bytes], dialect: Dialect, where: str) -> None:
 def _sealed(stream: IO[bytes], dialect: Dialect) -> Iterator[bytes]:
     """The bytes of a text in UTF-8, and a last row that an open quotation mark would swallow."""
     decoder = None
-    # The bytes become UTF-8, and the titles are cut off, piece by piece
     if dialect.encoding != "utf-8":
         decoder = codecs.getincrementaldecoder(dialect.encoding)()
     num_titles = dialect.num_titles
     titles = bytearray()
     is_first = True
+    # The bytes become UTF-8, and the titles are cut off, piece by piece
     while piece := stream.read(PIECE):
         if decoder is not None:
             piece = decoder.decode(piece).encode()

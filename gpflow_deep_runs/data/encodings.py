@@ -94,7 +94,7 @@ def encoding_of(content: bytes, where: str) -> str:
     letters = "".join(language.letters for language in _LATIN["windows-1252"])
     if western and _is_of(western, "windows-1252", _Language(letters)):
         return "windows-1252"
-    # Other scripts, for a library; a text that stays odd has no known encoding
+    # Other scripts are told by a library, if there is one; a text that stays odd has no known encoding
     try:
         from charset_normalizer import from_bytes
     except ModuleNotFoundError:
