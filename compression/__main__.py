@@ -53,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags = parser.parse_args(arguments)
     if flags.command != "info" and flags.int8 and flags.to != "tflite":
         parser.error("--int8 goes with --to tflite")
+    # Errors of the user's are one line, whatever raised them.
     try:
         run: Callable[[Any], int] = {"info": _info, "export": _export, "verify": _verify}[flags.command]
         return run(flags)
@@ -71,9 +72,9 @@ def _info(flags: Any) -> int:
         rows = _table_of_weights(read_weights(flags.file), os.path.getsize(flags.file))
         print("weights only: the code of its user makes the network")
     else:
-        found = read_bcz(flags.file)
-        print(f"inputs {found.input_shape}:", *(type(layer).__name__ for layer in found.layers))
-        rows = table(found)
+        contents = read_bcz(flags.file)
+        print(f"inputs {contents.input_shape}:", *(type(layer).__name__ for layer in contents.layers))
+        rows = table(contents)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (
@@ -89,8 +90,10 @@ def _export(flags: Any) -> int:
     if _has_weights_only(flags.file):
         if flags.to != "npz":
             raise ValueError(f"{flags.file} holds weights only, which can be exported to npz.")
-        found = read_weights(flags.file)
-        arrays: dict[str, Any] = {f"{number}_{each.name}": each.values for number, each in enumerate(found)}
+        variables = read_weights(flags.file)
+        arrays: dict[str, Any] = {
+            f"{number}_{variable.name}": variable.values for number, variable in enumerate(variables)
+        }
         with open(output, "wb") as file:
             np.savez_compressed(file, **arrays)
     else:
@@ -106,11 +109,11 @@ def _typical(model: Any, path: str) -> dict[str, np.ndarray]:
 
     :raises ValueError: if it has other inputs than the network.
     """
-    names = [each.name for each in model.inputs]
-    found = read_npz(path) if len(names) > 1 else {names[0]: read_npy(path)}
-    if set(found) != set(names):
-        raise ValueError(f"{path} must have the inputs {', '.join(names)}, got {', '.join(sorted(found)) or 'none'}.")
-    return {name: found[name] for name in names}
+    names = [tensor.name for tensor in model.inputs]
+    arrays = read_npz(path) if len(names) > 1 else {names[0]: read_npy(path)}
+    if set(arrays) != set(names):
+        raise ValueError(f"{path} must have the inputs {', '.join(names)}, got {', '.join(sorted(arrays)) or 'none'}.")
+    return {name: arrays[name] for name in names}
 
 
 def _written(model: Any, kind: str, output: Path, int8: dict[str, np.ndarray] | None) -> None:
@@ -133,13 +136,16 @@ def _written(model: Any, kind: str, output: Path, int8: dict[str, np.ndarray] | 
 
 def _verify(flags: Any) -> int:
     if _has_weights_only(flags.file):
-        found = read_weights(flags.file)
-        print(f"{flags.file}: {len(found)} variables, whole")
+        variables = read_weights(flags.file)
+        print(f"{flags.file}: {len(variables)} variables, whole")
         return 0
     model = load_bcz(flags.file)
     int8 = flags.int8 and _typical(model, flags.int8)
     rng = np.random.default_rng(0)
-    inputs = {each.name: int8[each.name][:_ROWS] if int8 else random_input(each, rng).numpy() for each in model.inputs}
+    inputs = {
+        tensor.name: int8[tensor.name][:_ROWS] if int8 else random_input(tensor, rng).numpy() for tensor in model.inputs
+    }
+    # The same inputs for the network and for what was exported.
     expected = _outputs(model, inputs)
     is_finite = all(np.all(np.isfinite(part)) for part in expected)
     print(f"{flags.file}: whole, {model.count_params():,} weights, outputs {'finite' if is_finite else 'NOT FINITE'}")
@@ -161,8 +167,10 @@ def _outputs(model: Any, inputs: dict[str, np.ndarray], call: Callable[[Any], An
     import keras
     import tensorflow as tf
 
-    given = _nested(model, [tf.convert_to_tensor(inputs[each.name], each.dtype) for each in model.inputs])
-    return [np.asarray(part) for part in keras.tree.flatten(model(given) if call is None else call(given))]
+    nested_inputs = _nested(model, [tf.convert_to_tensor(inputs[tensor.name], tensor.dtype) for tensor in model.inputs])
+    return [
+        np.asarray(part) for part in keras.tree.flatten(model(nested_inputs) if call is None else call(nested_inputs))
+    ]
 
 
 def _nested(model: Any, inputs: list[Any]) -> Any:
@@ -180,6 +188,7 @@ def _difference(model: Any, kind: str, path: Path, inputs: dict[str, np.ndarray]
     from .files.export import served, tflite_outputs
     from .graph.graph import graph_of, layers_of
 
+    # Weights are compared with weights, and what other programs compute with the outputs.
     if kind == "npz":
         with np.load(path) as stored:
             names = [name for name in stored.files if not name.endswith("/indices")]
@@ -202,8 +211,9 @@ def _difference(model: Any, kind: str, path: Path, inputs: dict[str, np.ndarray]
             ) from error
         session = onnxruntime.InferenceSession(path)
         pairs = list(zip(session.run(None, inputs), expected, strict=True))
-    scale = max(float(np.max(np.abs(right), initial=0.0)) for _, right in pairs) or 1.0
-    return max(float(np.max(np.abs(left - right), initial=0.0)) for left, right in pairs) / scale
+    # The tolerance is of the largest output there is.
+    scale = max(float(np.max(np.abs(reference), initial=0.0)) for _, reference in pairs) or 1.0
+    return max(float(np.max(np.abs(exported - reference), initial=0.0)) for exported, reference in pairs) / scale
 
 
 def table(found: Contents) -> list[list[str]]:
@@ -221,19 +231,19 @@ def table(found: Contents) -> list[list[str]]:
             [stored.kind, size, stored.coding, f"{count:,}", f"{nonzero:,}", values, *_rates(count, stored.bytes)]
         )
     biases = found.biases if isinstance(found.biases, str) else f"in 2**-{found.biases}"
-    about = [f"biases {biases}", f"version {found.version}", f"{total:,}", f"{not_zero:,}", ""]
-    return [*rows, ["file", *about, *_rates(total, found.bytes)]]
+    cells = [f"biases {biases}", f"version {found.version}", f"{total:,}", f"{not_zero:,}", ""]
+    return [*rows, ["file", *cells, *_rates(total, found.bytes)]]
 
 
 def _table_of_weights(found: Sequence[StoredVariable], num_bytes: int) -> list[list[str]]:
     """Rows of text: a heading, each variable, and all of them."""
     rows = [["variable", "type", "shape", "coding", "numbers", "bytes", "bits/number", "times smaller"]]
-    for each in found:
-        coding = SCHEMES.get(each.scheme, "as they are" if each.scheme == 16 else "bytes")
-        shape = " x ".join(map(str, each.values.shape)) or "one"
-        rates = _rates(each.values.size, each.bytes)
-        rows.append([each.name, each.values.dtype.name, shape, coding, f"{each.values.size:,}", *rates])
-    total = sum(each.values.size for each in found)
+    for variable in found:
+        coding = SCHEMES.get(variable.scheme, "as they are" if variable.scheme == 16 else "bytes")
+        shape = " x ".join(map(str, variable.values.shape)) or "one"
+        rates = _rates(variable.values.size, variable.bytes)
+        rows.append([variable.name, variable.values.dtype.name, shape, coding, f"{variable.values.size:,}", *rates])
+    total = sum(stored.values.size for stored in found)
     return [*rows, ["file", "", "", "", f"{total:,}", *_rates(total, num_bytes)]]
 
 

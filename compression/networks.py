@@ -89,6 +89,7 @@ def resnet_20(input_shape: Sequence[int] = (32, 32, 3), num_classes: int = 10, *
     x = layers.convolution(16, 3, padding="same")(x)
     for maps in (16, 32, 64):
         for block in range(3):
+            # He et al. (2016): the first block of 32 and of 64 maps halves the image.
             stride = 2 if maps > 16 and block == 0 else 1
             shortcut = x
             if stride == 2:
@@ -182,20 +183,23 @@ def build(
         return load(pretrained)
     if name not in NETWORKS:
         raise ValueError(f"network must be own or one of {', '.join(NETWORKS)}, got {name!r}.")
-    least = _SMALLEST.get(name, 1)
-    if min(input_shape[:-1], default=1) < least:
+    # Pooling would leave nothing of a smaller image.
+    min_pixels = _SMALLEST.get(name, 1)
+    if min(input_shape[:-1], default=1) < min_pixels:
         pixels = " x ".join(map(str, input_shape[:-1]))
         raise ValueError(
-            f"network={name} needs images of at least {least} x {least} pixels, got {pixels}: choose another."
+            f"network={name} needs images of at least {min_pixels} x {min_pixels} pixels, got {pixels}: choose another."
         )
     options: dict[str, Any] = {"divisor": vgg_divisor, "normalization": vgg_normalization} if name == "vgg" else {}
     init = int(named_seed(seed, "init")[0]) % 100_000
     model = NETWORKS[name](tuple(input_shape), num_classes, seed=init, **options)
     if pretrained is not None:
         other = load(pretrained)
-        wanted, got = ([tuple(weight.shape) for weight in network.weights] for network in (model, other))
-        if wanted != got:
-            raise ValueError(f"the weights in {pretrained} must have shapes {wanted}, got {got}.")
+        expected_shapes, file_shapes = (
+            [tuple(weight.shape) for weight in network.weights] for network in (model, other)
+        )
+        if expected_shapes != file_shapes:
+            raise ValueError(f"the weights in {pretrained} must have shapes {expected_shapes}, got {file_shapes}.")
         model.set_weights(other.get_weights())
     return model
 

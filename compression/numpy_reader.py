@@ -44,10 +44,10 @@ def read(path: str) -> dict[str, Any]:
     if struct.unpack("<I", content[5:9])[0] != zlib.crc32(content[9:]):
         raise ValueError(f"{path} is truncated or damaged.")
     reader = _Reader(content[9:])
-    found = {"version": content[4], **_network(reader)}
+    contents = {"version": content[4], **_network(reader)}
     if reader.place != len(reader.content):
         raise ValueError(f"{path} has bytes left over.")
-    return found
+    return contents
 
 
 class _Reader:
@@ -86,12 +86,13 @@ def _network(reader: _Reader) -> dict[str, Any]:
         text = json.loads(zlib.decompress(reader.take(reader.integer())))
         layers, calls = text["layers"], {name: text[name] for name in ("inputs", "takes", "gives", "calls")}
         shapes = text["shapes"]
+    # Weights by layer: codes of kernels, biases coded, as float16 or float32, or all of them random draws.
     flags &= 127
-    has_bias = [[len(shape) > 1 for shape in each] == [True, False] for each in shapes]
+    has_bias = [[len(shape) > 1 for shape in shapes_of_layer] == [True, False] for shapes_of_layer in shapes]
     weights: list[Array] = []
     coded = []
-    for each, biased in zip(shapes, has_bias, strict=True):
-        for shape in each:
+    for layer_shapes, biased in zip(shapes, has_bias, strict=True):
+        for shape in layer_shapes:
             count = math.prod(shape)
             if flags == 26 and (len(shape) > 1 or biased):
                 coded.append(len(weights))
@@ -112,12 +113,13 @@ def _network(reader: _Reader) -> dict[str, Any]:
 
 def _chain(reader: _Reader) -> tuple[list[Any], list[Any]]:
     """Layers with their settings, and the shapes of their weights."""
+    # Shapes are reckoned from layer to layer, as those of weights follow from them.
     shape = [reader.integer() for _ in range(reader.integer())]
     layers: list[Any] = []
     shapes: list[Any] = []
     for number in range(reader.integer()):
         code = reader.take(1)[0]
-        kind, own = CHAIN[code], []
+        kind, layer_shapes = CHAIN[code], []
         settings: dict[str, Any] = {}
         if kind in ("Dense", "Conv2D"):
             sizes = [reader.integer() for _ in range(1 if kind == "Dense" else 5)]
@@ -126,7 +128,7 @@ def _chain(reader: _Reader) -> tuple[list[Any], list[Any]]:
             settings = {"units": sizes[0], "activation": ACTIVATIONS[flag & 31], "use_bias": bool(use_bias)}
             if kind == "Conv2D":
                 settings |= {"kernel_size": sizes[1:3], "strides": sizes[3:], "padding": ("valid", "same")[padding]}
-            own = [[*sizes[1:3], shape[-1], sizes[0]]] + [[sizes[0]]] * use_bias
+            layer_shapes = [[*sizes[1:3], shape[-1], sizes[0]]] + [[sizes[0]]] * use_bias
         elif kind in ("MaxPooling2D", "AveragePooling2D"):
             sizes = [reader.integer() for _ in range(4)]
             settings = {"pool_size": sizes[:2], "strides": sizes[2:], "padding": ("valid", "same")[reader.integer()]}
@@ -139,7 +141,7 @@ def _chain(reader: _Reader) -> tuple[list[Any], list[Any]]:
             names = {10: ["negative_slope"], 11: ["alpha"], 13: ["max_value", "negative_slope", "threshold"]}[code]
             settings = {name: float(reader.array("f8", 1)[0]) for name in names}
         layers.append([kind, f"{kind.lower()}_{number}", settings])
-        shapes.append(own)
+        shapes.append(layer_shapes)
         shape = _shape_after(kind, settings, shape)
     return layers, shapes
 
@@ -164,6 +166,7 @@ def _kernel(reader: _Reader, shape: tuple[int, ...]) -> Array:
     scheme, count = reader.take(1)[0], math.prod(shape)
     if scheme == 0:
         return reader.array("f4", count).reshape(shape)
+    # Multiples of a step, or values of a codebook by their indices.
     if scheme in (1, 7, 8, 9):
         if scheme in (1, 7):
             significant, exponent = reader.take(2)
@@ -171,8 +174,8 @@ def _kernel(reader: _Reader, shape: tuple[int, ...]) -> Array:
         else:
             step = float(reader.array("f2", 1)[0])
             width = reader.take(1)[0] if scheme == 9 else 0
-        found = _coded(reader, shape) if scheme in (7, 8) else reader.packed(count, width) - 2 ** (width - 1)
-        return (found * step).astype(np.float32).reshape(shape)
+        integers = _coded(reader, shape) if scheme in (7, 8) else reader.packed(count, width) - 2 ** (width - 1)
+        return (integers * step).astype(np.float32).reshape(shape)
     if scheme not in (2, 6):
         raise ValueError(f"the scheme {scheme} of weights is not known.")
     k = reader.take(1)[0] + 1
@@ -199,10 +202,11 @@ class _Contexts:
 
     def decide(self, which: int, *slots: int) -> int:
         """The next decision, by these slots, mixed by the set `which`."""
+        # p = sigma(sum_k w_k logit p_k); then the interval shrinks to the part of the bit, and all learn.
         mixing, logits, total = self.mixing[which], [], 0
         for k, slot in enumerate(slots):
-            logit, seen = self.stretch[self.p[slot] >> 9], self.seen[slot]
-            logits.append(logit * (2 * seen + 1) >> 3 if seen < 4 else logit)
+            logit, count = self.stretch[self.p[slot] >> 9], self.seen[slot]
+            logits.append(logit * (2 * count + 1) >> 3 if count < 4 else logit)
             total += mixing[k] * logits[k]
         p = self.squash[min(3071, max(-3071, total >> 16)) + 3071]
         middle = self.low + (self.high - self.low) * p // 65536
@@ -217,9 +221,9 @@ class _Contexts:
         self.steps[which] -= (self.steps[which] - 256) >> 5
         for k, slot in enumerate(slots):
             mixing[k] += (logits[k] * error) >> 26
-            seen = self.seen[slot]
-            self.p[slot] += (((bit << 22) - self.p[slot]) * (131072 // (2 * seen + 3))) >> 16
-            self.seen[slot] = min(1023, seen + 1)
+            count = self.seen[slot]
+            self.p[slot] += (((bit << 22) - self.p[slot]) * (131072 // (2 * count + 3))) >> 16
+            self.seen[slot] = min(1023, count + 1)
         return bit
 
     def size(self, start: int, row: int, column: int, near: int) -> int:
@@ -254,31 +258,35 @@ def _balance(signs: int, count: int) -> int:
 
 
 def _coded(reader: _Reader, shape: Sequence[int], has_order: bool = True) -> Array:
+    # dx and dy: how many rows of the matrix a pixel to the left and one above are away.
     order = reader.take(1)[0] if has_order else 0
-    left, above = (reader.integer(), reader.integer()) if order & 2 else (0, 0)
+    dx, dy = (reader.integer(), reader.integer()) if order & 2 else (0, 0)
     K, N = math.prod(shape[:-1]), shape[-1]
     coder = _Contexts(reader.take(reader.integer()), 2048 + K + N + 38400)
     values = [[0] * N for _ in range(K)]
     rows, columns = ([[0, 0, 0] for _ in range(count)] for count in (K, N))  # not 0, sizes, signs
     for t in range(K * N):
         i, j = divmod(t, N) if order & 1 else divmod(t, K)[::-1]
-        row, column, backs = rows[i], columns[j], (left, above, above + left, above - left, 2 * left, 2 * above)
-        near = [values[i - back][j] if left and i >= back else 0 for back in backs]
+        row, column, backs = rows[i], columns[j], (dx, dy, dy + dx, dy - dx, 2 * dx, 2 * dy)
+        near = [values[i - back][j] if dx and i >= back else 0 for back in backs]
         one, two = values[i][j - 1] if j > 0 else 0, values[i][j - 2] if j > 1 else 0
         flags = sum((value != 0) << k for k, value in enumerate(near))
         close = sum(bool(value) * weight for value, weight in zip(near, (2, 2, 1, 1, 1, 1), strict=True))
-        beside = [k for k in (i - left, i + left, i - above, i + above) if left and 0 <= k < K]
+        beside = [k for k in (i - dx, i + dx, i - dy, i + dy) if dx and 0 <= k < K]
         around, count = row[0] + sum(rows[k][0] for k in beside), 1 + len(beside)
         full, filled, others = _full(row[0], j), _full(column[0], i), _full(around, j * count)
+        # Whether it is 0: by row, column and neighbours.
         slots = (full * 24 + filled, 576 + flags * 2 + bool(one), 704 + others * 24 + full, 1280 + close * 24 + filled)
-        more = (1544 + (bool(one) * 2 + bool(two)) * 24 + others, 1640 + close * 24 + others, 1904 + i, 1904 + K + j)
-        if coder.decide(min(close, 4), *slots, *more):
+        tail = (1544 + (bool(one) * 2 + bool(two)) * 24 + others, 1640 + close * 24 + others, 1904 + i, 1904 + K + j)
+        if coder.decide(min(close, 4), *slots, *tail):
             continue
+        # Its sign, by those around it.
         a, b, c, d, before = (0 if value == 0 else 1 if value > 0 else 2 for value in (*near[:4], one))
         by_row, by_column, start = _balance(row[2], row[0]), _balance(column[2], column[0]), 1904 + K + N
         slots = (a * 3 + b, 9 + by_column, 18 + by_row, 27 + c * 3 + d)
         last = (36 + by_row * 9 + by_column, 117 + before * 9 + a * 3 + b)
         sign = -1 if coder.decide(6 if a or b else 5, *(start + slot for slot in (*slots, *last))) else 1
+        # Its size, by the sizes around it.
         largest = min(7, max(abs(near[0]), abs(near[1])).bit_length())
         size = coder.size(2048 + K + N, _mean(row[1], row[0]), _mean(column[1], column[0]), largest)
         values[i][j] = sign * size

@@ -113,8 +113,8 @@ def table(packed: Packed) -> list[list[str]]:
 def smallest(packed: Packed) -> PackedNetwork:
     """The smallest file among those whose validation error is at most that of the pruned network, or the smallest."""
     files = [network for network in packed.networks.values() if network.file is not None]
-    good = [network for network in files if network.valid_percent <= packed.networks["shrunk"].valid_percent]
-    return min(good or files, key=lambda network: network.bytes or 0)
+    accurate = [network for network in files if network.valid_percent <= packed.networks["shrunk"].valid_percent]
+    return min(accurate or files, key=lambda network: network.bytes or 0)
 
 
 def verdict(packed: Packed) -> str:
@@ -133,17 +133,17 @@ def layers(packed: Packed) -> list[list[str]]:
     """Weights, bits and bytes of each layer that is left, as cells, with a line of headers."""
     rows = [["layer", "kept", "weights", "bits", "bytes"]]
     bits = packed.bits[packed.chosen]
-    for number, (kept, weights, b) in enumerate(zip(packed.architecture, packed.kept_weights, bits, strict=True), 1):
-        rows.append([str(number), str(kept), f"{weights:,}", str(b), f"{-(-weights * b // 8):,}"])
+    for number, (units, weights, b) in enumerate(zip(packed.architecture, packed.kept_weights, bits, strict=True), 1):
+        rows.append([str(number), str(units), f"{weights:,}", str(b), f"{-(-weights * b // 8):,}"])
     return rows
 
 
 def notes(packed: Packed, reference: Published | None = None) -> list[str]:
     """What a table leaves out, one line each: the architecture, bits, the three rates, and what the paper reports."""
-    left = size_of(packed.model).multiplications
-    before = packed.original.multiplications
-    fewer = f", {before / left:.1f} times fewer multiplications" if left and before else ""
-    lines = [f"architecture {_joined(packed.architecture)}, {sum(packed.kept_weights)} weights{fewer}"]
+    multiplications = size_of(packed.model).multiplications
+    original = packed.original.multiplications
+    saving = f", {original / multiplications:.1f} times fewer multiplications" if multiplications and original else ""
+    lines = [f"architecture {_joined(packed.architecture)}, {sum(packed.kept_weights)} weights{saving}"]
     for name, rates in packed.rates.items():
         lines.append(
             f"bits ({name}) {_joined(packed.bits[name])}; rates as in the paper: pruning {rates.pruning:.1f}, "
@@ -172,22 +172,22 @@ def markdown_row(packed: Packed, first: Sequence[str] = ()) -> str:
 
 def score_histograms(packed: Packed) -> dict[str, Histogram]:
     """By layer the scores of its groups with the threshold, Figs. 4 to 7; scores beyond 20 are counted at 20."""
-    found = {}
+    histograms = {}
     for name, scores in packed.scores.items():
         counts, edges = np.histogram(np.clip(np.ravel(scores), -_MOST, _MOST), bins=50)
         threshold = packed.thresholds[name]
-        found[name] = Histogram(counts, edges, {f"threshold {threshold:.2f}": threshold})
-    return found
+        histograms[name] = Histogram(counts, edges, {f"threshold {threshold:.2f}": threshold})
+    return histograms
 
 
 def bit_histograms(packed: Packed) -> dict[str, Histogram]:
     """By layer the significant bits that its weights need, Fig. 11, with those that all of them got."""
-    found = {}
+    histograms = {}
     for number, variances in enumerate(packed.variances):
         counts, edges = np.histogram(significant_bits(variances), bins=np.arange(-0.5, 24))
         marks = {name: float(codes[number].significant) for name, codes in packed.codes.items()}
-        found[f"layer {number + 1}"] = Histogram(counts, edges, marks)
-    return found
+        histograms[f"layer {number + 1}"] = Histogram(counts, edges, marks)
+    return histograms
 
 
 def input_mask(model: keras.Model) -> NDArray[np.float64] | None:
@@ -196,14 +196,15 @@ def input_mask(model: keras.Model) -> NDArray[np.float64] | None:
     shape = tuple(model.inputs[0].shape[1:])
     if len(shape) != 3:
         return None
-    kept = np.ones(math.prod(shape))
+    # Follow the inputs through selections to the first dense layer.
+    mask = np.ones(math.prod(shape))
     for layer in (node.layer for node in graph_of(model).nodes):
         if isinstance(layer, SelectInputs):
-            chosen = np.zeros_like(kept)
-            chosen[np.flatnonzero(kept)[layer.indices]] = 1.0
-            kept = chosen
+            chosen = np.zeros_like(mask)
+            chosen[np.flatnonzero(mask)[layer.indices]] = 1.0
+            mask = chosen
         elif isinstance(layer, keras.layers.Dense):
-            return kept.reshape(shape).mean(axis=-1)
+            return mask.reshape(shape).mean(axis=-1)
         elif not isinstance(layer, keras.layers.Flatten):
             return None
     return None

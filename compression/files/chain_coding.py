@@ -43,6 +43,7 @@ def read_chain(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
 
     :raises ValueError: if that takes more than the budget, or if the content is impossible.
     """
+    # The shape of the inputs; sizes are taken from the budget as they are read.
     axes = reader.at_most(MAX_AXES, "axes")
     shape: tuple[int | None, ...] = tuple(reader.integer() or None for _ in range(axes))
     take_input(budget, shape)
@@ -51,6 +52,7 @@ def read_chain(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
     shapes = list[list[tuple[int, ...]]]()
     count = reader.at_most(MAX_LAYERS, "layers")
     take_time(budget, "", count)
+    # Layer after layer, each built on the shape that the one before gives.
     for number in range(count):
         layer = read_layer(reader, int(shape[-1] or 0))
         shapes.append(_weight_shapes(layer, shape))

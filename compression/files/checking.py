@@ -33,11 +33,13 @@ def check_content(content: bytes, model: keras.Model, values: Sequence[NDArray[n
     :param values: its weights, in the order of a file.
     :raises ValueError: saying what differs.
     """
-    found = contents_of(content)
-    weights = [part for each in found.weights for part in (each.kernel, each.bias) if part is not None]
+    # Weights bit for bit.
+    contents = contents_of(content)
+    weights = [part for stored in contents.weights for part in (stored.kernel, stored.bias) if part is not None]
     if len(weights) != len(values) or any(a.tobytes() != b.tobytes() for a, b in zip(weights, values, strict=True)):
         raise ValueError("weights differ")
-    network = network_of(found)
+    # Layers, settings and calls.
+    network = network_of(contents)
     graph = without_masks(for_files(graph_of(model)))
     if outline(without_masks(graph_of(network))) != outline(graph):
         raise ValueError("layers or calls differ")
@@ -53,12 +55,14 @@ def _check_outputs(model: keras.Model, network: keras.Model, graph: Graph) -> No
         expected = model(inputs, training=False)
     except Exception:  # random inputs are none for this network
         return
-    kept = network.get_weights()
+    # The file has rounded weights: for the outputs both networks have those of `model`.
+    initial_weights = network.get_weights()
     for node, other in zip(layers_of(graph), layers_of(graph_of(network)), strict=True):
-        other.layer.set_weights([np.asarray(each) for each in stored_weights(node.layer)])
+        other.layer.set_weights([np.asarray(variable) for variable in stored_weights(node.layer)])
     outputs = network(inputs, training=False)
-    network.set_weights(kept)
+    network.set_weights(initial_weights)
     halves = any(getattr(node.layer, "compute_dtype", "float32") != "float32" for node in graph.nodes)
+    # Outputs are the same up to the order of sums.
     for a, b in zip(keras.tree.flatten(expected), keras.tree.flatten(outputs), strict=True):
         x = np.asarray(a, np.float64)
         y = np.asarray(b, np.float64)
@@ -87,8 +91,8 @@ def random_input(tensor: Any, rng: np.random.Generator) -> tf.Tensor:
     dtype = tensor.dtype
     if dtype == "string":
         return tf.convert_to_tensor(rng.choice(["a", "b"], shape))
-    drawn = rng.normal(size=shape) if "float" in dtype else rng.integers(0, 2, shape)
-    return tf.cast(drawn, dtype)
+    numbers = rng.normal(size=shape) if "float" in dtype else rng.integers(0, 2, shape)
+    return tf.cast(numbers, dtype)
 
 
 def _shape_of(tensor: Any) -> tuple[int, ...]:

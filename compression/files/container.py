@@ -150,16 +150,17 @@ def with_kernels(
     :param biases: "float32", "float16", or a number s, for multiples of 2**-s.
     :raises ValueError: if numbers or shapes differ, or a bias is too large for float16.
     """
-    new = copy_of(model)
-    graph = graph_of(new)
-    there = kernel_variables(graph)
-    for (_, variable), kernel in zip(there, _values(there, kernels), strict=True):
+    copy = copy_of(model)
+    graph = graph_of(copy)
+    kernel_pairs = kernel_variables(graph)
+    for (_, variable), kernel in zip(kernel_pairs, _values(kernel_pairs, kernels), strict=True):
         variable.assign(kernel)
+    # Biases are rounded as a file has them.
     for node in layers_of(graph):
         if has_bias([variable.shape for variable in node.layer.weights]):
             bias = node.layer.weights[1]
             bias.assign(_rounded(node.name, bias, biases))
-    return new
+    return copy
 
 
 def save_bcz(
@@ -248,11 +249,12 @@ def encode(
     graph = _stored_graph(model)
     if isinstance(kernels, RandomCode):
         return _random_code(model, graph, kernels)
-    there = kernel_variables(graph)
-    codes: Sequence[Kernel] = [Raw(_array(v)) for _, v in there] if kernels is None else kernels
-    for (layer, _), values in zip(there, _values(there, codes), strict=True):
+    kernel_pairs = kernel_variables(graph)
+    codes: Sequence[Kernel] = [Raw(_array(v)) for _, v in kernel_pairs] if kernels is None else kernels
+    for (layer, _), values in zip(kernel_pairs, _values(kernel_pairs, codes), strict=True):
         if not np.all(np.isfinite(values)):
             raise ValueError(f"weights of layer {layer.name!r} must be finite; check that training did not diverge.")
+    # Flags and layers, then weight after weight.
     out = bytearray(_layers_bytes(graph, _bias_number(biases)))
     strides = strides_of(graph)
     queue = iter(codes)
@@ -296,6 +298,7 @@ def _random_code(model: keras.Model, graph: Graph, code: RandomCode) -> Encoded:
     shapes = tuple(tuple(variable.shape) for variable in coded)
     if shapes != code.shapes:
         raise ValueError(f"the code must be of kernels and biases {shapes}, got one of {code.shapes}.")
+    # Flags, layers and weights that are no part of the code; then the code.
     out = _layers_bytes(graph, RANDOM_CODE) + b"".join(
         _vector_bytes(np.asarray(v, np.float32), "float32") for v in others
     )

@@ -121,9 +121,9 @@ def load_bcz(
     :raises OSError: if there is no such file.
     """
     with custom_layers(custom_objects):
-        found = read_bcz(path, max_bytes=max_bytes)
+        contents = read_bcz(path, max_bytes=max_bytes)
         try:
-            return network_of(found)
+            return network_of(contents)
         except Exception as error:  # of whatever Keras makes of it
             refuse_damaged(path, WHAT, error)
 
@@ -183,12 +183,14 @@ def _parsed(content: bytes, budget: Budget) -> Contents:
     if content[: len(MAGIC) + 1] == MAGIC + bytes([VERSION_OF_WEIGHTS]):
         raise ValueError("it holds weights only: make the network by its code, and call compression.load_weights")
     version, payload = unframed(content, magic=MAGIC, versions=VERSIONS)
+    # Flags: the type of biases, and whether the layers are a chain.
     reader = Reader(payload)
     flags = reader.take(1)[0]
     biases = _bias_type(flags & ~IS_CHAIN, version)
     read_layers = read_chain if flags & IS_CHAIN else read_graph
     graph, shapes = read_layers(reader, budget)
     layers = [node.layer for node in layers_of(graph)]
+    # Weights, in the order of the layers.
     weights = list[StoredLayer]()
     if biases == RANDOM_NAME:
         for layer_shapes in shapes:
@@ -198,7 +200,7 @@ def _parsed(content: bytes, budget: Budget) -> Contents:
         for layer, layer_shapes in zip(layers, shapes, strict=True):
             weights += _read_weights(reader, layer, layer_shapes, biases)
     reader.end()
-    for part in (part for each in weights for part in (each.kernel, each.bias) if part is not None):
+    for part in (part for stored in weights for part in (stored.kernel, stored.bias) if part is not None):
         if not np.all(np.isfinite(part)):
             raise ValueError("a weight is not finite")
     input_shape = graph.tensors[graph.input_numbers[0]].shape[1:]
@@ -219,7 +221,7 @@ def _bias_type(number: int, version: int) -> str | int:
 def _read_weights(
     reader: Reader, layer: keras.Layer, shapes: Sequence[tuple[int, ...]], biases: str | int
 ) -> list[StoredLayer]:
-    found: list[StoredLayer] = []
+    stored_layers: list[StoredLayer] = []
     is_biased = has_bias(shapes)
     for shape in shapes:
         start = reader.place
@@ -227,15 +229,16 @@ def _read_weights(
         if len(shape) > 1:
             coding = SCHEMES.get(reader.peek(), "unknown")
             kernel = read_kernel(reader, shape)
-            found.append(StoredLayer(kind, shape, coding, reader.place - start, kernel, None))
+            stored_layers.append(StoredLayer(kind, shape, coding, reader.place - start, kernel, None))
             continue
+        # A vector: the bias of the kernel before it, or a weight of its own.
         values = _read_vector(reader, math.prod(shape), biases if is_biased else "float32").reshape(shape)
         size = reader.place - start
         if is_biased:
-            found[-1] = found[-1]._replace(bias=values, bytes=found[-1].bytes + size)
+            stored_layers[-1] = stored_layers[-1]._replace(bias=values, bytes=stored_layers[-1].bytes + size)
         else:
-            found.append(StoredLayer(kind, shape, "float32", size, values, None))
-    return found
+            stored_layers.append(StoredLayer(kind, shape, "float32", size, values, None))
+    return stored_layers
 
 
 def is_coded(shapes: Sequence[Sequence[int]]) -> list[bool]:
@@ -249,26 +252,32 @@ def _read_random(
     """Weights of all layers: the others as float32, then the code of kernels and biases."""
     others = [
         [None if coded else _read_vector(reader, math.prod(shape), "float32").reshape(shape) for shape, coded in pairs]
-        for pairs in (list(zip(each, is_coded(each), strict=True)) for each in shapes)
+        for pairs in (list(zip(shapes_of_layer, is_coded(shapes_of_layer), strict=True)) for shapes_of_layer in shapes)
     ]
-    coded = [shape for each in shapes for shape, in_code in zip(each, is_coded(each), strict=True) if in_code]
+    coded = [
+        shape
+        for shapes_of_layer in shapes
+        for shape, in_code in zip(shapes_of_layer, is_coded(shapes_of_layer), strict=True)
+        if in_code
+    ]
+    # All of the code at once; each weight has an equal share of its bytes.
     start = reader.place
     values = iter(read_code(reader, coded).values())
     rate = (reader.place - start) / max(1, sum(math.prod(shape) for shape in coded))
-    found: list[StoredLayer] = []
+    stored_layers: list[StoredLayer] = []
     for layer, layer_shapes, layer_others in zip(layers, shapes, others, strict=True):
         kind = type(layer).__name__
         for shape, other in zip(layer_shapes, layer_others, strict=True):
             if other is not None:
-                found.append(StoredLayer(kind, shape, "float32", other.nbytes, other, None))
+                stored_layers.append(StoredLayer(kind, shape, "float32", other.nbytes, other, None))
                 continue
             part = next(values)
             size = round(rate * math.prod(shape))
             if len(shape) > 1:
-                found.append(StoredLayer(kind, shape, RANDOM_NAME, size, part, None))
+                stored_layers.append(StoredLayer(kind, shape, RANDOM_NAME, size, part, None))
             else:
-                found[-1] = found[-1]._replace(bias=part, bytes=found[-1].bytes + size)
-    return found
+                stored_layers[-1] = stored_layers[-1]._replace(bias=part, bytes=stored_layers[-1].bytes + size)
+    return stored_layers
 
 
 def _read_vector(reader: Reader, count: int, kind: str | int) -> NDArray[np.float32]:
@@ -279,16 +288,17 @@ def _read_vector(reader: Reader, count: int, kind: str | int) -> NDArray[np.floa
 
 def network_of(found: Contents) -> keras.Model:
     """The network, without drawing initial weights that would be overwritten; it can be made once."""
-    kept = []
+    # While the network is made, initial weights are zeros, which cost no time.
+    initializers = []
     for layer in found.layers:
         for part in layer._flatten_layers():
             for name in [name for name in vars(part) if name.endswith("_initializer")]:
-                kept.append((part, name, getattr(part, name)))
+                initializers.append((part, name, getattr(part, name)))
                 setattr(part, name, keras.initializers.Zeros())
     model = model_of(found.graph)
-    for part, name, value in kept:
+    for part, name, value in initializers:
         setattr(part, name, value)
-    stored = iter([part for each in found.weights for part in (each.kernel, each.bias) if part is not None])
+    arrays = iter([part for stored in found.weights for part in (stored.kernel, stored.bias) if part is not None])
     for layer in found.layers:
-        layer.set_weights([next(stored) for _ in stored_weights(layer)])
+        layer.set_weights([next(arrays) for _ in stored_weights(layer)])
     return model

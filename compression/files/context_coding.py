@@ -42,11 +42,13 @@ def encode_matrix(values: ArrayLike, *, strides: tuple[int, int] = (0, 0), by_ro
     matrix = np.array(values, np.int64, order="C")
     if matrix.ndim != 2 or np.any(np.abs(matrix) >= 2**31):
         raise ValueError(f"values must be a matrix of integers below 2**31 in size, got the shape {matrix.shape}.")
+    # Registers: low and high of the interval, value, position in the stream, whether it decodes.
     parts: list[bytes] = []
     registers = np.array([0, 2**32 - 1, 0, 0, 0], np.int64)
     room = np.zeros(_CHUNK * loops.MOST_BYTES, np.uint8)
     model = _model(matrix.shape)
     state = _matrix(matrix)
+    # Chunk by chunk, so that the room for bytes that go out has a bound.
     for first in range(0, matrix.size, _CHUNK):
         last = min(first + _CHUNK, matrix.size)
         loops.code(loops.Coder(registers, room), model, state, first, last, *strides, by_rows)
@@ -69,6 +71,7 @@ def decode_matrix(
     if shape[0] * shape[1] > most_numbers(stream):
         raise ValueError(f"the stream of {len(stream)} bytes is too short for {shape[0]} x {shape[1]} numbers.")
     matrix = np.zeros(shape, np.int64)
+    # The first four bytes are the number within the interval of 2^32.
     value = int.from_bytes(stream[:4].ljust(4, b"\0"), "big")
     registers = np.array([0, 2**32 - 1, value, 4, 1], np.int64)
     coder = loops.Coder(registers, np.frombuffer(stream, np.uint8).copy())
@@ -84,9 +87,11 @@ def most_numbers(stream: bytes) -> int:
 
 def _check_strides(strides: tuple[int, int]) -> None:
     """Neighbours have to come before a number."""
-    left, above = strides
-    if (left, above) != (0, 0) and not 0 < left < above:
-        raise ValueError(f"neighbours must be 0 < left < above rows before a row, got {left} and {above}.")
+    left_stride, above_stride = strides
+    if (left_stride, above_stride) != (0, 0) and not 0 < left_stride < above_stride:
+        raise ValueError(
+            f"neighbours must be 0 < left < above rows before a row, got {left_stride} and {above_stride}."
+        )
 
 
 def _shortest(low: int, high: int) -> bytes:
@@ -107,8 +112,8 @@ def _model(shape: tuple[int, ...]) -> loops.Model:
     slots = np.zeros(loops.INPUTS, np.int64)
     logits = np.zeros(loops.INPUTS, np.int64)
     p = np.full(size, 1 << (loops.FINE - 1), np.int64)
-    seen = np.zeros(size, np.int64)
-    return loops.Model(p, seen, weights, slots, logits, squash, stretch, rates)
+    counts = np.zeros(size, np.int64)
+    return loops.Model(p, counts, weights, slots, logits, squash, stretch, rates)
 
 
 def _matrix(values: NDArray[np.int64]) -> loops.Matrix:
@@ -124,6 +129,7 @@ def _tables() -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """
     with localcontext() as context:
         context.prec = 30
+        # sigma(x) for log odds x in units of 1 / 256, then its inverse by search.
         odds = (Decimal(x) / 256 for x in range(-loops.LIMIT, loops.LIMIT + 1))
         exact = [int((_ONE / (1 + (-x).exp())).to_integral_value()) for x in odds]
     squash = np.clip(np.array(exact, np.int64), loops.LEAST, _ONE - loops.LEAST)

@@ -85,24 +85,27 @@ def _density(count: int, seen: int) -> int:
 @_inner
 def _decide(coder: Coder, model: Model, num_inputs: int, weight_set: int, bit: int) -> int:
     """Code a decision, or find it, with the first slots in `model.slots`, and learn from it."""
+    # The mixture: p = sigma(sum_k w_k logit p_k); a slot that has seen little counts for less.
     total = 0
     for k in range(num_inputs):
         slot = model.slots[k]
-        seen = model.seen[slot]
+        num_seen = model.seen[slot]
         x = model.stretch[model.p[slot] >> 9]
-        if seen < 4:
-            x = x * (2 * seen + 1) >> 3
+        if num_seen < 4:
+            x = x * (2 * num_seen + 1) >> 3
         model.logits[k] = x
         total += model.weights[weight_set, k] * x
     dot = min(LIMIT, max(-LIMIT, total >> 16))
     p = model.squash[dot + LIMIT]
     bit = _arithmetic(coder, p, bit)
+    # w_k += rate (decision - p) logit p_k, down the gradient of the code length, at a falling rate.
     step = model.weights[weight_set, INPUTS]
     error = ((bit << 16) - p) * step
     model.weights[weight_set, INPUTS] = step - ((step - _LEAST_STEP) >> 5) if step > _LEAST_STEP else step
     for k in range(num_inputs):
         slot = model.slots[k]
         model.weights[weight_set, k] += (model.logits[k] * error) >> 26
+        # Slot k moves by 1 / (n + 3/2) of the way to the decision.
         n = model.seen[slot]
         model.p[slot] += (((bit << FINE) - model.p[slot]) * model.rates[n]) >> 16
         if n < MOST_SEEN:
@@ -115,6 +118,7 @@ def _arithmetic(coder: Coder, p: int, bit: int) -> int:
     """Narrow the interval to the part of `bit`, p / 2^16 of it for a 1; bytes go out or come in."""
     r = coder.registers
     stream = coder.stream
+    # Split the interval [low, high] in proportion to p.
     middle = r[0] + (r[1] - r[0]) * p // 65536
     if r[4]:
         bit = 1 if r[2] <= middle else 0
@@ -122,6 +126,7 @@ def _arithmetic(coder: Coder, p: int, bit: int) -> int:
         r[1] = middle
     else:
         r[0] = middle + 1
+    # The upper byte of both ends is the same: it is settled.
     while (r[0] ^ r[1]) >> 24 == 0:
         if r[4]:
             byte = stream[r[3]] if r[3] < len(stream) else 0
@@ -142,32 +147,35 @@ def _at(values: NDArray[np.int64], i: int, j: int) -> int:
 @_inner
 def _is_zero(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, by: tuple[int, int, int, int], q: int) -> int:
     """Whether the number at (i, j) is 0."""
-    left, above, rows_seen, columns_seen = by
+    left_stride, above_stride, rows_seen, columns_seen = by
     v, rows, columns = matrix
     K = v.shape[0]
+    # The neighbours in an image that were coded already, those beside and above counted twice.
     near = 0
     flags = 0
-    if left:
-        a = 1 if _at(v, i - left, j) else 0
-        b = 1 if _at(v, i - above, j) else 0
-        c = 1 if _at(v, i - above - left, j) else 0
-        d = 1 if _at(v, i - above + left, j) else 0
-        e = 1 if _at(v, i - 2 * left, j) else 0
-        f = 1 if _at(v, i - 2 * above, j) else 0
+    if left_stride:
+        a = 1 if _at(v, i - left_stride, j) else 0
+        b = 1 if _at(v, i - above_stride, j) else 0
+        c = 1 if _at(v, i - above_stride - left_stride, j) else 0
+        d = 1 if _at(v, i - above_stride + left_stride, j) else 0
+        e = 1 if _at(v, i - 2 * left_stride, j) else 0
+        f = 1 if _at(v, i - 2 * above_stride, j) else 0
         flags = a + 2 * b + 4 * c + 8 * d + 16 * e + 32 * f
         near = a + a + b + b + c + d + e + f
+    # The two numbers before in the row, and how full row, column and the rows around are.
     one = 1 if _at(v, i, j - 1) else 0
     two = 1 if _at(v, i, j - 2) else 0
     row = _density(rows[0, i], rows_seen)
     column = _density(columns[0, j], columns_seen)
     around = rows[0, i]
     count = 1
-    if left:
-        for k in (i - left, i + left, i - above, i + above):
+    if left_stride:
+        for k in (i - left_stride, i + left_stride, i - above_stride, i + above_stride):
             if 0 <= k < K:
                 around += rows[0, k]
                 count += 1
     others = _density(around, rows_seen * count)
+    # Eight contexts, each in a range of slots of its own.
     slots = model.slots
     start = 0
     slots[0] = row * 24 + column
@@ -213,6 +221,7 @@ def _sign(value: int) -> int:
 def _is_negative(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, left: int, above: int, q: int) -> int:
     """The sign of a number that is not 0."""
     v, rows, columns = matrix
+    # Signs of neighbours in the image and in the row; balances of row and column.
     a = _sign(_at(v, i - left, j)) if left else 0
     b = _sign(_at(v, i - above, j)) if left else 0
     c = _sign(_at(v, i - above - left, j)) if left else 0
@@ -242,12 +251,14 @@ def _size(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, left: int,
         near = max(abs(_at(v, i - left, j)), abs(_at(v, i - above, j)))
     near = min(7, _levels(near))
     start = 2048 + sum(v.shape)
+    # The number of bits in unary.
     length = 1
     while length <= _MAX_LENGTH:
         longer = _size_bit(coder, model, start, length, row, column, near, 1 if abs(q) >> length else 0)
         if not longer:
             break
         length += 1
+    # The bits below the first, which is 1; the context of each is those so far.
     size = 1
     for level in range(length - 2, -1, -1):
         node = 31 + size if size < _LEARNED_PREFIX else 64 + level
@@ -284,6 +295,7 @@ def code(
                 return False
             sign = -1 if is_negative else 1
             v[i, j] = sign * size
+            # Row and column learn of a number that is not 0.
             for sums, k in ((rows, i), (columns, j)):
                 sums[0, k] += 1
                 sums[1, k] += size

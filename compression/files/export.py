@@ -82,9 +82,10 @@ def export_saved_model(path: str | os.PathLike[str], model: keras.Model) -> None
 def served(model: keras.Model) -> keras.Model:
     """The network that a SavedModel is made of: with lists of tensors in place of what is nested in what is nested."""
     struct = getattr(model, "_functional", model)
+    # SavedModel takes one level of nesting.
     parts = [struct._inputs_struct, struct._outputs_struct]
     for _ in range(2):
-        parts = [part for each in parts if keras.tree.is_nested(each) for part in _inside(each)]
+        parts = [part for nested in parts if keras.tree.is_nested(nested) for part in _inside(nested)]
     return _flat(model) if parts else model
 
 
@@ -130,9 +131,10 @@ def _tflite_bytes(model: keras.Model, kind: str, examples: list[np.ndarray]) -> 
     if kind == "float16":
         converter.target_spec.supported_types = [tf.float16]
     if kind == "int8":
-        named = {part.name: each for part, each in zip(model.inputs, examples, strict=True)}
+        examples_by_name = {part.name: array for part, array in zip(model.inputs, examples, strict=True)}
+        # Ranges of activations by one example after the other.
         converter.representative_dataset = lambda: (
-            {name: each[i : i + 1] for name, each in named.items()} for i in range(len(examples[0]))
+            {name: array[i : i + 1] for name, array in examples_by_name.items()} for i in range(len(examples[0]))
         )
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
@@ -146,8 +148,8 @@ def _flat(model: keras.Model, num_examples: int | None = None) -> keras.Model:
     if num_examples is None:
         return model if len(model.inputs) == len(model.outputs) == 1 else keras.Model(model.inputs, model.outputs)
     inputs = [
-        keras.Input(batch_shape=(num_examples, *each.shape[1:]), dtype=each.dtype, name=each.name)
-        for each in model.inputs
+        keras.Input(batch_shape=(num_examples, *tensor.shape[1:]), dtype=tensor.dtype, name=tensor.name)
+        for tensor in model.inputs
     ]
     struct = getattr(model, "_functional", model)._inputs_struct
     outputs = model(keras.tree.pack_sequence_as(struct, inputs) if len(inputs) > 1 else inputs[0])
@@ -159,22 +161,23 @@ def _examples(model: keras.Model, representative: Any) -> list[np.ndarray]:
 
     :raises ValueError: if numbers or shapes differ.
     """
-    given = [] if representative is None else [representative]
+    candidates = [] if representative is None else [representative]
     if len(model.inputs) > 1 and isinstance(representative, list | tuple | dict):
-        given = keras.tree.flatten(representative)
-    if len(given) == len(model.inputs):
-        arrays = [np.asarray(part, each.dtype) for part, each in zip(given, model.inputs, strict=True)]
-        fits = all(_has_shape(part, each.shape) for part, each in zip(arrays, model.inputs, strict=True))
+        candidates = keras.tree.flatten(representative)
+    # One array for each input, of its shape and type, with equally many examples.
+    if len(candidates) == len(model.inputs):
+        arrays = [np.asarray(part, tensor.dtype) for part, tensor in zip(candidates, model.inputs, strict=True)]
+        fits = all(_has_shape(part, tensor.shape) for part, tensor in zip(arrays, model.inputs, strict=True))
         if fits and len({len(part) for part in arrays}) == 1 and len(arrays[0]):
             return arrays
-    wanted = " and ".join(f"(n, {', '.join(map(str, each.shape[1:]))})" for each in model.inputs)
-    got = " and ".join(str(np.shape(part)) for part in given) or "none"
-    raise ValueError(f"int8 needs representative inputs of shape {wanted}, got {got}.")
+    expected_shapes = " and ".join(f"(n, {', '.join(map(str, tensor.shape[1:]))})" for tensor in model.inputs)
+    got = " and ".join(str(np.shape(part)) for part in candidates) or "none"
+    raise ValueError(f"int8 needs representative inputs of shape {expected_shapes}, got {got}.")
 
 
 def _has_shape(array: np.ndarray, shape: tuple[int | None, ...]) -> bool:
     sizes = zip(array.shape[1:], shape[1:], strict=False)
-    return array.ndim == len(shape) and all(wanted in (None, size) for size, wanted in sizes)
+    return array.ndim == len(shape) and all(expected in (None, size) for size, expected in sizes)
 
 
 def export_onnx(path: str | os.PathLike[str], model: keras.Model) -> int:
@@ -189,7 +192,7 @@ def export_onnx(path: str | os.PathLike[str], model: keras.Model) -> int:
     with atomic_path(path) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "In the future `np.object`", FutureWarning)
         try:
-            zeros = [np.zeros((1, *(size or 32 for size in each.shape[1:])), each.dtype) for each in model.inputs]
+            zeros = [np.zeros((1, *(size or 32 for size in tensor.shape[1:])), tensor.dtype) for tensor in model.inputs]
             model(zeros if len(zeros) > 1 else zeros[0])  # Keras wants it to have been called
             model.export(str(temporary), format="onnx", verbose=False)
         except Exception as error:
@@ -209,15 +212,16 @@ def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike | Mapping[str, Arr
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"[\s\S]*tf.lite.Interpreter is deprecated")
         run = tf.lite.Interpreter(model_path=os.fspath(path)).get_signature_runner()
+    # The inputs of the signature by name.
     sources = run.get_input_details()
-    given = X if isinstance(X, Mapping) else dict.fromkeys(list(sources)[:1], X)
-    if set(given) != set(sources):
-        raise ValueError(f"{os.fspath(path)} has the inputs {sorted(sources)}, got {sorted(given)}.")
-    arrays = {name: np.asarray(given[name], each["dtype"]) for name, each in sources.items()}
+    inputs = X if isinstance(X, Mapping) else dict.fromkeys(list(sources)[:1], X)
+    if set(inputs) != set(sources):
+        raise ValueError(f"{os.fspath(path)} has the inputs {sorted(sources)}, got {sorted(inputs)}.")
+    arrays = {name: np.asarray(inputs[name], details["dtype"]) for name, details in sources.items()}
     count = len(next(iter(arrays.values())))
     outputs = [run(**{name: array[i : i + 1] for name, array in arrays.items()}) for i in range(count)]
     names = sorted(run.get_output_details(), key=lambda name: (len(name), name))  # output_0 and so on
-    return [np.concatenate([each[name] for each in outputs]) for name in names]
+    return [np.concatenate([output[name] for output in outputs]) for name in names]
 
 
 def export_npz(path: str | os.PathLike[str], model: keras.Model) -> int:

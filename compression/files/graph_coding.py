@@ -77,7 +77,7 @@ def without_masks(graph: Graph) -> Graph:
 
 
 def _numbers(part: Any) -> set[int]:
-    return {each.number for each in keras.tree.flatten(part) if isinstance(each, Ref)}
+    return {leaf.number for leaf in keras.tree.flatten(part) if isinstance(leaf, Ref)}
 
 
 def check_call(node: Node) -> None:
@@ -101,6 +101,7 @@ def _arguments_of(kind: type) -> set[str]:
 
 def outline(graph: Graph) -> Any:
     """What a graph is, without names and weights: two graphs are the same if these are equal."""
+    # Numbers of tensors and of layers in the order in which they come up, whatever they were.
     renumbered = {number: new for new, number in enumerate(graph.input_numbers)}
     places: dict[str, int] = {}
     calls: list[Any] = []
@@ -120,6 +121,7 @@ def check_layer(name: str, layer: Any) -> None:
     :raises ValueError: naming the layer and the cause.
     """
     kind = type(layer).__name__
+    # Operations of Keras that are on the list, with settings that a file can hold.
     if not isinstance(layer, keras.Layer):
         if kind_name(layer) is None:
             raise ValueError(
@@ -134,26 +136,27 @@ def check_layer(name: str, layer: Any) -> None:
             raise ValueError(f"the operation {name!r} ({kind}) cannot be held by a file: {one_line(error)}.") from error
         return
     if kind_name(layer) is None:
-        what = f"a {kind}"
+        description = f"a {kind}"
         if kind in STORED:
-            what += f" of {type(layer).__module__}, another class than keras.layers.{kind}"
+            description += f" of {type(layer).__module__}, another class than keras.layers.{kind}"
         raise ValueError(
-            f"layer {name!r} is {what}, and files hold layers of Keras without code of their own, and those in "
+            f"layer {name!r} is {description}, and files hold layers of Keras without code of their own, and those in "
             "custom_objects=; pack_weights() writes the weights of any network."
         )
+    # What a file has no place for: states, quantised weights, other types, functions of the user's own.
     if any(getattr(part, "stateful", False) for part in layer._flatten_layers()):
         raise ValueError(
             f"layer {name!r} keeps states from batch to batch (stateful=True), and files hold none; "
             "pack_weights() writes the weights of any network."
         )
-    if found := weights_problem(layer):
-        raise ValueError(f"layer {name!r} {found}.")
+    if problem := weights_problem(layer):
+        raise ValueError(f"layer {name!r} {problem}.")
     if layer.weights and layer.variable_dtype != "float32":
         raise ValueError(f"layer {name!r} must have weights in float32, got {layer.variable_dtype}.")
     if activation_name(layer) == "":
-        shown = getattr(layer.activation, "__name__", repr(layer.activation))
+        label = getattr(layer.activation, "__name__", repr(layer.activation))
         raise ValueError(
-            f"layer {name!r} has the activation {shown}, and files hold those of keras.activations; put another behind "
+            f"layer {name!r} has the activation {label}, and files hold those of keras.activations; put another behind "
             "it, as a layer or an operation of its own."
         )
     try:
@@ -177,17 +180,20 @@ def graph_bytes(graph: Graph) -> bytes:
 
     :raises ValueError: naming a layer that no file can hold.
     """
+    # A layer that is called several times is written once.
     layers: dict[str, Any] = {}
     for node in graph.nodes:
         layers.setdefault(node.name, node.layer)
     names = list(layers)
     tensors = [graph.tensors[number] for number in graph.input_numbers]
     renumbered = {number: new for new, number in enumerate(graph.input_numbers)}
+    # Tensors are numbered as they come up: inputs, then what each call gives.
     calls = []
     for node in graph.nodes:
         args, kwargs = _plain([list(node.args), node.kwargs], renumbered)
         renumbered |= {number: len(renumbered) + i for i, number in enumerate(node.outputs)}
         calls.append([names.index(node.name), args, kwargs, len(node.outputs)])
+    # All in words, numbers and lists, as JSON that is compressed.
     content = {
         "inputs": [[list(tensor.shape[1:]), tensor.dtype, tensor.name] for tensor in tensors],
         "takes": _plain(graph.inputs, renumbered),
@@ -229,17 +235,19 @@ def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
         raise ValueError("its text of layers is too long or does not end")
     budget.take(_PER_CHARACTER * len(text), "the text of layers")
     content = json.loads(text, parse_constant=_no_number)
+    # Whatever the text claims is taken from the budget before anything is made of it.
     if len(content["layers"]) > MAX_LAYERS or len(content["calls"]) > 4 * MAX_LAYERS:
         raise ValueError(f"it has {len(content['layers'])} layers, and {MAX_LAYERS} are possible")
-    for found in content["layers"]:
-        for kind in _kinds_in(*found):
+    for layer_entry in content["layers"]:
+        for kind in _kinds_in(*layer_entry):
             take_time(budget, kind, 1)
     take_time(budget, "", max(0, len(content["calls"]) - len(content["layers"])))
-    tensors = [_tensor(*found) for found in content["inputs"]]
+    tensors = [_tensor(*entry) for entry in content["inputs"]]
     for tensor in tensors:
         take_input(budget, tensor.shape)
         take_time(budget, "", 1)
-    layers = [_layer(*found) for found in content["layers"]]
+    layers = [_layer(*entry) for entry in content["layers"]]
+    # Calls take tensors that were made before, and arguments that their layer has.
     nodes = list[Node]()
     for index, args, kwargs, count in content["calls"]:
         if not 0 <= index < len(layers):
@@ -262,7 +270,7 @@ def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
     # Keras keeps variables without values in a list of the thread, and gives them some when it can.
     with ThreadPoolExecutor(1) as thread:
         shapes = thread.submit(_weight_shapes, graph, budget).result()
-    if "shapes" in content and content["shapes"] != [[[*shape] for shape in each] for each in shapes]:
+    if "shapes" in content and content["shapes"] != [[[*shape] for shape in layer_shapes] for layer_shapes in shapes]:
         raise ValueError("its weights have other shapes than its layers")
     return graph, shapes
 
@@ -272,22 +280,24 @@ def _weight_shapes(graph: Graph, budget: Budget) -> list[list[tuple[int, ...]]]:
     shapes: dict[str, list[tuple[int, ...]]] = {}
     probes: dict[str, keras.Layer] = {}
     with keras.StatelessScope(initialize_variables=False):
-        found: dict[int, Any] = {}
+        tensors: dict[int, Any] = {}
         for number in graph.input_numbers:
-            found[number] = keras.Input(graph.tensors[number].shape[1:], dtype=graph.tensors[number].dtype)
+            tensors[number] = keras.Input(graph.tensors[number].shape[1:], dtype=graph.tensors[number].dtype)
         for node in graph.nodes:
             if node.name not in probes:
                 config = node.layer.get_config()
                 probes[node.name] = node.layer if is_operation(node.layer) else type(node.layer).from_config(config)
+            # Call a layer on tensors without values, which builds it.
             args, kwargs = keras.tree.map_structure(
-                lambda part: found[part.number] if isinstance(part, Ref) else part, (node.args, node.kwargs)
+                lambda part: tensors[part.number] if isinstance(part, Ref) else part, (node.args, node.kwargs)
             )
             if isinstance(node.layer, keras.layers.Normalization):  # its statistics get the shape of its input
                 take_input(budget, keras.tree.flatten((args, kwargs))[0].shape)
             outputs = keras.tree.flatten(probes[node.name](*args, **kwargs))
-            found.update(zip(node.outputs, outputs, strict=True))
+            tensors.update(zip(node.outputs, outputs, strict=True))
             if is_operation(node.layer):
                 continue
+            # A layer that is called several times has its weights once.
             if node.name not in shapes:
                 weights = probes[node.name].weights
                 if any(variable.dtype != "float32" for variable in weights):
@@ -304,27 +314,29 @@ def _parts(layer: keras.Layer, key: str) -> list[keras.Layer]:
     part = getattr(layer, "forward_layer" if is_forward else key)
     if isinstance(part, keras.Model) and is_chain(graph := graph_of(part)):
         part = keras.Sequential([node.layer for node in graph.nodes], name=part.name)
-    return [each for each in part if type(each) not in IDLE_IN_FILES] if key in _SEVERAL else [part]
+    return (
+        [inner_layer for inner_layer in part if type(inner_layer) not in IDLE_IN_FILES] if key in _SEVERAL else [part]
+    )
 
 
 def _inner(layer: keras.Layer) -> _Json:
     """Kinds, names and settings of the layers of a wrapper; of the one that goes backwards only if it is not as the
     other."""
     is_two_ways = isinstance(layer, keras.layers.Bidirectional)
-    found: _Json = {}
+    inner_settings: _Json = {}
     for key in WRAPPERS[type(layer)]:
-        made = []
+        entries = []
         for part in _parts(layer, key):
             settings = _settings(part)
             if is_two_ways:
                 settings.pop("zero_output_for_mask", None)  # the wrapper sets it
-            made.append([kind_name(part), part.name, settings])
-        found[key] = made if key in _SEVERAL else made[0]
+            entries.append([kind_name(part), part.name, settings])
+        inner_settings[key] = entries if key in _SEVERAL else entries[0]
     if is_two_ways:
-        forward, backward = (found[key][2] for key in ("layer", "backward_layer"))
+        forward, backward = (inner_settings[key][2] for key in ("layer", "backward_layer"))
         if {**forward, "go_backwards": True} == backward:
-            del found["backward_layer"]
-    return found
+            del inner_settings["backward_layer"]
+    return inner_settings
 
 
 def _settings(layer: Any) -> _Json:
@@ -335,6 +347,7 @@ def _settings(layer: Any) -> _Json:
         config |= dict.fromkeys(WRAPPERS[type(layer)]) | _inner(layer)
     if activation_name(layer):
         config["activation"] = activation_name(layer)
+    # Statistics and vocabularies are settings; how long a vocabulary is follows from it.
     config |= adapted_settings(layer)
     if isinstance(layer, LOOKUPS):
         config.pop("vocabulary_size", None)
@@ -343,14 +356,15 @@ def _settings(layer: Any) -> _Json:
         config.pop("build_input_shape", None)
     if isinstance(layer, keras.layers.Discretization) and config["bin_boundaries"] is not None:
         config.pop("num_bins")
-    found = {}
+    # Defaults and what is of training alone are left out.
+    stored_settings = {}
     for key, value in config.items():
         value = _jsonable(value)
         is_default = value == _jsonable(defaults[key].default) if key in defaults else value in (None, False)
         is_left_out = (key in _LEFT_OUT and not is_operation(layer)) or key == "name" or key.endswith(_TRAINING)
         if not is_default and not is_left_out:
-            found[key] = value
-    return found
+            stored_settings[key] = value
+    return stored_settings
 
 
 def _jsonable(value: Any) -> Any:
@@ -367,6 +381,7 @@ def _keys_of(kind: type) -> set[str]:
         return set(inspect.signature(kind).parameters) - {"name", "kwargs"}
     if issubclass(kind, keras.Sequential):  # whose signature says nothing
         return {"layers"}
+    # Arguments of the class, without those that could bring in weights or functions.
     names = set(inspect.signature(kind).parameters) - {"kwargs", *_LEFT_OUT}
     if kind in LOOKUPS:
         names |= {"vocabulary", "oov_method", "salt", "num_oov_indices", "mask_token", "oov_token", "output_mode"}
@@ -394,31 +409,33 @@ def _no_number(name: str) -> None:
 
 
 def _layer(kind: str, name: str, settings: Mapping[str, Any], depth: int = 0) -> keras.Layer:
-    found = kind_named(str(kind))
-    if found is None:
+    layer_class = kind_named(str(kind))
+    if layer_class is None:
         hint = "; give its class in custom_objects=" if str(kind).startswith("custom.") else ""
         raise ValueError(f"it has a layer of the kind {kind!r}, which is not known{hint}")
-    if not is_custom(found) and (unknown := set(settings) - _keys_of(found)):
+    # Only settings that a layer of this kind has, and only numbers, words and lists.
+    if not is_custom(layer_class) and (unknown := set(settings) - _keys_of(layer_class)):
         raise ValueError(f"a layer {kind} has the setting {sorted(unknown)[0]!r}")
-    if found in WRAPPERS and depth > _MAX_WRAPPERS:
+    if layer_class in WRAPPERS and depth > _MAX_WRAPPERS:
         raise ValueError(f"it has more than {_MAX_WRAPPERS} wrappers in one another")
-    inner = {key: value for key, value in settings.items() if key in WRAPPERS.get(found, ())}
+    inner = {key: value for key, value in settings.items() if key in WRAPPERS.get(layer_class, ())}
     for key, value in settings.items():
         if key not in inner:
-            _check_setting(key, value, is_custom(found))
+            _check_setting(key, value, is_custom(layer_class))
     if not str(name).isprintable() or len(str(name)) > _MAX_NAME:
         raise ValueError(f"a layer has the name {one_line(name)}")
-    if is_custom(found):
-        return found.from_config({**settings, "name": str(name)})  # type: ignore[attr-defined, no-any-return]
-    made = {key: _tuples(value) for key, value in settings.items() if key not in inner}
+    if is_custom(layer_class):
+        return layer_class.from_config({**settings, "name": str(name)})  # type: ignore[attr-defined, no-any-return]
+    # Layers in a wrapper are made first, by the same rules.
+    arguments = {key: _tuples(value) for key, value in settings.items() if key not in inner}
     for key, value in inner.items():
         if key in _SEVERAL and not 1 <= len(value) <= _MOST_PARTS:
             raise ValueError(f"a layer {kind} has {len(value)} {key}")
-        parts = [_wrapped(depth + 1, *each) for each in (value if key in _SEVERAL else [value])]
-        made[key] = parts if key in _SEVERAL else parts[0]
-    if issubclass(found, keras.Layer) or "name" in inspect.signature(found).parameters:
-        made["name"] = str(name)
-    layer: keras.Layer = found(**made)
+        parts = [_wrapped(depth + 1, *entry) for entry in (value if key in _SEVERAL else [value])]
+        arguments[key] = parts if key in _SEVERAL else parts[0]
+    if issubclass(layer_class, keras.Layer) or "name" in inspect.signature(layer_class).parameters:
+        arguments["name"] = str(name)
+    layer: keras.Layer = layer_class(**arguments)
     if is_operation(layer):
         layer.name = str(name)
     return layer
@@ -434,8 +451,8 @@ def _wrapped(depth: int, kind: str, name: str, settings: Mapping[str, Any]) -> k
 def _kinds_in(kind: str, name: str, settings: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
     """The kind of a layer, and those of the layers in it."""
     yield str(kind)
-    known = kind_named(str(kind))
-    for key in WRAPPERS.get(known, ()) if known is not None and depth <= _MAX_WRAPPERS else ():
+    layer_class = kind_named(str(kind))
+    for key in WRAPPERS.get(layer_class, ()) if layer_class is not None and depth <= _MAX_WRAPPERS else ():
         parts = settings.get(key, [])
         for part in parts if key in _SEVERAL else [parts] * bool(parts):
             inner, its_name, its_settings = part
@@ -459,8 +476,9 @@ def _plain(part: Any, numbers: Mapping[int, int], other: Callable[[Any], Any] | 
     """
     if isinstance(part, Ref):
         return {"#": numbers[part.number]}
+    # What JSON does not have is a dictionary with one key of its own.
     if isinstance(part, slice):
-        return {"slice": [_plain(each, numbers, other) for each in (part.start, part.stop, part.step)]}
+        return {"slice": [_plain(bound, numbers, other) for bound in (part.start, part.stop, part.step)]}
     if part is Ellipsis:
         return {"...": 0}
     if isinstance(part, np.ndarray | np.generic) or tf.is_tensor(part):
@@ -468,9 +486,9 @@ def _plain(part: Any, numbers: Mapping[int, int], other: Callable[[Any], Any] | 
         if values.size <= _MAX_CONSTANT and values.dtype.name in _NUMBERS:
             return _packed(values)
     if isinstance(part, tuple):
-        return {"tuple": [_plain(each, numbers, other) for each in part]}
+        return {"tuple": [_plain(element, numbers, other) for element in part]}
     if isinstance(part, list):
-        return [_plain(each, numbers, other) for each in part]
+        return [_plain(element, numbers, other) for element in part]
     if isinstance(part, dict):
         return {str(key): _plain(value, numbers, other) for key, value in part.items()}
     if isinstance(part, float) and not math.isfinite(part):
@@ -494,6 +512,7 @@ def _unpacked(packed: _Json, budget: Budget) -> np.ndarray:
     if packed["type"] not in _NUMBERS:
         raise ValueError("an argument is no array of numbers")
     dtype = np.dtype(packed["type"])
+    # The size is taken from the budget before it is decompressed, to so much and no more.
     size = math.prod(map(int, packed["shape"])) * dtype.itemsize
     budget.take(size, "an array among the arguments of a call")
     plain = zlib.decompressobj().decompress(base64.b64decode(packed["array"]), size + 1)
@@ -505,19 +524,21 @@ def _unpacked(packed: _Json, budget: Budget) -> np.ndarray:
 def _referring(part: Any, count: int, budget: Budget) -> Any:
     """The reverse of :func:`_plain`; tensors have to be made before."""
     if isinstance(part, dict):
+        # Dictionaries with one key are what JSON does not have.
         if set(part) == {"slice"}:
-            return slice(*(_referring(each, count, budget) for each in part["slice"]))
+            return slice(*(_referring(bound, count, budget) for bound in part["slice"]))
         if set(part) == {"..."}:
             return Ellipsis
         if set(part) == {"tuple"}:
-            return tuple(_referring(each, count, budget) for each in part["tuple"])
+            return tuple(_referring(element, count, budget) for element in part["tuple"])
         if set(part) == {"float"}:
             return float(part["float"])
         if set(part) == {"array", "type", "shape"}:
             return _unpacked(part, budget)
         if set(part) != {"#"}:
             return {key: _referring(value, count, budget) for key, value in part.items()}
+        # A tensor, by its number, that was made before the call.
         if not 0 <= int(part["#"]) < count:
             raise ValueError("a call takes a tensor that is not there yet")
         return Ref(int(part["#"]))
-    return [_referring(each, count, budget) for each in part] if isinstance(part, list) else part
+    return [_referring(element, count, budget) for element in part] if isinstance(part, list) else part

@@ -59,6 +59,7 @@ def kernel_bytes(code: Kernel, entropy_coded: bool, strides: tuple[int, int] = (
     """
     if isinstance(code, Raw):
         return b"\0" + np.asarray(code.values, "<f4").tobytes()
+    # Fields of equal size, or coded with contexts where that is shorter.
     if isinstance(code, FixedPoint):
         unsigned = code.integers.astype(np.int64) + 2 ** (code.exponent + code.significant)
         head = bytes([code.significant, code.exponent])
@@ -70,6 +71,7 @@ def kernel_bytes(code: Kernel, entropy_coded: bool, strides: tuple[int, int] = (
         plain = b"\x09" + head + bytes([code.bits]) + packed_bytes(code.integers + 2 ** (code.bits - 1), code.bits)
         coded = _shortest(code.integers, strides) if entropy_coded else None
         return plain if coded is None else min(plain, b"\x08" + head + coded, key=len)
+    # A codebook: its centres, then indices; for contexts the most frequent one is 0.
     k = len(code.centres)
     head = bytes([k - 1]) + code.centres.astype("<f2").tobytes()
     plain = b"\2" + head + packed_bytes(code.indices, _index_bits(k))
@@ -87,6 +89,7 @@ def read_kernel(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.float32]
     scheme = reader.take(1)[0]
     if scheme == 0:
         return reader.array("f4", count).reshape(shape)
+    # Fixed-point numbers: significant and exponent bits, then the integers.
     if scheme in (1, 7):
         significant, exponent = reader.take(2)
         if significant + exponent > MAX_BITS:
@@ -96,6 +99,7 @@ def read_kernel(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.float32]
         else:
             integers = _read_contexts(reader, shape)
         return FixedPoint(integers.astype(np.int32).reshape(shape), significant, exponent).values
+    # A grid: its step, then the integers.
     if scheme in (8, 9):
         step = float(reader.array("f2", 1)[0])
         if not 0 < step < float("inf"):
@@ -110,6 +114,7 @@ def read_kernel(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.float32]
         return Grid(integers.astype(np.int32).reshape(shape), step).values
     if scheme not in (2, 6):
         raise ValueError(f"scheme {scheme} is not known")
+    # A codebook, whose indices have to be within it.
     k = reader.take(1)[0] + 1
     centres = reader.array("f2", k)
     if scheme == 2:
@@ -140,15 +145,16 @@ _MANY = 1 << 22  # numbers of which one order is enough
 def _shortest(values: NDArray[Any], strides: tuple[int, int]) -> bytes | None:
     """By columns or by rows, with neighbours or without; None if it were so short that a reader would not trust it."""
     matrix = values.reshape(-1, values.shape[-1])
-    found = []
+    # Try both orders, each with and without neighbours in an image.
+    candidates = []
     for by_rows in (False, True)[: 1 if values.size > _MANY else 2]:
-        for given in {(0, 0), strides}:
-            stream = encode_matrix(matrix, strides=given, by_rows=by_rows)
+        for stride_pair in {(0, 0), strides}:
+            stream = encode_matrix(matrix, strides=stride_pair, by_rows=by_rows)
             if matrix.size <= most_numbers(stream):
-                flags = _BY_ROWS * by_rows + _HAS_STRIDES * (given != (0, 0))
-                steps = frame.leb128(given[0]) + frame.leb128(given[1]) if given != (0, 0) else b""
-                found.append(bytes([flags]) + steps + _with_length(stream))
-    return min(found, key=len, default=None)
+                flags = _BY_ROWS * by_rows + _HAS_STRIDES * (stride_pair != (0, 0))
+                steps = frame.leb128(stride_pair[0]) + frame.leb128(stride_pair[1]) if stride_pair != (0, 0) else b""
+                candidates.append(bytes([flags]) + steps + _with_length(stream))
+    return min(candidates, key=len, default=None)
 
 
 def _read_contexts(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.int64]:

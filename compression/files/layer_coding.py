@@ -47,12 +47,14 @@ def layer_bytes(layer: keras.Layer) -> bytes:
         return kind + _pair_and_flags([*layer.pool_size, *layer.strides], (_PADDINGS.index(layer.padding), 2))
     if isinstance(layer, keras.layers.Activation):
         return kind + leb128(code)
+    # One bit for each input: whether it is kept.
     if isinstance(layer, SelectInputs):
         is_kept = np.zeros(int(layer.input.shape[-1]), np.uint8)
         is_kept[np.asarray(layer.indices)] = 1
         if not np.array_equal(np.flatnonzero(is_kept), layer.indices):
             raise ValueError(f"indices of layer {layer.name!r} must increase; a file holds which inputs are kept.")
         return kind + np.packbits(is_kept).tobytes()
+    # Elementwise layers with numbers; a plain ReLU has none.
     numbers = _numbers(layer)
     if numbers == _PLAIN_RELU and isinstance(layer, keras.layers.ReLU):
         return kind
@@ -68,6 +70,7 @@ def read_layer(reader: Reader, num_inputs: int) -> keras.Layer:
     """
     code = reader.take(1)[0]
     kind = keras.layers.ReLU if code == _RELU_WITH_NUMBERS else CHAIN_LAYERS[code]
+    # Sizes, then activation, bias and padding as digits of one number.
     if kind is keras.layers.Dense:
         units = reader.integer()
         code, use_bias = reader.digits(_RADIX, 2)
@@ -89,9 +92,11 @@ def read_layer(reader: Reader, num_inputs: int) -> keras.Layer:
         return kind(tuple(sizes[:2]), strides=tuple(sizes[2:]), padding=_PADDINGS[padding])
     if kind is keras.layers.Activation:
         return kind(ACTIVATIONS[reader.integer()])
+    # One bit for each input: whether it is kept.
     if kind is SelectInputs:
         mask = np.frombuffer(reader.take(-(-num_inputs // 8)), np.uint8)
         return kind(np.flatnonzero(np.unpackbits(mask)[:num_inputs]).tolist())
+    # Elementwise layers with numbers; a plain ReLU has none.
     names = () if code == CHAIN_LAYERS.index(keras.layers.ReLU) else _NUMBERS.get(kind, ())
     values = {name: float(reader.array("f8", 1)[0]) for name in names}
     if any(np.isnan(value) or value == -np.inf for value in values.values()):

@@ -127,20 +127,27 @@ def random_code(
     check_storable(model)
     check_trainable(graph_of(model))
     model = copy_of(model)
+    # As many blocks as the bytes have room for, and the posterior around the trained weights.
     code = _empty_code(model, num_bytes, block_bits, _sharing(model, sharing or {}), seed)
     data, num_train, steps = endless(x, y, batch_size, seed)
-    first = math.ceil(epochs * steps)
-    then = math.ceil(code_epochs * steps)
-    posterior = _Posterior(model, code, loss, num_train, min(_BETA_RATE, _BETA_TRAVEL / max(1, first)))
-    rate = keras.optimizers.schedules.CosineDecay(learning_rate, max(1, first + then), _LAST_RATE)
+    posterior_steps = math.ceil(epochs * steps)
+    coding_steps = math.ceil(code_epochs * steps)
+    posterior = _Posterior(model, code, loss, num_train, min(_BETA_RATE, _BETA_TRAVEL / max(1, posterior_steps)))
+    rate = keras.optimizers.schedules.CosineDecay(learning_rate, max(1, posterior_steps + coding_steps), _LAST_RATE)
     optimizer = keras.optimizers.Adam(rate)
     optimizer.build(posterior.trained)
     if verbose:
-        print(f"{first} steps of the posterior, then {then} while {len(code.indices)} blocks are coded", flush=True)
+        print(
+            f"{posterior_steps} steps of the posterior, then {coding_steps} while {len(code.indices)} blocks are coded",
+            flush=True,
+        )
+    # Train the posterior until the KL of each block is near C bits.
     run = posterior.steps_function(optimizer)
     batches = iter(data)
-    run(batches, tf.constant(first))
-    code, kl = _coded(posterior, code, lambda count: run(batches, tf.constant(count)), then, verbose)
+    run(batches, tf.constant(posterior_steps))
+    # Code one block after the other, and train on what is left in between.
+    code, kl = _coded(posterior, code, lambda count: run(batches, tf.constant(count)), coding_steps, verbose)
+    # What the file gives back: the draws by their numbers.
     for variable, value in zip(posterior.variables, code.values(), strict=True):
         variable.assign(value)
     num_written = save_bcz(path, model, code)
@@ -150,15 +157,15 @@ def random_code(
 def _sharing(model: keras.Model, sharing: Mapping[str, int]) -> tuple[int, ...]:
     """Of each coded variable, how many of its weights share one."""
     kernels = {id(variable): layer.name for layer, variable in kernel_variables(model)}
-    found = tuple(int(sharing.get(kernels.get(id(variable), ""), 1)) for variable in coded_variables(model))
+    shares = tuple(int(sharing.get(kernels.get(id(variable), ""), 1)) for variable in coded_variables(model))
     if unknown := set(sharing) - set(kernels.values()):
         raise ValueError(
             f"sharing names the layer {sorted(unknown)[0]!r}, which has no kernel; it must be "
             f"one of {', '.join(sorted(set(kernels.values())))}."
         )
-    if min(found, default=1) < 1:
+    if min(shares, default=1) < 1:
         raise ValueError(f"sharing must be at least 1, got {dict(sharing)}.")
-    return found
+    return shares
 
 
 def _empty_code(model: keras.Model, num_bytes: int, block_bits: int, sharing: tuple[int, ...], seed: int) -> RandomCode:
@@ -172,14 +179,16 @@ def _empty_code(model: keras.Model, num_bytes: int, block_bits: int, sharing: tu
         )
     num_weights = sum(sizes_of(shapes, sharing))
     scales = (0,) * len(shapes)
-    most = max(1, 8 * num_bytes // block_bits)
-    code = RandomCode(seed, block_bits, scales, sharing, np.zeros(most, np.int64), shapes)
-    over = len(bcz_bytes(model, code)) - num_bytes
-    count = min(num_weights, most - -(-8 * max(0, over) // block_bits))
-    least = -(-num_weights // MAX_BLOCK)
-    if count < least:
+    # Blocks for all of the bytes; what such a file is too long by comes off them.
+    max_blocks = max(1, 8 * num_bytes // block_bits)
+    code = RandomCode(seed, block_bits, scales, sharing, np.zeros(max_blocks, np.int64), shapes)
+    excess = len(bcz_bytes(model, code)) - num_bytes
+    count = min(num_weights, max_blocks - -(-8 * max(0, excess) // block_bits))
+    # A block has at most `MAX_BLOCK` weights.
+    min_blocks = -(-num_weights // MAX_BLOCK)
+    if count < min_blocks:
         raise ValueError(
-            f"num_bytes must be at least {num_bytes + over - (most - least) * block_bits // 8 + 1} for "
+            f"num_bytes must be at least {num_bytes + excess - (max_blocks - min_blocks) * block_bits // 8 + 1} for "
             f"{num_weights} weights in blocks of at most {MAX_BLOCK}, got {num_bytes}; share weights, or give more."
         )
     return code._replace(indices=np.zeros(count, np.int64))
@@ -195,20 +204,24 @@ def _coded(
     indices = code.indices.copy()
     kl = np.zeros(count)
     for block, members in enumerate(np.split(posterior.order, posterior.ends[:-1])):
+        # The KL of the block to its prior, in closed form for Gaussians.
         mean, std, scale = posterior.of(members)
         kl[block] = np.sum(np.log(scale / std) + (std**2 + mean**2) / (2 * scale**2) - 0.5)
+        # Importance sampling: one of 2^C draws from the prior, in proportion to q(w_k) / p(w_k).
         log_weights = index_log_weights(mean, std, scale, code.seed, block, code.block_bits)
         if not np.all(np.isfinite(log_weights)):
             raise ValueError("training diverged: posteriors are not finite; lower learning_rate, or check the data.")
         indices[block] = draw_index(log_weights, rng)
+        # The weights of the block are those of the draw from now on.
         sizes = np.array([len(members)])
         normals = chosen_normals(normal_table(), code.seed, block, indices[block : block + 1], sizes)
         posterior.fix(members, (scale / UNIT * normals).astype(np.float32))
         if verbose >= 2 or (verbose and block % max(1, count // 10) == 0):
             bits = kl[block] / math.log(2)
             print(f"block {block + 1} of {count}: a KL of {bits:.1f} bits, {code.block_bits} in the file", flush=True)
-        if now := (block + 1) * steps // count - block * steps // count:
-            train(now)
+        # Steps are spread evenly over the blocks.
+        if num_steps := (block + 1) * steps // count - block * steps // count:
+            train(num_steps)
     return code._replace(indices=indices), kl
 
 
@@ -226,18 +239,21 @@ class _Posterior:
         self._maps = weight_places(code.seed, code.shapes, code.sharing)
         N = sum(self._sizes)
         count = len(code.indices)
+        # Blocks are random parts of the weights, of nearly equal sizes.
         self.order = permutation(code.seed, N)
         self.ends = block_ends(N, count)
         block_of = np.zeros(N, np.int32)
         block_of[self.order] = np.repeat(np.arange(count), np.diff(self.ends, prepend=0))
         self._block_of = tf.constant(block_of)
         self._owner = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        # q begins at the trained weights; the scale of a prior is their root mean square.
         values = [self._distinct(number, np.asarray(v)) for number, v in enumerate(self.variables)]
         scales = [max(_LEAST_SCALE, float(np.sqrt(np.mean(np.square(value))))) for value in values]
         log_scales = np.log(np.array(scales)).astype(np.float32)
         self._mean = tf.Variable(np.concatenate(values))
         self._log_std = tf.Variable((log_scales[self._owner] + np.log(_FIRST_STD)).astype(np.float32) / _SPEED)
         self._log_scale = tf.Variable(log_scales / _SPEED)
+        # Before the first block scales are rounded as in the file; then block after block is fixed.
         self._rounded = tf.Variable(tf.zeros_like(self._log_scale))
         self._is_rounded = tf.Variable(False)
         self._fixed = tf.Variable(tf.zeros([N]))
@@ -250,11 +266,11 @@ class _Posterior:
 
     def _distinct(self, number: int, value: NDArray[np.float32]) -> NDArray[np.float32]:
         """The mean of the weights that share one."""
-        at = self._maps[number]
+        ids = self._maps[number]
         size = self._sizes[number]
-        if isinstance(at, slice):
+        if isinstance(ids, slice):
             return value.ravel()
-        return (np.bincount(at, value.ravel(), size) / np.maximum(1, np.bincount(at, minlength=size))).astype("f4")
+        return (np.bincount(ids, value.ravel(), size) / np.maximum(1, np.bincount(ids, minlength=size))).astype("f4")
 
     def of(self, members: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
         """Means and standard deviations of weights, and the scales of their priors, [n] each."""
@@ -284,6 +300,7 @@ class _Posterior:
                     kl = self._kl()
                     loss = self._data_loss(x, y) + tf.reduce_sum(tf.exp(self._log_beta) * kl) / self._num_train
                 optimizer.apply(tape.gradient(loss, self.trained), self.trained)
+                # beta_b grows while the KL of its block is above C bits, and falls while it is below.
                 self._log_beta.assign_add(self._beta_rate * tf.clip_by_value(kl / self._budget - 1, -1, 1))
                 self._step.assign_add(1)
 
@@ -294,26 +311,29 @@ class _Posterior:
         log_scale = tf.where(self._is_rounded, self._rounded, _SPEED * self._log_scale)
         log_scale = tf.repeat(log_scale, self._sizes)
         log_std = _SPEED * self._log_std
+        # KL = log(s / std) + (std^2 + mean^2) / (2 s^2) - 1/2, where a weight is not fixed.
         square = tf.exp(2 * (log_std - log_scale)) + tf.square(self._mean) * tf.exp(-2 * log_scale)
         kl = tf.where(self._is_fixed, 0.0, log_scale - log_std + 0.5 * (square - 1))
         return tf.math.unsorted_segment_sum(kl, self._block_of, len(self.ends))
 
     def _data_loss(self, x: Any, y: Any) -> tf.Tensor:
         """The mean loss of a batch for one draw of the weights."""
+        # One draw of all weights for the batch.
         noise = tf.random.stateless_normal(self._mean.shape, tf.random.fold_in(self._seed, self._step))
-        drawn = self._mean + tf.exp(_SPEED * self._log_std) * noise
-        parts = tf.split(tf.where(self._is_fixed, self._fixed, drawn), self._sizes)
+        sample = self._mean + tf.exp(_SPEED * self._log_std) * noise
+        parts = tf.split(tf.where(self._is_fixed, self._fixed, sample), self._sizes)
         weights = {
-            id(variable): tf.reshape(part if isinstance(at, slice) else tf.gather(part, at), shape)
-            for variable, part, at, shape in zip(self.variables, parts, self._maps, self._shapes, strict=True)
+            id(variable): tf.reshape(part if isinstance(places, slice) else tf.gather(part, places), shape)
+            for variable, part, places, shape in zip(self.variables, parts, self._maps, self._shapes, strict=True)
         }
         model = self._model
+        # Call the network with these in place of its variables.
         lists = [
             [weights.get(id(v), v.value) for v in part]
             for part in (model.trainable_variables, model.non_trainable_variables)
         ]
         outputs, _ = model.stateless_call(*lists, x, training=False)
         targets = keras.tree.flatten(y)
-        given = keras.tree.flatten(outputs)
+        flat_outputs = keras.tree.flatten(outputs)
         losses = losses_of(self._loss, model, outputs)
-        return tf.add_n([tf.reduce_mean(of(t, o)) for of, t, o in zip(losses, targets, given, strict=True)])
+        return tf.add_n([tf.reduce_mean(loss(t, o)) for loss, t, o in zip(losses, targets, flat_outputs, strict=True)])

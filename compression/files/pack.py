@@ -70,11 +70,11 @@ class PackConfig:
             raise ValueError(f"bits must be rule or search, got {self.bits!r}.")
         if not 0 <= self.tolerance < float("inf"):
             raise ValueError(f"tolerance must be finite and at least 0, got {self.tolerance}.")
-        for name, least in (("codebooks", 1), ("rate_codebooks", 2)):
+        for name, minimum in (("codebooks", 1), ("rate_codebooks", 2)):
             books = getattr(self, name)
-            if not all(least <= k <= 256 for k in books) or len(set(books)) < len(books):
-                given = ",".join(map(str, books))
-                raise ValueError(f"{name} must list different numbers from {least} to 256, got {given}.")
+            if not all(minimum <= k <= 256 for k in books) or len(set(books)) < len(books):
+                numbers = ",".join(map(str, books))
+                raise ValueError(f"{name} must list different numbers from {minimum} to 256, got {numbers}.")
         if self.tune_steps < 0:
             raise ValueError(f"tune_steps must be at least 0, got {self.tune_steps}.")
 
@@ -170,6 +170,7 @@ def pack_files(
     size = size_of(model) if original is None else original
     place.mkdir(parents=True, exist_ok=True)
     networks = {} if plain is None else {"plain": plain}
+    # The Bayesian network with masked groups, then the plain one that computes the same.
     with switched_off(model, chosen):
         networks["masked"] = _measured(model, examples)
     shrunk = shrink_details(model, chosen)
@@ -182,10 +183,12 @@ def pack_files(
         networks[name] = _written(place / file, shrunk.model, codes, examples, size)
 
     write("shrunk", "shrunk.bcz", None)
-    most = networks["shrunk"].valid_percent + config.tolerance
-    codes = _fixed_points(shrunk.model, variances, examples["valid"], config, most)
+    # Fixed-point numbers: by the rule of the paper, and with as few bits as the error allows.
+    max_error = networks["shrunk"].valid_percent + config.tolerance
+    codes = _fixed_points(shrunk.model, variances, examples["valid"], config, max_error)
     for name, points in codes.items():
         write(name, "fixed.bcz" if name == config.bits else f"fixed_{name}.bcz", points)
+    # Codebooks by k-means, then those that count bits, with centres that are trained.
     tuning: dict[str, Any] = {"steps": config.tune_steps, "batch_size": batch_size, "seed": seed}
     tuning |= {"learning_rate": 0.1 * learning_rate}
     for k in config.codebooks:
@@ -193,8 +196,9 @@ def pack_files(
     for k in config.rate_codebooks:
         error_of = rounding_error(shrunk.model, examples["valid"])
         trained = functools.partial(_tuned, shrunk.model, part=examples["train"], name=f"rate/{k}", **tuning)
-        bound: dict[str, Any] = {"max_error": most + 1e-9, "tuned": trained, "seed": seed}
+        bound: dict[str, Any] = {"max_error": max_error + 1e-9, "tuned": trained, "seed": seed}
         write(f"rate {k}", f"rate_{k}.bcz", rate_search(kernels, shrunk.variances, k, error_of, **bound))
+    # With a prior on each weight the indices of what is left count, too.
     is_by_weight = any(isinstance(layer, PerWeight) for layer in bayesian_layers(model))
     columns = [kernel.shape[-1] for kernel in kernels] if is_by_weight else None
     return Packed(
@@ -265,6 +269,7 @@ def _tuned(
     """Codebooks with centres that were trained; `name` tells minibatches apart."""
     if steps == 0:
         return books
+    # Rows of a step are a function of seed, name and number.
     minibatches = named_seed(seed, name)
     probabilities = has_probabilities(model)
     index = {id(variable): i for i, (_, variable) in enumerate(kernel_variables(model))}

@@ -74,13 +74,14 @@ class RandomCode(NamedTuple):
         sizes = sizes_of(self.shapes, self.sharing)
         ends = block_ends(sum(sizes), len(self.indices))
         order = permutation(self.seed, sum(sizes))
+        # The draws of all blocks one after the other, each normal number at the place of its weight.
         normals = np.empty(sum(sizes), np.int64)
         normals[order] = chosen_normals(normal_table(), self.seed, 0, self.indices, ends)
         parts = np.split(normals, np.cumsum(sizes)[:-1])
         maps = weight_places(self.seed, self.shapes, self.sharing)
         return [
-            (scale_of(scale) / UNIT * part[at]).astype(np.float32).reshape(shape)
-            for scale, part, at, shape in zip(self.scales, parts, maps, self.shapes, strict=True)
+            (scale_of(scale) / UNIT * part[indices]).astype(np.float32).reshape(shape)
+            for scale, part, indices, shape in zip(self.scales, parts, maps, self.shapes, strict=True)
         ]
 
 
@@ -125,6 +126,7 @@ def index_log_weights(
     :param std: of q, [n].
     :param scale: of the prior, [n].
     """
+    # log q / p of w = s g is a g^2 + b g: g is the normal number, s the scale.
     a = 0.5 - 0.5 * np.square(scale / std)
     b = mean * scale / np.square(std)
     return np.asarray(log_ratios(normal_table(), seed, block, a, b, 1 << bits))
@@ -132,6 +134,7 @@ def index_log_weights(
 
 def draw_index(log_weights: NDArray[np.float64], rng: np.random.Generator) -> int:
     """k with a probability in proportion to exp(log_weights[k])."""
+    # Gumbel-max: an index in proportion to the weights, without their sum.
     return int(np.argmax(log_weights + rng.gumbel(size=len(log_weights))))
 
 
@@ -160,6 +163,7 @@ def read_code(reader: Reader, shapes: Sequence[tuple[int, ...]]) -> RandomCode:
     sharing = tuple(reader.integer() for _ in shapes) if first & _SHARED else (1,) * len(shapes)
     if not 1 <= bits <= MAX_BITS or seed >= 2**31 or min(sharing, default=1) < 1:
         raise ValueError(f"a random code has {bits} bits a block, the seed {seed} and shared weights {sharing}")
+    # Refuse what the file cannot fill before there is room for it.
     num_weights = sum(sizes_of(shapes, sharing))
     num_places = sum(math.prod(shape) for shape in shapes)
     if not 1 <= num_places <= MAX_WEIGHTS:

@@ -38,6 +38,7 @@ _outer: Any = functools.partial(njit, nogil=True, cache=True)
 @_inner
 def _rounds(a: int, b: int, c: int, d: int, key: int) -> tuple[int, int, int, int]:
     """Four words of 32 bits from a counter of four and a key of 64 bits; products wrap around at 2^64."""
+    # Philox4x32-10: ten rounds of two products of 32 bits, whose key goes on by constants.
     low = key & _MASK
     high = key >> 32 & _MASK
     for _ in range(10):
@@ -67,8 +68,10 @@ def normal_table() -> NDArray[np.int16]:
     count = 1 << _BITS
     positive = [round(NormalDist().inv_cdf((i + 0.5) / count) * UNIT) for i in range(count // 2, count)]
     table = np.array([-value for value in reversed(positive)] + positive, np.int16)
-    if (found := zlib.crc32(table.astype("<i2").tobytes())) != _CHECKSUM:
-        raise RuntimeError(f"the quantiles of the normal distribution must have the checksum {_CHECKSUM}, got {found}.")
+    if (checksum := zlib.crc32(table.astype("<i2").tobytes())) != _CHECKSUM:
+        raise RuntimeError(
+            f"the quantiles of the normal distribution must have the checksum {_CHECKSUM}, got {checksum}."
+        )
     return table
 
 
@@ -81,6 +84,7 @@ def log_ratios(
     for k in range(count):
         total = 0.0
         for first in range(0, len(a), 8):
+            # One call gives eight normal numbers of 13 bits, two of each word.
             words = _rounds(k, block, first >> 3, _NORMALS, key)
             for part in range(min(8, len(a) - first)):
                 word = words[0] if part < 2 else words[1] if part < 4 else words[2] if part < 6 else words[3]

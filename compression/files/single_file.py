@@ -121,20 +121,22 @@ def pack(
         raise ValueError(f"bits must be above 0 and at most 16, and max_bytes positive, got {bits=}, {max_bytes=}.")
     with custom_layers(custom_objects):
         check_storable(model)
-        before = math.nan if validate is None else float(validate(model))
-        if validate is not None and not math.isfinite(before):
-            raise ValueError(f"validate must give a finite number for the network, got {before}.")
+        error_before = math.nan if validate is None else float(validate(model))
+        if validate is not None and not math.isfinite(error_before):
+            raise ValueError(f"validate must give a finite number for the network, got {error_before}.")
         size = original if isinstance(original, Size) else size_of(model if original is None else original)
         model = ordered(model)
-        most = before + max_rise
+        max_error = error_before + max_rise
+        # By curvature, or without inputs by search of the bits or the codebook.
         if calibration is not None:
-            stops = _Stops(validate, most, max_rise, bits, max_bytes)
+            stops = _Stops(validate, max_error, max_rise, bits, max_bytes)
             rounding = InTurn(model, calibration, curvature_of(model, calibration, seed=seed))
             coding = "calibrated"
             codes, encoded = _calibrated(model, rounding, stops)
         else:
             assert validate is not None
-            codes, encoded, coding = _searched(model, validate, most, seed)
+            codes, encoded, coding = _searched(model, validate, max_error, seed)
+        # What is reported is what the file gives back.
         place = Path(path)
         write_encoded(place, encoded)
         num_bytes = len(encoded.content)
@@ -143,7 +145,7 @@ def pack(
             path=place,
             bytes=num_bytes,
             error=math.nan if validate is None else float(validate(load_own(place))),
-            error_before=before,
+            error_before=error_before,
             coding=coding,
             bits=kernel_bits,
             rates=paper_rates(size.weights, [kernel.size for kernel in kernels_of(model)], kernel_bits),
@@ -193,11 +195,12 @@ def _calibrated(model: keras.Model, rounding: InTurn, stops: _Stops) -> tuple[Se
     :raises ValueError: if the file would be larger than allowed at every rate.
     """
     num_weights = sum(kernel.size for kernel in kernels_of(model))
+    # Bits of a weight and bytes of the file are one limit of bytes.
     limit = math.inf if stops.max_bytes is None else float(stops.max_bytes)
-    wanted = _BITS if stops.bits is None and stops.max_bytes is None and stops.validate is None else stops.bits
-    if wanted is not None:
+    target_bits = _BITS if stops.bits is None and stops.max_bytes is None and stops.validate is None else stops.bits
+    if target_bits is not None:
         others = len(encode(model, None, biases="float16").content) - 4 * num_weights
-        limit = min(limit, num_weights * wanted / 8 + others)
+        limit = min(limit, num_weights * target_bits / 8 + others)
     if stops.validate is None:
         return _within_bytes(model, rounding, limit)
     codes, encoded = _within_error(model, rounding, stops.validate, stops.most, stops.rise)
@@ -228,17 +231,20 @@ def _within_error(
             best = rate, codes
         return error
 
+    # Up by octaves until the error is clearly too high.
     top = -1
     error = most
     while top < _OCTAVES and error <= most + rise:
         top += 1
         error = error_at(rounding.middle + top)
+    # Down by octaves if even the first rate was too high.
     for octave in range(1, _OCTAVES + 1):
         if best is not None:
             break
         error_at(rounding.middle - octave)
     if best is None:
         raise ValueError("no rounding of the weights stays within max_rise; give more, or pack without calibration.")
+    # Down from there by small steps to the best rate known.
     for rate in np.arange(rounding.middle + top - _FINE, best[0], -_FINE)[:_FINE_TRIES]:
         if error_at(float(rate)) <= most:
             break
@@ -262,6 +268,7 @@ def _within_bytes(model: keras.Model, rounding: InTurn, limit: float) -> tuple[S
             low = rate
         if _CLOSE <= part <= 1:
             break
+        # Bytes halve in about 2.2 octaves of the rate; halve the range where that leads out of it.
         rate += _OCTAVES_OF_RATE * math.log2(part / ((1 + _CLOSE) / 2))
         if not low < rate < high:
             rate = (low + high) / 2
@@ -278,13 +285,14 @@ def _smallest(
     most: float,
 ) -> Encoded:
     """A file of these kernels, with the coarsest biases, of significant bits or in `biases`, that do no harm."""
+    # Biases in ever coarser multiples, until they do harm; the file is what decides.
     best: str | int = biases
     for significant in range(_START, -1, -1):
         if not float(validate(with_kernels(model, codes, biases=significant))) <= most:
             break
         best = significant
     choices = {biases, best}
-    return min((encode(model, codes, biases=choice) for choice in choices), key=lambda each: len(each.content))
+    return min((encode(model, codes, biases=choice) for choice in choices), key=lambda encoded: len(encoded.content))
 
 
 def _codebooks(
@@ -294,16 +302,17 @@ def _codebooks(
 
     Weights that share few values already keep them: they were trained for these.
     """
-    found = None
+    smallest = None
     if all(len(np.unique(kernel)) <= min(_SHARED, kernel.size // 2) for kernel in kernels):
         shared = [codebook(kernel, _SHARED, seed=seed) for kernel in kernels]
         return shared if error_of(shared) <= most else None
+    # From the largest codebook down, until the error is too high.
     for k in _BOOKS:
         books = [codebook(kernel, k, seed=seed) for kernel in kernels]
         if not error_of(books) <= most:
             break
-        found = books
-    return found
+        smallest = books
+    return smallest
 
 
 def _bits(code: Kernel) -> int:

@@ -94,6 +94,7 @@ def pack_weights(model: keras.Model, path: str | os.PathLike[str], *, bits: int 
     arrays = [_array(variable) for variable in variables]
     parts = [_encoded(array, bits) for array in arrays]
     names = [_name(variable.path) for variable in variables]
+    # Names, then types and shapes, then values.
     text = zlib.compress("\n".join(names).encode(), 9)
     shapes = b"".join(
         bytes([TYPES.index(array.dtype.name)]) + leb128(array.ndim) + b"".join(map(leb128, array.shape))
@@ -101,9 +102,10 @@ def pack_weights(model: keras.Model, path: str | os.PathLike[str], *, bits: int 
     )
     payload = leb128(len(text)) + text + leb128(len(arrays)) + shapes + b"".join(content for content, _ in parts)
     content = framed(MAGIC, VERSION_OF_WEIGHTS, payload)
-    found = _parsed(content, Budget(sys.maxsize))
+    # Read it again before anything is written.
+    stored_variables = _parsed(content, Budget(sys.maxsize))
     expected = [values for _, values in parts]
-    same = [a.values.tobytes() == b.tobytes() for a, b in zip(found, expected, strict=True)]
+    same = [a.values.tobytes() == b.tobytes() for a, b in zip(stored_variables, expected, strict=True)]
     if not all(same):
         raise ValueError(
             f"the variable {names[same.index(False)]} would not come back from a .bcz file; {os.fspath(path)} stays as "
@@ -125,8 +127,8 @@ def load_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """
     variables = _variables(model)
     expected = [(_name(variable.path), tuple(variable.shape), variable.dtype) for variable in variables]
-    found = parsed_file(path, functools.partial(_parsed, expected=expected), WHAT, sys.maxsize)
-    for variable, stored in zip(variables, found, strict=True):
+    stored_variables = parsed_file(path, functools.partial(_parsed, expected=expected), WHAT, sys.maxsize)
+    for variable, stored in zip(variables, stored_variables, strict=True):
         variable.assign(stored.values)
     for layer in model._flatten_layers():
         if isinstance(layer, keras.layers.Normalization) and layer.input_mean is None and layer.built:
@@ -147,16 +149,16 @@ def _variables(model: keras.Model) -> list[keras.Variable]:
     """Those of a model, each once."""
     if not isinstance(model, keras.Layer):
         raise ValueError(f"model must be a Keras model or layer, got a {type(model).__name__}.")
-    found = list({id(variable): variable for variable in model.variables}.values())
-    if not found or not model.built:
+    unique = list({id(variable): variable for variable in model.variables}.values())
+    if not unique or not model.built:
         raise ValueError(
-            f"the model {model.name} has {len(found)} variables and is not built; call it on examples first, or give "
+            f"the model {model.name} has {len(unique)} variables and is not built; call it on examples first, or give "
             "it an Input."
         )
-    for variable in found:
+    for variable in unique:
         if variable.dtype not in TYPES:
             raise ValueError(f"the variable {variable.path} is of type {variable.dtype}, which a file cannot hold.")
-    return found
+    return unique
 
 
 def _array(variable: keras.Variable) -> NDArray[np.generic]:
@@ -175,6 +177,7 @@ def _encoded(array: NDArray[np.generic], bits: int | None) -> tuple[bytes, NDArr
         rounded = grid(values, bits) if np.all(np.isfinite(values)) else None
         if rounded is not None:
             return kernel_bytes(rounded, True), rounded.values.astype(array.dtype)
+    # Bytes by their place in a number compress better, as exponents are much alike.
     width = array.dtype.itemsize
     plain = array.view(f"u{width}").astype(f"<u{width}").tobytes()
     planes = np.frombuffer(plain, np.uint8).reshape(-1, width).T
@@ -201,23 +204,25 @@ def _parsed(
         raise ValueError(
             f"it has {len(names)} variables, and the model has {len(expected)}; a model that is not built has too few"
         )
+    # Types and shapes, for which there has to be room, and which have to be those of the model.
     heads = [_read_head(reader) for _ in names]
     for shape, _ in heads:
         take_weights(budget, [shape])
-    for (shape, kind), name, wanted in zip(heads, names, expected or [], strict=expected is not None):
-        if wanted != (*_same_leaf(name, wanted[0]), shape, kind):
+    for (shape, kind), name, expected_head in zip(heads, names, expected or [], strict=expected is not None):
+        if expected_head != (*_same_leaf(name, expected_head[0]), shape, kind):
             raise ValueError(
-                f"it has the variable {name} of shape {shape}, {kind}, where the model has {wanted[0]} of shape "
-                f"{wanted[1]}, {wanted[2]}"
+                f"it has the variable {name} of shape {shape}, {kind}, where the model has {expected_head[0]} of shape "
+                f"{expected_head[1]}, {expected_head[2]}"
             )
-    found = []
+    # Values, each by its scheme.
+    stored_variables = []
     for (shape, kind), name in zip(heads, names, strict=True):
         start = reader.place
         scheme = reader.peek()
         values = _read_values(reader, shape, kind)
-        found.append(StoredVariable(name, values, scheme, reader.place - start))
+        stored_variables.append(StoredVariable(name, values, scheme, reader.place - start))
     reader.end()
-    return found
+    return stored_variables
 
 
 def _same_leaf(name: str, wanted: str) -> tuple[str, ...]:
@@ -249,10 +254,12 @@ def _read_head(reader: Reader) -> tuple[tuple[int, ...], str]:
 def _read_values(reader: Reader, shape: tuple[int, ...], kind: str) -> NDArray[np.generic]:
     scheme = reader.peek()
     dtype = np.dtype(kind)
+    # A rounded kernel.
     if scheme < _PLAIN:
         if len(shape) < 2 or "float" not in kind:
             raise ValueError(f"a variable of shape {shape} and type {kind} is a kernel")
         return read_kernel(reader, shape).astype(dtype)
+    # The bytes of the numbers as they are, or by their place in a number, compressed.
     reader.take(1)
     size = math.prod(shape) * dtype.itemsize
     if scheme == _PLAIN:

@@ -68,10 +68,11 @@ def compress(
     """
     if prior not in _PRIORS:
         raise ValueError(f"prior must be one of {sorted(_PRIORS)}, got {prior!r}.")
-    given = graph_of(model)
-    check_plain_weights(given)
-    numbers = {node.name: number for number, node in enumerate(given.nodes)}
-    graph = _separated(bypassed(given, lambda node: type(node.layer) in IDLE))
+    original_graph = graph_of(model)
+    check_plain_weights(original_graph)
+    numbers = {node.name: number for number, node in enumerate(original_graph.nodes)}
+    # What does nothing in inference is left out, and a separable convolution becomes two layers.
+    graph = _separated(bypassed(original_graph, lambda node: type(node.layer) in IDLE))
     names = [node.name for node in weighted_layers(graph)]
     if bayesian := [node.name for node in weighted_layers(graph) if isinstance(node.layer, BayesianLayer)]:
         raise ValueError(f"the layers {bayesian} are Bayesian already; compress() takes a plain model.")
@@ -85,8 +86,9 @@ def compress(
     if unknown := sorted(set(caps) - set(names)):
         raise ValueError(f"std_cap names {unknown}; the layers with weights are {names}.")
     _warn_of_what_is_lost(graph, chosen)
+    # Batch normalisation goes into the weights before it.
     graph, weights = _folded(graph)
-    made: dict[str, keras.Layer] = {}
+    new_layers: dict[str, keras.Layer] = {}
     for node in chosen:
         common = {
             "num_train": num_train,
@@ -94,18 +96,23 @@ def compress(
             "seed": seed * len(numbers) + numbers[node.name],
             **settings,
         }
-        made[node.name] = _bayesian(node, prior, common)
-    copies = {node.name: node.layer for node in graph.nodes if node.name not in made}
-    made |= {name: copied(layer, name) if isinstance(layer, keras.Layer) else layer for name, layer in copies.items()}
-    result = model_of(graph._replace(nodes=[node._replace(layer=made[node.name]) for node in graph.nodes]))
+        new_layers[node.name] = _bayesian(node, prior, common)
+    # Other layers are copied; operations of Keras have no state, and stay the same.
+    copies = {node.name: node.layer for node in graph.nodes if node.name not in new_layers}
+    new_layers |= {
+        name: copied(layer, name) if isinstance(layer, keras.Layer) else layer for name, layer in copies.items()
+    }
+    bayesian_model = model_of(
+        graph._replace(nodes=[node._replace(layer=new_layers[node.name]) for node in graph.nodes])
+    )
     for node in chosen:
         kernel, bias = weights[node.name]
-        made[node.name].kernel_mean.assign(kernel)
-        made[node.name].bias.assign(bias)
+        new_layers[node.name].kernel_mean.assign(kernel)
+        new_layers[node.name].bias.assign(bias)
     for name, layer in copies.items():
-        if isinstance(layer, keras.Layer) and len(layer.weights) == len(made[name].weights):
-            made[name].set_weights(layer.get_weights())
-    return result
+        if isinstance(layer, keras.Layer) and len(layer.weights) == len(new_layers[name].weights):
+            new_layers[name].set_weights(layer.get_weights())
+    return bayesian_model
 
 
 def _bayesian(node: Node, prior: str, common: dict[str, Any]) -> keras.Layer:
@@ -122,13 +129,18 @@ def _bayesian(node: Node, prior: str, common: dict[str, Any]) -> keras.Layer:
 def _warn_of_what_is_lost(graph: Graph, chosen: list[Node]) -> None:
     for kind in ("regularizer", "constraint"):
         names = [f"{part}_{kind}" for part in ("kernel", "bias", "activity")]
-        if lost := [node.name for node in chosen if any(getattr(node.layer, name, None) for name in names)]:
-            LOG.warning("the %ss of the layers %s are left out: the prior takes their place.", kind, ", ".join(lost))
-    if low := [node for node in chosen if node.layer.compute_dtype != node.layer.variable_dtype]:
-        shown = ", ".join(node.name for node in low)
-        LOG.warning("the layers %s compute in %s; Bayesian ones do in float32.", shown, low[0].layer.compute_dtype)
-    if whole := [f"{node.name} ({type(node.layer).__name__})" for node in whole_layers(graph)]:
-        LOG.warning("the layers %s stay whole: none of their units can be removed.", ", ".join(whole))
+        if regularised := [node.name for node in chosen if any(getattr(node.layer, name, None) for name in names)]:
+            LOG.warning(
+                "the %ss of the layers %s are left out: the prior takes their place.", kind, ", ".join(regularised)
+            )
+    # Bayesian layers compute in float32, whatever the policy was.
+    if low_precision := [node for node in chosen if node.layer.compute_dtype != node.layer.variable_dtype]:
+        low_names = ", ".join(node.name for node in low_precision)
+        LOG.warning(
+            "the layers %s compute in %s; Bayesian ones do in float32.", low_names, low_precision[0].layer.compute_dtype
+        )
+    if uncut := [f"{node.name} ({type(node.layer).__name__})" for node in whole_layers(graph)]:
+        LOG.warning("the layers %s stay whole: none of their units can be removed.", ", ".join(uncut))
 
 
 def _separated(graph: Graph) -> Graph:
@@ -140,6 +152,7 @@ def _separated(graph: Graph) -> Graph:
         if type(node.layer) not in _SEPARABLE or calls[node.name] > 1 or node.layer.data_format != "channels_last":
             nodes.append(node)
             continue
+        # A new tensor between the depthwise and the pointwise convolution.
         (source,) = node.sources
         first, second = _separate(node, graph.tensors[source].shape)
         number = len(tensors)
@@ -160,9 +173,9 @@ def _separate(node: Node, input_shape: tuple[int | None, ...]) -> tuple[keras.La
     second = convolution(layer.filters, 1, activation=layer.activation, use_bias=layer.use_bias, name=node.name)
     first.build(input_shape)
     second.build(first.compute_output_shape(input_shape))
-    kernel, *rest = layer.get_weights()
+    kernel, *pointwise_weights = layer.get_weights()
     first.set_weights([kernel])
-    second.set_weights(rest)
+    second.set_weights(pointwise_weights)
     return first, second
 
 
@@ -174,6 +187,7 @@ def _folded(graph: Graph) -> tuple[Graph, _Weights]:
     weights: _Weights = {}
     folded: dict[int, Node] = {}  # by what it gives, the layer that has it in its weights
     consumers = graph.consumers()
+    # A layer that is linear so far takes up the normalisation that alone reads it.
     for node in graph.nodes:
         layer = node.layer
         if type(layer).__name__ in BAYESIAN and kind_of(graph, node) == "weighted":
@@ -182,10 +196,11 @@ def _folded(graph: Graph) -> tuple[Graph, _Weights]:
             if layer.activation is keras.activations.linear:
                 folded[node.outputs[0]] = node
         elif isinstance(layer, keras.layers.BatchNormalization) and kind_of(graph, node) == "scaled":
-            before = folded.get(node.sources[0])
-            if before is not None and consumers[node.sources[0]] == 1:
-                weights[before.name] = folded_weights(layer, before.layer, *weights[before.name])
-                folded[node.outputs[0]] = before
+            earlier_node = folded.get(node.sources[0])
+            if earlier_node is not None and consumers[node.sources[0]] == 1:
+                weights[earlier_node.name] = folded_weights(layer, earlier_node.layer, *weights[earlier_node.name])
+                folded[node.outputs[0]] = earlier_node
+    # What a diverged training left shows here.
     for name, arrays in weights.items():
         if not all(np.all(np.isfinite(array)) for array in arrays):
             raise ValueError(f"the weights of the layer {name} are not finite; train the model again.")
@@ -200,6 +215,7 @@ def folded_weights(
     normalisation: keras.layers.BatchNormalization, layer: keras.Layer, kernel: np.ndarray, bias: np.ndarray
 ) -> list[np.ndarray]:
     """Kernel and bias of a layer that does what it does with this normalisation behind it, in inference."""
+    # gamma (W x + b - mean) / sqrt(variance + epsilon) + beta as W' x + b'.
     factor = 1.0 / np.sqrt(np.asarray(normalisation.moving_variance, np.float64) + normalisation.epsilon)
     if normalisation.scale:
         factor *= np.asarray(normalisation.gamma, np.float64)

@@ -32,10 +32,10 @@ def compose(first: IndexMaps, second: IndexMaps) -> dict[str, Kept]:
     """
     nothing = np.zeros(0, np.int64)
     return {
-        name: Kept(*(np.asarray(a)[np.asarray(b, np.int64)] for a, b in zip(kept, second[name], strict=True)))
+        name: Kept(*(np.asarray(a)[np.asarray(b, np.int64)] for a, b in zip(first_kept, second[name], strict=True)))
         if name in second
         else Kept(nothing, nothing)
-        for name, kept in first.items()
+        for name, first_kept in first.items()
     }
 
 
@@ -79,6 +79,7 @@ def checked_kept(name: str, kept: Sequence, sizes: tuple[int, int]) -> Kept:
     arrays = [np.asarray(indices) for indices in kept]
     if not any(indices.size for indices in arrays):
         return Kept(*(np.zeros(0, np.int64) for _ in arrays))
+    # Increasing indices within the layer, none of them twice.
     for part, indices, size in zip(("inputs", "outputs"), arrays, sizes, strict=True):
         if (
             indices.ndim != 1

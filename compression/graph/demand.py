@@ -23,35 +23,37 @@ def kept_of(graph: Graph, kinds: Sequence[str], flow: Flow, *, keep_inputs: bool
 
     :param keep_inputs: layers that see the inputs of the model keep them all.
     """
-    given = _given(graph, kinds) if keep_inputs else set()
+    input_numbers = _given(graph, kinds) if keep_inputs else set()
     needed = [np.zeros(num_channels(graph, number), bool) for number in range(len(graph.tensors))]
     for number in graph.output_numbers:
         needed[number][:] = True
-    kept: dict[str, Kept] = {}
+    # From the last call back: an output that somebody needs says which inputs are needed.
+    kept_by_name: dict[str, Kept] = {}
     for node, kind in list(zip(graph.nodes, kinds, strict=True))[::-1]:
+        # A layer that is not understood needs all of its inputs, if anything of it is needed.
         if kind == "whole":
             if any(needed[number].any() for number in node.outputs):
                 for number in node.sources:
                     needed[number] |= _some(flow.varies[number], flow.varies[number])
             continue
         demand = _DEMANDS[kind](graph, flow, node, needed[node.outputs[0]])
-        if kind == "weighted" and node.sources[0] in given and needed[node.outputs[0]].any():
+        if kind == "weighted" and node.sources[0] in input_numbers and needed[node.outputs[0]].any():
             everything = np.ones_like(demand.sources[0])
             demand = _Demand([everything], _kept(everything, needed[node.outputs[0]]))
         if demand.kept is not None:
-            kept[node.name] = demand.kept
-        for number, more in zip(node.sources, demand.sources, strict=True):
-            needed[number] |= more
-    return dict(reversed(kept.items()))
+            kept_by_name[node.name] = demand.kept
+        for number, source_mask in zip(node.sources, demand.sources, strict=True):
+            needed[number] |= source_mask
+    return dict(reversed(kept_by_name.items()))
 
 
 def _given(graph: Graph, kinds: Sequence[str]) -> set[int]:
     """Numbers of the tensors that are the inputs of the model, maybe in another shape."""
-    found = set(graph.input_numbers)
+    numbers = set(graph.input_numbers)
     for node, kind in zip(graph.nodes, kinds, strict=True):
-        if kind in ("pointwise", "flatten", "unflatten") and node.sources[0] in found:
-            found |= set(node.outputs)
-    return found
+        if kind in ("pointwise", "flatten", "unflatten") and node.sources[0] in numbers:
+            numbers |= set(node.outputs)
+    return numbers
 
 
 class _Demand:
@@ -80,9 +82,11 @@ def _weighted(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Dem
     if not outputs.any():
         nothing = np.zeros(varies.size, bool)
         return _Demand([nothing], _kept(nothing, np.zeros(kernel.shape[-1], bool)))
+    # An activation such as softmax mixes outputs, so that none can go.
     if is_mixing(node.layer):
         outputs = np.ones(kernel.shape[-1], bool)
     inputs = _some(varies & used(kernel, outputs), varies)
+    # The input that stands for all constant ones stays where padding needs it.
     one = np.arange(varies.size) == flow.merged.get(node.name, -1)
     return _Demand([inputs], _kept(inputs | one, outputs))
 
@@ -97,12 +101,13 @@ def _scaled(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Deman
 def _merge(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:
     if not outputs.any():
         return _Demand([outputs for _ in node.sources], _kept(outputs, outputs))
-    wanted = [outputs & flow.varies[number] for number in node.sources]
+    # A constant channel is put in place later, but one tensor has to be there for the shape.
+    needed = [outputs & flow.varies[number] for number in node.sources]
     if len({graph.tensors[number].shape for number in node.sources}) > 1:  # none can stand in for another
-        wanted = [_some(each, outputs) for each in wanted]
-    elif not any(each.any() for each in wanted):
-        wanted[0] = _some(wanted[0], outputs)
-    return _Demand(wanted, _kept(outputs, outputs))
+        needed = [_some(mask, outputs) for mask in needed]
+    elif not any(mask.any() for mask in needed):
+        needed[0] = _some(needed[0], outputs)
+    return _Demand(needed, _kept(outputs, outputs))
 
 
 def _stack(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:
@@ -116,8 +121,8 @@ def _flatten(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Dema
 
 def _unflatten(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:
     repeated = np.tile(outputs, positions(graph, node.outputs[0]))
-    wanted = repeated & flow.varies[node.sources[0]]
-    return _Demand([_some(wanted, repeated) if outputs.any() else wanted], _kept(repeated, outputs))
+    needed = repeated & flow.varies[node.sources[0]]
+    return _Demand([_some(needed, repeated) if outputs.any() else needed], _kept(repeated, outputs))
 
 
 def _view(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:

@@ -49,6 +49,7 @@ def flow_of(
     """
     varies = [np.ones(num_channels(graph, number), bool) for number in range(len(graph.tensors))]
     flow = Flow(varies, [np.zeros(v.size) for v in varies], dict(kernels), dict(biases), {})
+    # From the inputs on; a call that is not understood gives channels that vary.
     for node, kind in zip(graph.nodes, kinds, strict=True):
         if kind != "whole":
             sources = [(flow.varies[number], flow.constant[number]) for number in node.sources]
@@ -70,15 +71,18 @@ def _outputs(graph: Graph, flow: Flow, node: Node, kind: str, sources: Sequence[
         return _pointwise(node.layer, varies, constant)
     if kind == "merge":
         return _merge(node.layer, np.stack([v for v, _ in sources]), np.stack([c for _, c in sources]))
+    # Channels one after the other, and of all places one after the other.
     if kind == "stack":
         return np.concatenate([v for v, _ in sources]), np.concatenate([c for _, c in sources])
     if kind == "flatten":
         repeats = positions(graph, node.sources[0])
         return np.tile(varies, repeats), np.tile(constant, repeats)
+    # A channel varies if it does at one place, or has other constants at other places.
     if kind == "unflatten":
         rows = constant.reshape(-1, num_channels(graph, node.outputs[0]))
         is_same = np.all(rows == rows[0], axis=0)
         return varies.reshape(rows.shape).any(axis=0) | ~is_same, rows[0]
+    # Channels picked or placed, with constants where there is none.
     places, fill = view_of(node)
     return (places >= 0) & varies[places], np.where(places >= 0, constant[places], fill)
 
@@ -87,6 +91,7 @@ def _weighted(flow: Flow, node: Node, varies: np.ndarray, constant: np.ndarray, 
     layer = node.layer
     kernel = flow.kernels[node.name]
     folded = np.where(varies, 0.0, constant)
+    # Rule 1 of `compression.graph.shrink` with padding: one constant input stays, the others become weights of it.
     if is_padded(layer):
         loose = ~varies & (constant != 0.0) & used(kernel, np.ones(kernel.shape[-1], bool))
         folded = np.zeros(varies.size)
@@ -95,17 +100,20 @@ def _weighted(flow: Flow, node: Node, varies: np.ndarray, constant: np.ndarray, 
             kernel = _merged(kernel, loose, constant / constant[one], one)
             flow.merged[node.name] = one
             varies = varies | (np.arange(varies.size) == one)
+    # Rule 1 of `compression.graph.shrink`: constant inputs times the sum of the kernel over places go into the bias.
     bias = flow.biases[node.name] + folded @ kernel.sum(axis=tuple(range(kernel.ndim - 2)))
     flow.kernels[node.name] = kernel
     flow.biases[node.name] = bias
     if is_mixing(layer):
         return np.ones(size, bool), np.zeros(size)
+    # An output varies if it has a weight from an input that varies.
     outputs = np.any(kernel[..., varies, :] != 0.0, axis=tuple(range(kernel.ndim - 1)))
     return outputs, _activated(layer, bias)
 
 
 def _merged(kernel: np.ndarray, loose: np.ndarray, ratios: np.ndarray, one: int) -> np.ndarray:
     """`kernel` with the weights of the constant inputs `loose`, in units of the constant input `one`, moved to it."""
+    # c_i w_i = (c_i / c_one) w_i c_one: weights times ratios of constants, added up.
     moved = np.tensordot(ratios[loose], kernel[..., loose, :], axes=(0, -2))
     kernel = kernel.copy()
     kernel[..., loose, :] = 0.0
@@ -125,6 +133,7 @@ def _scaled(layer: keras.layers.Layer, varies: np.ndarray, constant: np.ndarray,
         alpha = np.asarray(layer.alpha, np.float64).reshape(-1, size)
         depends = np.any(alpha != alpha[0], axis=0) & (constant < 0)
         return varies | depends, np.where(constant < 0, alpha[0] * constant, constant)
+    # A depthwise convolution; at the border a constant other than 0 does not stay one.
     kernel = np.asarray(layer.kernel, np.float64)
     bias = np.asarray(layer.bias, np.float64) if layer.use_bias else np.zeros(size)
     total = kernel.sum(axis=tuple(range(kernel.ndim - 2)))[:, 0]
@@ -147,9 +156,9 @@ def _merge(layer: keras.layers.Layer, varies: np.ndarray, constant: np.ndarray) 
     if isinstance(layer, keras.layers.Multiply):
         is_zero = np.any(~varies & (constant == 0.0), axis=0)
         return varies.any(axis=0) & ~is_zero, constant.prod(axis=0)
-    of: dict[str, Any] = {"Add": np.sum, "Subtract": np.subtract.reduce, "Average": np.mean}
-    of |= {"Maximum": np.max, "Minimum": np.min}
-    return varies.any(axis=0), of[type(layer).__name__](constant, axis=0)
+    reductions: dict[str, Any] = {"Add": np.sum, "Subtract": np.subtract.reduce, "Average": np.mean}
+    reductions |= {"Maximum": np.max, "Minimum": np.min}
+    return varies.any(axis=0), reductions[type(layer).__name__](constant, axis=0)
 
 
 def _activated(layer: keras.layers.Layer, values: np.ndarray) -> np.ndarray:

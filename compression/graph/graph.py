@@ -111,12 +111,14 @@ def graph_of(model: keras.Model) -> Graph:
             f"the model {model.name} must be a built Sequential or functional model, got "
             f"{len(getattr(model, 'inputs', None) or [])} inputs; call it on examples first, or give it an Input."
         )
+    # Number the inputs, then the calls between them and the outputs.
     reader = _Reader()
     struct = getattr(model, "_functional", model)
     inputs = keras.tree.map_structure(reader.tensor, struct._inputs_struct)
-    known = _by_id(struct._inputs_struct, inputs)
-    reader.read(struct._outputs_struct, known)
-    outputs = keras.tree.map_structure(lambda tensor: known[id(tensor)], struct._outputs_struct)
+    refs_by_id = _by_id(struct._inputs_struct, inputs)
+    reader.read(struct._outputs_struct, refs_by_id)
+    outputs = keras.tree.map_structure(lambda tensor: refs_by_id[id(tensor)], struct._outputs_struct)
+    # A Sequential has one input and one output, however they are nested.
     if isinstance(model, keras.Sequential):
         inputs, outputs = (keras.tree.flatten(part)[0] for part in (inputs, outputs))
     return in_order(Graph(model.name, inputs, outputs, reader.nodes, reader.tensors))
@@ -125,39 +127,42 @@ def graph_of(model: keras.Model) -> Graph:
 def in_order(graph: Graph) -> Graph:
     """The calls that the outputs need, in an order that follows from what takes what alone: that of copies, too."""
     made_by = {number: node for node in graph.nodes for number in node.outputs}
-    found: dict[int, Node] = {}
+    ordered_nodes: dict[int, Node] = {}
+    # Depth first from the outputs, without recursion; a call comes after the calls that it needs.
     open_calls = [(number, False) for number in reversed(graph.output_numbers)]
     while open_calls:
         number, has_sources = open_calls.pop()
         node = made_by.get(number)
-        if node is None or node.outputs[0] in found:
+        if node is None or node.outputs[0] in ordered_nodes:
             continue
         if has_sources:
-            found[node.outputs[0]] = node
+            ordered_nodes[node.outputs[0]] = node
         else:
             open_calls.append((number, True))
             open_calls += [(source, False) for source in reversed(node.sources)]
-    return graph._replace(nodes=list(found.values()))
+    return graph._replace(nodes=list(ordered_nodes.values()))
 
 
 def model_of(graph: Graph) -> keras.Model:
     """The model of a graph, a Sequential if it is a chain; its layers must not have been called before."""
+    # A chain becomes a Sequential again.
     if is_chain(graph):
         tensor = graph.tensors[graph.input_numbers[0]]
         start = keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name or None)
         return keras.Sequential([start, *(node.layer for node in graph.nodes)], name=graph.name)
-    found: dict[int, Any] = {}
+    tensors: dict[int, Any] = {}
 
     def tensor_of(part: Any) -> Any:
-        return found[part.number] if isinstance(part, Ref) else part
+        return tensors[part.number] if isinstance(part, Ref) else part
 
     for number in graph.input_numbers:
         tensor = graph.tensors[number]
-        found[number] = keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name or None)
+        tensors[number] = keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name or None)
+    # Call the layers in order on symbolic tensors.
     for node in graph.nodes:
         args, kwargs = keras.tree.map_structure(tensor_of, (node.args, node.kwargs))
         outputs = keras.tree.flatten(node.layer(*args, **kwargs))
-        found.update(zip(node.outputs, outputs, strict=True))
+        tensors.update(zip(node.outputs, outputs, strict=True))
     inputs, outputs = (keras.tree.map_structure(tensor_of, part) for part in (graph.inputs, graph.outputs))
     return keras.Model(inputs, outputs, name=graph.name)
 
@@ -181,6 +186,7 @@ def bypassed(graph: Graph, leave_out: Callable[[Node], bool]) -> Graph:
     def renumbered(part: Any) -> Any:
         return Ref(moved.get(part.number, part.number)) if isinstance(part, Ref) else part
 
+    # What such a call gives is what it takes, over any number of them in a row.
     nodes = []
     for node in graph.nodes:
         if leave_out(node):
@@ -199,6 +205,7 @@ def clone(layer: keras.Layer, **changes: Any) -> keras.Layer:
         return keras.layers.Lambda(
             layer.function, **settings, **{"name": layer.name, "dtype": config["dtype"], **changes}
         )
+    # A function has no config of its own that could be read again.
     if "activation" in config and isinstance(layer.activation, FunctionType):
         config["activation"] = layer.activation
     return type(layer).from_config({**config, **changes})
@@ -206,11 +213,11 @@ def clone(layer: keras.Layer, **changes: Any) -> keras.Layer:
 
 def layers_of(graph: Graph) -> list[Node]:
     """The first call of each layer; calls of Keras' operations are left out."""
-    found: dict[str, Node] = {}
+    first_calls: dict[str, Node] = {}
     for node in graph.nodes:
         if isinstance(node.layer, keras.Layer):
-            found.setdefault(node.name, node)
-    return list(found.values())
+            first_calls.setdefault(node.name, node)
+    return list(first_calls.values())
 
 
 def kernel_variables(network: keras.Model | Graph) -> list[tuple[keras.Layer, keras.Variable]]:
@@ -239,6 +246,7 @@ class _Reader:
 
         What a call says of `training` is left out, as Keras overrides it when the model is called.
         """
+        # Depth first without recursion, as networks may be deep.
         open_calls = [(tensor, False) for tensor in reversed(keras.tree.flatten(outputs))]
         while open_calls:
             tensor, has_sources = open_calls.pop()
@@ -250,11 +258,13 @@ class _Reader:
                 open_calls.append((tensor, True))
                 open_calls += [(source, False) for source in reversed(call.input_tensors)]
                 continue
+            # Tensors become numbers; what Keras fills in by itself is left out.
             args, kwargs = call.arguments.convert(lambda part: known.get(id(part), part))
             kwargs = {key: value for key, value in kwargs.items() if key != "training" and value is not None}
             if _is_nested(operation, args, kwargs):
                 self._inline(operation, call, args, known)
                 continue
+            # The call makes tensors of new numbers.
             refs = [self.tensor(output) for output in call.outputs]
             known.update((id(output), ref) for output, ref in zip(call.outputs, refs, strict=True))
             numbers = tuple(ref.number for ref in refs)
@@ -284,6 +294,7 @@ class _Reader:
             indices = _constant(args[1])
             if indices.ndim == 1 and indices.size and indices.dtype.kind == "i" and indices.min() >= 0:
                 view = SelectInputs(indices, name=operation.name)
+        # `where(is_kept, take(x, indices), fill)` is one layer: a selection with constants.
         last = self.nodes[-1] if self.nodes else None
         if kind == "Where" and last is not None and isinstance(last.layer, SelectInputs) and len(args) == 3:
             is_kept = _constant(args[0])
@@ -294,6 +305,7 @@ class _Reader:
                 args = last.args
         if view is None:
             return operation, args
+        # Build the layer on the shape of its input, and set the constants.
         tensor = self.tensors[args[0].number]
         view(keras.Input(tensor.shape[1:], dtype=tensor.dtype))
         if isinstance(view, PlaceInputs):
@@ -302,6 +314,7 @@ class _Reader:
 
     def _inline(self, inner: keras.Model, call: Any, args: Any, known: dict[int, Ref]) -> None:
         struct = getattr(inner, "_functional", inner)
+        # The calls of a nested model become calls of this graph.
         inside = _by_id(struct._inputs_struct, args[0])
         self.read(struct._outputs_struct, inside, f"{inner.name}_")
         flat = keras.tree.flatten(struct._outputs_struct)
@@ -310,10 +323,11 @@ class _Reader:
     def _name(self, layer: Any, prefix: str) -> str:
         if id(layer) not in self._names:
             name = layer.name
-            taken = set(self._names.values())
-            if name in taken:
+            # Two nested models may have layers of the same name.
+            used_names = set(self._names.values())
+            if name in used_names:
                 name = prefix + name
-            while name in taken:
+            while name in used_names:
                 name += "_"
             self._names[id(layer)] = name
         return self._names[id(layer)]
@@ -336,18 +350,18 @@ def _is_nested(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     if not isinstance(operation, keras.Model) or not _has_graph(operation) or len(args) != 1:
         return False
     struct = getattr(operation, "_functional", operation)._inputs_struct
-    given = keras.tree.flatten(args[0])
-    fits = len(given) == len(keras.tree.flatten(struct)) and all(isinstance(part, Ref) for part in given)
+    arguments = keras.tree.flatten(args[0])
+    fits = len(arguments) == len(keras.tree.flatten(struct)) and all(isinstance(part, Ref) for part in arguments)
     return fits and isinstance(args[0], dict) == isinstance(struct, dict) and not set(kwargs) - {"mask"}
 
 
 def _masks_by_keras(call: Any) -> frozenset[str]:
     """Arguments of a call that are the masks of other arguments."""
-    made = {id(mask) for tensor in call.input_tensors if (mask := getattr(tensor, "_keras_mask", None)) is not None}
+    mask_ids = {id(mask) for tensor in call.input_tensors if (mask := getattr(tensor, "_keras_mask", None)) is not None}
 
     def is_made(value: Any) -> bool:
         parts = [part for part in keras.tree.flatten(value) if part is not None]
-        return bool(parts) and all(id(part) in made for part in parts)
+        return bool(parts) and all(id(part) in mask_ids for part in parts)
 
     return frozenset(key for key, value in call.arguments.kwargs.items() if key.endswith("mask") and is_made(value))
 

@@ -48,12 +48,14 @@ def kind_of(graph: Graph, node: Node) -> str:
     layer = node.layer
     shapes = [graph.tensors[number].shape for number in node.sources]
     is_weighted = kind in _WEIGHTED or isinstance(layer, BayesianDense | BayesianConv)
+    # Its inputs are numbers of words, not channels.
     if kind is keras.layers.Embedding and not layer.mask_zero and _is_plain(graph, node):
         return "scaled"
     if len(node.outputs) != 1 or not shapes or any(channels(shape) is None for shape in shapes):
         return "whole"
     if channels(graph.tensors[node.outputs[0]].shape) is None:
         return "whole"
+    # The layers that are understood, each under the settings that it is understood with.
     if is_weighted:
         return "weighted" if _is_plain(graph, node) else "whole"
     if kind in (SelectInputs, PlaceInputs):

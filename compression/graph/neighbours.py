@@ -16,24 +16,27 @@ def strides_of(graph: Graph) -> dict[str, tuple[int, int]]:
     """For kernels as matrices [inputs, outputs], by name of the layer: how many rows before a row its neighbours to the
     left and above are. Layers that see no image are left out.
     """
-    found = {}
+    strides = {}
     for node in graph.nodes:
         kernel = getattr(node.layer, "kernel", None)
         if kernel is None or is_transposed(node.layer):
             continue
+        # The axes of the window of a convolution, or of the image that was flattened for a dense layer.
         sizes = tuple(kernel.shape[:-1]) if is_convolution(node.layer) else _flattened(graph, node)
         if len(sizes) == 2:
             sizes = (1, *sizes)
         if len(sizes) == 3:
+            # A sequence is an image of height 1, whose neighbours follow one another.
             height, width, channels = map(int, sizes if sizes[1] > 1 else (1, sizes[0], sizes[2]))
             if height * width > 1:
-                found[node.name] = (channels, width * channels)
-    return found
+                strides[node.name] = (channels, width * channels)
+    return strides
 
 
 def _flattened(graph: Graph, node: Node) -> tuple[int, ...]:
     """The shape of the image of which a dense layer sees all pixels, or ()."""
-    makers = {number: each for each in graph.nodes for number in each.outputs}
+    makers = {number: other for other in graph.nodes for number in other.outputs}
+    # Back through calls that keep pixels in place, to the flattening.
     path = [node]
     while (maker := makers.get(path[-1].sources[0])) is not None and isinstance(maker.layer, _KEEPING):
         path.append(maker)

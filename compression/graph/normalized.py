@@ -36,52 +36,55 @@ def normalized(model: keras.Model, X: Any) -> keras.Model:
     """
     graph = graph_of(model)
     chosen = [node.name for node in graph.nodes if _is_chosen(graph, node)]
-    made = {node.name: copied(node.layer, node.name) for node in layers_of(graph) if node.name not in chosen}
+    new_layers = {node.name: copied(node.layer, node.name) for node in layers_of(graph) if node.name not in chosen}
+    # Each chosen convolution becomes three calls: products, normalisation, activation.
     nodes = list[Node]()
     tensors = list(graph.tensors)
     for node in graph.nodes:
         if node.name not in chosen:
-            nodes.append(node._replace(layer=made.get(node.name, node.layer)))
+            nodes.append(node._replace(layer=new_layers.get(node.name, node.layer)))
             continue
-        made[node.name] = clone(node.layer, name=node.name, activation="linear")
+        new_layers[node.name] = clone(node.layer, name=node.name, activation="linear")
         shape = graph.tensors[node.outputs[0]].shape
         first = len(tensors)
         second = len(tensors) + 1
         tensors += [Tensor(shape, "float32"), Tensor(shape, "float32")]
         normalisation = keras.layers.BatchNormalization(name=node.name + _SUFFIX)
-        made[normalisation.name] = normalisation
+        new_layers[normalisation.name] = normalisation
         nodes += [
-            node._replace(layer=made[node.name], outputs=(first,)),
+            node._replace(layer=new_layers[node.name], outputs=(first,)),
             Node(normalisation, normalisation.name, (Ref(first),), {}, (second,)),
             _activation(node, second),
         ]
-    new = model_of(graph._replace(nodes=nodes, tensors=tensors))
+    new_model = model_of(graph._replace(nodes=nodes, tensors=tensors))
     for node in layers_of(graph):
-        copy_weights(node.layer, made[node.name], None)
-    normalisations = [made[name + _SUFFIX] for name in chosen]
+        copy_weights(node.layer, new_layers[node.name], None)
+    # With statistics 0 and 1 they do nothing in inference, so that all can be called for their inputs.
+    normalisations = [new_layers[name + _SUFFIX] for name in chosen]
     for layer in normalisations:
         one = np.ones(layer.gamma.shape)
         zero = np.zeros(layer.gamma.shape)
         layer.set_weights([np.sqrt(one + layer.epsilon), zero, zero, one])  # does nothing
+    # Then with the statistics of the examples, and a scale and shift that take them back.
     if chosen:
-        whole = getattr(new, "_functional", new)
-        outputs = keras.Model(whole.input, [layer.input for layer in normalisations])(X, training=False)
+        functional = getattr(new_model, "_functional", new_model)
+        outputs = keras.Model(functional.input, [layer.input for layer in normalisations])(X, training=False)
         for layer, output in zip(normalisations, keras.tree.flatten(outputs), strict=True):  # one comes without a list
             axes = tuple(range(output.ndim - 1))
             mean = np.mean(output, axis=axes)
             variance = np.var(output, axis=axes)
             layer.set_weights([np.sqrt(variance + layer.epsilon), mean, mean, variance])
-    return new
+    return new_model
 
 
 def fold_into(trained: keras.Model, model: keras.Model) -> None:
     """Give `model`, of which `trained` was made by :func:`normalized`, what that has learnt."""
-    learnt = {node.name: node.layer for node in layers_of(graph_of(trained))}
+    trained_layers = {node.name: node.layer for node in layers_of(graph_of(trained))}
     for node in layers_of(graph_of(model)):
-        if (normalisation := learnt.get(node.name + _SUFFIX)) is None:
-            copy_weights(learnt[node.name], node.layer, None)
+        if (normalisation := trained_layers.get(node.name + _SUFFIX)) is None:
+            copy_weights(trained_layers[node.name], node.layer, None)
         else:
-            node.layer.set_weights(folded_weights(normalisation, node.layer, *learnt[node.name].get_weights()))
+            node.layer.set_weights(folded_weights(normalisation, node.layer, *trained_layers[node.name].get_weights()))
 
 
 def _is_chosen(graph: Graph, node: Node) -> bool:
@@ -89,8 +92,8 @@ def _is_chosen(graph: Graph, node: Node) -> bool:
         return False
     if not node.layer.use_bias or node.outputs[0] in graph.output_numbers:
         return False
-    after = [other.layer for other in graph.nodes if node.outputs[0] in other.sources]
-    return not any(isinstance(layer, keras.layers.BatchNormalization) for layer in after)
+    readers = [other.layer for other in graph.nodes if node.outputs[0] in other.sources]
+    return not any(isinstance(layer, keras.layers.BatchNormalization) for layer in readers)
 
 
 def _activation(node: Node, source: int) -> Node:

@@ -31,13 +31,13 @@ def ordered(model: keras.Model) -> keras.Model:
     That is done where the units of a dense layer or convolution go to one other such layer, with nothing but
     activations, pooling, flattening and the like between. Outputs are the same up to the order of sums.
     """
-    new = copy_of(model)
-    graph = graph_of(new)
+    new_model = copy_of(model)
+    graph = graph_of(new_model)
     for node in graph.nodes:
         pair = _pair(graph, node) if kind_of(graph, node) == "weighted" else None
         if pair is not None:
             _sort(pair)
-    return new
+    return new_model
 
 
 def _pair(graph: Graph, node: Node) -> _Pair | None:
@@ -46,8 +46,9 @@ def _pair(graph: Graph, node: Node) -> _Pair | None:
     uses = graph.consumers()
     number = node.outputs[0]
     repeats = 1
+    # Follow the only reader of the units until a layer with weights.
     while uses[number] == 1 and number not in graph.output_numbers:
-        follower = next(each for each in graph.nodes if number in each.sources)
+        follower = next(other for other in graph.nodes if number in other.sources)
         kind = kind_of(graph, follower)
         if kind == "weighted":
             return _Pair(node.layer, follower.layer, repeats)
@@ -60,18 +61,20 @@ def _pair(graph: Graph, node: Node) -> _Pair | None:
 
 
 def _sort(pair: _Pair) -> None:
-    kernel, then = (_axes_last(layer) for layer in (pair.layer, pair.then))
+    kernel, next_kernel = (_axes_last(layer) for layer in (pair.layer, pair.then))
     units = kernel.shape[-1]
-    rows = then.reshape(*then.shape[:-2], pair.repeats, units, then.shape[-1])
-    others = np.moveaxis(rows, -2, 0).reshape(units, -1)
-    own = kernel.reshape(-1, units)
-    count = np.count_nonzero(own, axis=0) + np.count_nonzero(others, axis=1)
-    size = np.abs(own).sum(axis=0) + np.abs(others).sum(axis=1)
+    rows = next_kernel.reshape(*next_kernel.shape[:-2], pair.repeats, units, next_kernel.shape[-1])
+    outgoing = np.moveaxis(rows, -2, 0).reshape(units, -1)
+    incoming = kernel.reshape(-1, units)
+    # By the number of weights that are not 0, going in and out; then by their size.
+    count = np.count_nonzero(incoming, axis=0) + np.count_nonzero(outgoing, axis=1)
+    size = np.abs(incoming).sum(axis=0) + np.abs(outgoing).sum(axis=1)
     order = np.lexsort((-size, -count))
+    # The same order for the outputs of one layer and the inputs of the other.
     pair.layer.kernel.assign(oriented(pair.layer, kernel[..., order]))
     if pair.layer.use_bias:
         pair.layer.bias.assign(np.asarray(pair.layer.bias)[order])
-    pair.then.kernel.assign(oriented(pair.then, rows[..., order, :].reshape(then.shape)))
+    pair.then.kernel.assign(oriented(pair.then, rows[..., order, :].reshape(next_kernel.shape)))
 
 
 def _axes_last(layer: keras.Layer) -> NDArray[np.float32]:

@@ -35,11 +35,11 @@ def portable(model: keras.Model) -> keras.Model:
         node._replace(layer=_operation(node.layer) if _is_view(node) else layers.get(node.name, node.layer))
         for node in graph.nodes
     ]
-    new = model_of(graph._replace(nodes=nodes))
+    new_model = model_of(graph._replace(nodes=nodes))
     for node in layers_of(graph):
         if node.name in layers:
             copy_weights(node.layer, layers[node.name], None)
-    return new
+    return new_model
 
 
 def _is_view(node: Node) -> bool:

@@ -43,6 +43,7 @@ def rebuild(
     :param constants: by tensor, the value of each channel that does not vary; 0 if not given.
     :param without: types of layers without effect to leave out.
     """
+    # Calls are made again in order, each with the channels that are left of its inputs.
     builder = _Builder(graph, kept, make, constants, without)
     for node in graph.nodes:
         builder.add(node, kind_of(graph, node))
@@ -65,11 +66,11 @@ def adapted_settings(layer: keras.Layer) -> dict[str, Any]:
         return {name: np.reshape(getattr(layer, name), shape).tolist() for name in ("mean", "variance")}
     if not isinstance(layer, LOOKUPS):
         return {}
-    found: dict[str, Any] = {"vocabulary": [*layer.get_vocabulary(include_special_tokens=False)]}
+    settings: dict[str, Any] = {"vocabulary": [*layer.get_vocabulary(include_special_tokens=False)]}
     table = getattr(layer, "_lookup_layer", layer)
     if table.output_mode == "tf_idf":
-        found["idf_weights"] = np.asarray(table.idf_weights)[table._token_start_index() :].tolist()
-    return found
+        settings["idf_weights"] = np.asarray(table.idf_weights)[table._token_start_index() :].tolist()
+    return settings
 
 
 def copy_of(model: keras.Model) -> keras.Model:
@@ -77,10 +78,10 @@ def copy_of(model: keras.Model) -> keras.Model:
     graph = graph_of(model)
     layers = {node.name: copied(node.layer, node.name) for node in layers_of(graph)}
     nodes = [node._replace(layer=layers.get(node.name, node.layer)) for node in graph.nodes]
-    new = model_of(graph._replace(nodes=nodes))
+    new_model = model_of(graph._replace(nodes=nodes))
     for node in layers_of(graph):
         copy_weights(node.layer, layers[node.name], None)
-    return new
+    return new_model
 
 
 class _Part(NamedTuple):
@@ -133,13 +134,16 @@ class _Builder:
 
     def finish(self) -> Rebuilt:
         """The model, with the weights of all layers but those of the kind "weighted"."""
+        # The model gives all of its outputs, with constants where units are gone.
         refs = [Ref(self._everything(number)) for number in self._graph.output_numbers]
         outputs = keras.tree.pack_sequence_as(self._graph.outputs, refs)
+        # Selections for calls that were dropped later are left out.
         nodes = _reachable(self._nodes, {ref.number for ref in refs})
         model = model_of(self._graph._replace(outputs=outputs, nodes=nodes))
         for layer, fill in self._fills:
             if layer.built:
                 layer.fill.assign(fill)
+        # Layers of the kind "weighted" get their weights from the caller.
         alive = {node.name for node in nodes}
         layers = {name: layer for name, layer in self._layers.items() if name in alive}
         for node in layers_of(self._graph):
@@ -150,13 +154,13 @@ class _Builder:
     # The kinds of calls
 
     def _weighted(self, node: Node) -> None:
-        kept = self._kept[node.name]
+        kept_indices = self._kept[node.name]
         size = num_channels(self._graph, node.outputs[0])
-        if kept.outputs.size:
-            source = self._adapted(node.sources[0], kept.inputs)
-            self._call(node, self._make(node, len(kept.outputs)), [source])
-        is_whole = is_mixing(node.layer) and kept.outputs.size
-        self._record(node.outputs[0], np.arange(size) if is_whole else kept.outputs)
+        if kept_indices.outputs.size:
+            source = self._adapted(node.sources[0], kept_indices.inputs)
+            self._call(node, self._make(node, len(kept_indices.outputs)), [source])
+        is_whole = is_mixing(node.layer) and kept_indices.outputs.size
+        self._record(node.outputs[0], np.arange(size) if is_whole else kept_indices.outputs)
 
     def _scaled(self, node: Node) -> None:
         if not isinstance(node.layer, keras.layers.Embedding):
@@ -164,11 +168,11 @@ class _Builder:
             present = self._parts[node.outputs[0]].present
             self._kept[node.name] = Kept(present, present)
             return
-        kept = self._kept[node.name]
-        if kept.outputs.size:
-            layer = clone(node.layer, name=node.name, output_dim=len(kept.outputs))
+        kept_indices = self._kept[node.name]
+        if kept_indices.outputs.size:
+            layer = clone(node.layer, name=node.name, output_dim=len(kept_indices.outputs))
             self._call(node, layer, [self._everything(node.sources[0])])
-        self._record(node.outputs[0], kept.outputs)
+        self._record(node.outputs[0], kept_indices.outputs)
 
     def _pointwise(self, node: Node) -> None:
         source, present = self._compact(node.sources[0])
@@ -180,15 +184,16 @@ class _Builder:
         self._record(node.outputs[0], present)
 
     def _merge(self, node: Node) -> None:
-        wanted = self._kept[node.name].outputs
-        if wanted.size:
-            there = [number for number in node.sources if np.any(self._parts[number].places[wanted] >= 0)]
-            sources = [self._adapted(number, wanted, there[0]) for number in node.sources]
+        outputs = self._kept[node.name].outputs
+        if outputs.size:
+            present_sources = [number for number in node.sources if np.any(self._parts[number].places[outputs] >= 0)]
+            sources = [self._adapted(number, outputs, present_sources[0]) for number in node.sources]
             self._call(node, node.layer, sources)
-        self._record(node.outputs[0], wanted)
+        self._record(node.outputs[0], outputs)
 
     def _stack(self, node: Node) -> None:
         compact = [self._compact(number) for number in node.sources]
+        # Channels that are left, counted in what all sources together had.
         starts = np.cumsum([0, *(num_channels(self._graph, number) for number in node.sources)])
         present = np.concatenate([start + part for start, (_, part) in zip(starts, compact, strict=False)])
         sources = [source for source, part in compact if part.size]
@@ -203,15 +208,16 @@ class _Builder:
         offsets = np.arange(positions(self._graph, node.sources[0]))[:, None]
         if present.size:
             self._call(node, self._reshaped(node, offsets.size * present.size), [source])
+        # Rule 3 of `compression.graph.shrink`: the input (h W + w) C + c of each place for each channel that is left.
         flat = num_channels(self._graph, node.sources[0]) * offsets + present
         self._record(node.outputs[0], flat.ravel())
 
     def _unflatten(self, node: Node) -> None:
-        kept = self._kept[node.name]
-        if kept.outputs.size:
-            layer = self._reshaped(node, kept.outputs.size)
-            self._call(node, layer, [self._adapted(node.sources[0], kept.inputs)])
-        self._record(node.outputs[0], kept.outputs)
+        kept_indices = self._kept[node.name]
+        if kept_indices.outputs.size:
+            layer = self._reshaped(node, kept_indices.outputs.size)
+            self._call(node, layer, [self._adapted(node.sources[0], kept_indices.inputs)])
+        self._record(node.outputs[0], kept_indices.outputs)
 
     def _view(self, node: Node) -> None:
         places, _ = view_of(node)
@@ -255,22 +261,25 @@ class _Builder:
         source = part.tensor if np.any(index >= 0) or instead is None else self._parts[instead].tensor
         if np.array_equal(index, np.arange(self._sizes[source])):
             return source
+        # Only channels that are there: a selection; else constants in between.
         if np.all(index >= 0):
             layer = SelectInputs(index)
         else:
             layer = PlaceInputs(index)
             constants = np.zeros(part.places.size) if self._constants is None else self._constants[number]
             self._fills.append((layer, np.where(index < 0, constants[wanted], 0.0)))
-        new = self._next
+        # A call of its own, whose tensor gets a new number.
+        new_number = self._next
         self._next = self._next + 1
-        self._nodes.append(Node(layer, layer.name, (Ref(source),), {}, (new,)))
-        self._sizes[new] = len(wanted)
-        return new
+        self._nodes.append(Node(layer, layer.name, (Ref(source),), {}, (new_number,)))
+        self._sizes[new_number] = len(wanted)
+        return new_number
 
     def _call(self, node: Node, layer: Any, sources: Sequence[int]) -> None:
         if node.name not in self._layers:
             is_old = layer is node.layer and isinstance(layer, keras.Layer)
             self._layers[node.name] = copied(layer, node.name) if is_old else layer
+        # The arguments of the old call, with the new tensors in the same places.
         queue = iter(sources)
         args, kwargs = keras.tree.map_structure(
             lambda part: Ref(next(queue)) if isinstance(part, Ref) else part, (node.args, node.kwargs)
@@ -287,18 +296,18 @@ class _Builder:
 
 def _reachable(nodes: list[Node], wanted: set[int]) -> list[Node]:
     """The calls that lead to these tensors."""
-    found = []
+    reachable = []
     for node in reversed(nodes):
         if wanted & set(node.outputs):
             wanted |= set(node.sources)
-            found.append(node)
-    return found[::-1]
+            reachable.append(node)
+    return reachable[::-1]
 
 
 def copy_weights(layer: keras.Layer, new: keras.Layer, kept: Kept | None) -> None:
     """Give a layer the weights of another, all of them or the part that is kept; none where they became settings."""
     if not isinstance(layer, keras.Layer) or len(layer.weights) != len(new.weights):  # statistics became settings
         return
-    for old, variable in zip(layer.weights, new.weights, strict=True):
-        value = np.asarray(old)
-        variable.assign(value if kept is None else cut(value, role_of(layer, old.name), kept))
+    for old_variable, variable in zip(layer.weights, new.weights, strict=True):
+        value = np.asarray(old_variable)
+        variable.assign(value if kept is None else cut(value, role_of(layer, old_variable.name), kept))

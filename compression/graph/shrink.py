@@ -89,6 +89,7 @@ def shrink(model: keras.Model, thresholds: Thresholds = None, *, keep_inputs: bo
 def shrink_details(model: keras.Model, thresholds: Thresholds = None, *, keep_inputs: bool = False) -> Shrunk:
     """What :func:`shrink` does, with variances and sizes."""
     graph = graph_of(model)
+    # Masks, then what varies and what is needed, then the smaller network.
     plan = _plan(graph, masks(model, thresholds), keep_inputs=keep_inputs)
     built = rebuild(graph, plan.kept, _plain, plan.flow.constant, without=IDLE)
     nodes = weighted_layers(graph)
@@ -98,13 +99,15 @@ def shrink_details(model: keras.Model, thresholds: Thresholds = None, *, keep_in
         if node.name not in built.layers:
             continue
         layer = node.layer
-        kept = plan.kept[node.name]
-        kernel = oriented(layer, cut(plan.flow.kernels[node.name], "kernel", kept))
-        bias = plan.flow.biases[node.name][kept.outputs]
+        kept_indices = plan.kept[node.name]
+        # Masked posterior means, Eqs. (10) and (19), of what is kept, with constants folded into biases.
+        kernel = oriented(layer, cut(plan.flow.kernels[node.name], "kernel", kept_indices))
+        bias = plan.flow.biases[node.name][kept_indices.outputs]
         built.layers[node.name].set_weights([kernel, bias])
+        # Eqs. (11) and (20): the variances say how many bits the weights need.
         if isinstance(layer, BayesianLayer):
             role = role_of(layer, "kernel_mean")
-            variance_of[node.name] = cut(np.asarray(layer.posterior_variance_kernel()), role, kept)
+            variance_of[node.name] = cut(np.asarray(layer.posterior_variance_kernel()), role, kept_indices)
         if isinstance(layer, PerWeight):
             count_of[node.name] = int(np.count_nonzero(kernel))
     kernels = [(layer.name, variable) for layer, variable in kernel_variables(built.model)]
@@ -134,24 +137,26 @@ def shrink_bayesian(model: keras.Model, thresholds: Thresholds = None) -> tuple[
     :raises ValueError: as :func:`shrink`.
     """
     graph = graph_of(model)
-    found = masks(model, thresholds)
-    plan = _plan(graph, found)
+    layer_masks = masks(model, thresholds)
+    plan = _plan(graph, layer_masks)
+    # Variables are cut first; then biases take up the constants.
     smaller, layers, all_kept = _sliced(graph, plan.kept, plan.flow)
     for node in weighted_layers(graph):
-        if (new := layers.get(node.name)) is None:
+        if (new_layer := layers.get(node.name)) is None:
             continue
-        kept = plan.kept[node.name]
-        if isinstance(new, BayesianLayer):
-            new.mask.assign(cut(found[node.layer.name], role_of(node.layer, "mask"), kept))
-        bias = plan.flow.biases[node.name][kept.outputs]
-        if new.use_bias:
-            new.bias.assign(bias)
+        kept_indices = plan.kept[node.name]
+        if isinstance(new_layer, BayesianLayer):
+            new_layer.mask.assign(cut(layer_masks[node.layer.name], role_of(node.layer, "mask"), kept_indices))
+        bias = plan.flow.biases[node.name][kept_indices.outputs]
+        if new_layer.use_bias:
+            new_layer.bias.assign(bias)
         elif np.any(bias != 0.0):
             raise ValueError(
                 f"the layer {node.name} has no bias to fold pruned units into; build it with use_bias=True."
             )
+        # With padding one constant input stays, with the weights of all that it stands for.
         if (one := plan.flow.merged.get(node.name)) is not None:
-            _assign_input(new, cut(plan.flow.kernels[node.name], "kernel", kept), one, kept)
+            _assign_input(new_layer, cut(plan.flow.kernels[node.name], "kernel", kept_indices), one, kept_indices)
     return smaller, all_kept
 
 
@@ -166,6 +171,7 @@ def slice_bayesian(model: keras.Model, kept: IndexMaps) -> keras.Model:
     :raises ValueError: if a layer is missing or an index is out of range.
     """
     graph = graph_of(model)
+    # Index maps come from a record, so that they are checked against the layers.
     sizes = {node.name: size for node in graph.nodes if (size := _sizes(graph, node)) is not None}
     if missing := [name for name in sizes if name not in kept]:
         raise ValueError(f"kept has no entry for the layers {missing}; it has {sorted(kept)}.")
@@ -201,9 +207,9 @@ def _sizes(graph: Graph, node: Node) -> tuple[int, int] | None:
 def _sliced(graph: Graph, kept: IndexMaps, flow: Flow | None) -> tuple[keras.Model, dict[str, keras.Layer], dict]:
     built = rebuild(graph, kept, _resized, None if flow is None else flow.constant)
     for node in weighted_layers(graph):
-        if (new := built.layers.get(node.name)) is not None:
-            for old, variable in zip(node.layer.weights, new.weights, strict=True):
-                variable.assign(cut(np.asarray(old), role_of(node.layer, old.name), kept[node.name]))
+        if (new_layer := built.layers.get(node.name)) is not None:
+            for old_variable, variable in zip(node.layer.weights, new_layer.weights, strict=True):
+                variable.assign(cut(np.asarray(old_variable), role_of(node.layer, old_variable.name), kept[node.name]))
     return built.model, built.layers, built.kept
 
 
@@ -211,6 +217,7 @@ def _plan(graph: Graph, found: Mapping[str, np.ndarray], *, keep_inputs: bool = 
     kernels = {}
     biases = {}
     nodes = weighted_layers(graph)
+    # Kernels as posterior means with these groups masked.
     for node in nodes:
         layer = node.layer
         mean = layer.posterior_mean_kernel(found[layer.name]) if isinstance(layer, BayesianLayer) else layer.kernel
@@ -219,6 +226,7 @@ def _plan(graph: Graph, found: Mapping[str, np.ndarray], *, keep_inputs: bool = 
         biases[node.name] = np.asarray(layer.bias, np.float64) if layer.use_bias else np.zeros(units)
         if not (np.all(np.isfinite(kernels[node.name])) and np.all(np.isfinite(biases[node.name]))):
             raise ValueError(f"weights of the layer {node.name} are not finite; restore an earlier state.")
+    # Forwards what varies with the inputs; backwards what the outputs need of it.
     kinds = [kind_of(graph, node) for node in graph.nodes]
     flow = flow_of(graph, kinds, kernels, biases)
     if not any(flow.varies[number].any() for number in graph.output_numbers):
@@ -247,6 +255,7 @@ def _assign_input(layer: keras.layers.Layer, kernel: np.ndarray, one: int, kept:
     if not isinstance(layer, BayesianLayer):
         layer.kernel.assign(oriented(layer, kernel))
         return
+    # E w = E z mean, so that the mean is the weight over the mean of its scale.
     mean = oriented(layer, layer.kernel_mean.numpy())
     scale = oriented(layer, np.broadcast_to(layer.group_to_kernel(layer.scale_moments()[0]), layer.kernel_mean.shape))
     mean[..., row, :] = (kernel / scale)[..., row, :]

@@ -173,8 +173,8 @@ def _operations() -> dict[str, type]:
     from keras.src.ops import numpy as arrays
 
     modules = (activations, core, image, linalg, math, nn, arrays)
-    there = {name: kind for part in modules for name, kind in vars(part).items()}
-    return {name: there[name] for name in _OPERATION_NAMES if isinstance(there.get(name), type)}
+    kinds_by_name = {name: kind for part in modules for name, kind in vars(part).items()}
+    return {name: kinds_by_name[name] for name in _OPERATION_NAMES if isinstance(kinds_by_name.get(name), type)}
 
 
 OPERATIONS = _operations()
@@ -213,7 +213,7 @@ def kind_name(layer: Any) -> str | None:
     kind = type(layer)
     if is_operation(layer):
         return _OPERATION + kind.__name__ if OPERATIONS.get(kind.__name__) is kind else None
-    custom = [name for name, each in _custom.get().items() if each is kind]
+    custom = [name for name, layer_class in _custom.get().items() if layer_class is kind]
     if custom:
         return _CUSTOM + custom[0]
     return kind.__name__ if kind in (STORED.get(kind.__name__), INNER.get(kind.__name__)) else None
@@ -250,7 +250,7 @@ def activation_name(layer: keras.layers.Layer) -> str | None:
     name = getattr(layer.activation, "__name__", "")
     if name in ACTIVATIONS and keras.activations.get(name) is layer.activation:
         return name
-    return next((name for name, same in _SAME if layer.activation is same), "")
+    return next((name for name, function in _SAME if layer.activation is function), "")
 
 
 _OF_TENSORFLOW = (

@@ -26,8 +26,8 @@ def check_plain_weights(graph: Graph) -> None:
     :raises ValueError: naming the layer, and what to do.
     """
     for node in layers_of(graph):
-        if found := weights_problem(node.layer):
-            raise ValueError(f"layer {node.name!r} {found}.")
+        if problem := weights_problem(node.layer):
+            raise ValueError(f"layer {node.name!r} {problem}.")
 
 
 def check_trainable(graph: Graph) -> None:

@@ -103,6 +103,7 @@ class BayesianLayer(keras.layers.Layer):
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """For Keras: make the variables."""
+        # q(w~): the means by the initializer, seeded like the noise, and the log variances.
         shape = self._kernel_shape(input_shape)
         initializer = self.kernel_initializer
         config: dict[str, Any] = getattr(initializer, "get_config", dict)()
@@ -118,6 +119,7 @@ class BayesianLayer(keras.layers.Layer):
         self._build_scales(shape)
         if self.use_bias:
             self.bias = self.add_parameter("bias", self._bias_shape(shape), self.bias_initializer)
+        # What is not trained: groups that are switched off, the weight of the KL, the state of the noise.
         self.mask = self.add_parameter("mask", self._groups_shape(shape), 1.0, trainable=False)
         self.kl_weight = self.add_parameter("kl_weight", (), 1.0, trainable=False, aggregation="only_first_replica")
         # No aggregation: every replica advances its own copy alike. To wait for the others here would interleave their
@@ -151,6 +153,7 @@ class BayesianLayer(keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Outputs with noise in training, with the posterior means else."""
+        # The variational bound of a batch: its mean loss plus KL / N, Eq. (8) and the terms of the scales.
         if training:
             if self.losses:
                 raise ValueError(
@@ -159,6 +162,7 @@ class BayesianLayer(keras.layers.Layer):
                 )
             self.add_loss(self.kl_weight / self.num_train * self.kl_divergence())
         if training or self.is_sampling:
+            # Local reparametrisation in training; in inference the posterior means, Eqs. (10) and (19).
             outputs = self._sample(inputs)
         else:
             outputs = self._linear(inputs, self.posterior_mean_kernel())
@@ -172,6 +176,7 @@ class BayesianLayer(keras.layers.Layer):
 
     def kl_parts(self) -> dict[str, tf.Tensor]:
         """The terms of :meth:`kl_divergence` by name ("weights", Eq. 8, and those of the scales), in nats."""
+        # Eq. (8): the scales cancel, so what is left is the KL of N(mean, e^log_var) to N(0, 1).
         weights = kl.gaussian_kl(tf.convert_to_tensor(self.kernel_mean), self.kernel_log_var)
         return {"weights": tf.reduce_sum(self.group_to_kernel(self.mask) * weights), **self._scale_kl_parts()}
 
@@ -186,11 +191,13 @@ class BayesianLayer(keras.layers.Layer):
 
         :param mask: 0 or 1 for each group, of the shape of `mask`, the layer's own by default.
         """
+        # E w = E z E w~; a scale that overflows does no harm where its group is switched off.
         mask = tf.cast(self.mask if mask is None else mask, self.compute_dtype)
         return self.group_to_kernel(tf.math.multiply_no_nan(self.scale_moments()[0], mask)) * self.kernel_mean
 
     def posterior_variance_kernel(self) -> tf.Tensor:
         """Marginal variance of each weight, Eqs. (11) and (20), of the shape of the kernel."""
+        # Var(z w~) = Var z (Var w~ + (E w~)^2) + Var w~ (E z)^2.
         mean, variance = (self.group_to_kernel(moment) for moment in self.scale_moments())
         kernel_var = tf.exp(self.kernel_log_var)
         return variance * (kernel_var + tf.square(self.kernel_mean)) + kernel_var * tf.square(mean)
@@ -255,15 +262,17 @@ class BayesianLayer(keras.layers.Layer):
         Within `tf.distribute.Strategy.run` these are this replica's rows of the noise for the rows of all replicas, of
         which each has equally many. So the replicas together have the noise of one device.
         """
+        # Noise is a function of the seed and of the number of draws, which counts on.
         state = tf.identity(tf.convert_to_tensor(self.noise_state))
         self.noise_state.assign(tf.add(state, [0, 1]))
         seed = tf.cast(state % (2**31 - 1), tf.int32)
+        # Draw the rows of all replicas, and take those of this one.
         context = tf.distribute.get_replica_context()
         if context is None or context.num_replicas_in_sync == 1:
             return tf.random.stateless_normal(shape, seed, dtype=self.compute_dtype)
         shape = tf.convert_to_tensor(shape)
         rows = shape[0]
         others = shape[1:]
-        whole = tf.concat([[rows * context.num_replicas_in_sync], others], axis=0)
+        full_shape = tf.concat([[rows * context.num_replicas_in_sync], others], axis=0)
         start = rows * tf.cast(context.replica_id_in_sync_group, tf.int32)
-        return tf.random.stateless_normal(whole, seed, dtype=self.compute_dtype)[start : start + rows]
+        return tf.random.stateless_normal(full_shape, seed, dtype=self.compute_dtype)[start : start + rows]

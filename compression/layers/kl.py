@@ -53,6 +53,7 @@ def log_uniform_kl(log_alpha: tf.Tensor) -> tf.Tensor:
     :param log_alpha: log sigma_z^2 - log mu_z^2, of any shape.
     :return: nats, of the same shape.
     """
+    # Eq. (9): -KL = k1 sigma(k2 + k3 log alpha) - 0.5 log(1 + 1 / alpha) - k1, so that KL is 0 at infinity.
     return K1 * tf.sigmoid(-(K2 + K3 * log_alpha)) + 0.5 * tf.nn.softplus(-log_alpha)
 
 
@@ -64,6 +65,7 @@ def log_uniform_kl_exact(log_alpha: tf.Tensor) -> tuple[tf.Tensor, object]:
     :return: nats, of the same shape; relative error about 1e-6 in float32, 1e-12 in float64.
     """
     log_alpha = tf.convert_to_tensor(log_alpha)
+    # KL(alpha) = 2 int_0^u D(t) dt, u = 1 / sqrt(2 alpha), and du / dlog alpha = -u / 2.
     u = tf.exp(-0.5 * log_alpha) / math.sqrt(2.0)
 
     def gradient(upstream: tf.Tensor) -> tf.Tensor:
@@ -83,8 +85,10 @@ def log_normal_gamma_kl(
     :param log_scale: log of its *scale* (not rate), log beta in the paper.
     :return: nats, of the shape of `mean`.
     """
+    # Eq. (33): E_q[-log p] by the moments of a log-normal, with log x relative to the log of the scale.
     relative = mean - log_scale
     cross_entropy = math.lgamma(shape) - shape * relative + tf.exp(relative + 0.5 * tf.exp(log_var))
+    # Less the entropy of the log-normal, whose mean of log x cancels that of -log p(x).
     return cross_entropy - 0.5 * (log_var + 1.0 + math.log(2.0 * math.pi))
 
 
@@ -114,12 +118,14 @@ def global_scale_kl(
     """
     if not paper_eq34:
         return log_normal_gamma_kl(relative_mean, log_var)
+    # Eq. (34) as printed, with tau0 in place of tau0^2 as the scale of the gamma prior.
     mean = relative_mean + 2.0 * math.log(tau0)
     penalty = tf.exp(mean + 0.5 * tf.exp(log_var) - math.log(tau0))
     return -(math.log(tau0) - penalty + 0.5 * (mean + log_var + 1.0 + math.log(2.0)))
 
 
 def _dawson(x: tf.Tensor) -> tf.Tensor:
+    # D(x) ~ 1 / (2 x) + 1 / (4 x^3) + ..., a polynomial in 1 / x^2 over x; clipped below, where it is not used.
     far = tf.maximum(x, tf.cast(_SWITCH, x.dtype))
     return tf.where(x < _SWITCH, _chebyshev(_DAWSON, x), _horner(_SERIES, far**-2) / far)
 
@@ -127,6 +133,7 @@ def _dawson(x: tf.Tensor) -> tf.Tensor:
 def _twice_dawson_integral(x: tf.Tensor) -> tf.Tensor:
     """2 int_0^x D(t) dt for x >= 0; for large x it is log(2 x) + gamma / 2 - 1 / (4 x^2) - ..."""
     far = tf.maximum(x, tf.cast(_SWITCH, x.dtype))
+    # The integral of each term a_k / x^(2k+1) of the series: -a_k / (2 k x^2k), twice.
     series = [0.0] + [-a / k for k, a in enumerate(_SERIES[1:], start=1)]
     tail = tf.math.log(2.0 * far) + 0.5 * np.euler_gamma + _horner(series, far**-2)
     return tf.where(x < _SWITCH, _chebyshev(_TWICE_INTEGRAL, x), tail)
@@ -142,7 +149,9 @@ def _horner(coefficients: list[float], x: tf.Tensor) -> tf.Tensor:
 def _chebyshev(polynomial: np.polynomial.Chebyshev, x: tf.Tensor) -> tf.Tensor:
     """Clenshaw's recurrence, with as many terms as the dtype can show."""
     coefficients = polynomial.coef
+    # Leave out the last coefficients that round to nothing.
     coefficients = coefficients[: np.flatnonzero(np.abs(coefficients) > 0.1 * np.finfo(x.dtype.name).eps)[-1] + 1]
+    # Map [0, 6] to [-1, 1], and sum up from the highest coefficient.
     t = tf.clip_by_value(x, 0.0, _SWITCH) * (2.0 / _SWITCH) - 1.0
     first = tf.zeros_like(t)
     second = tf.zeros_like(t)

@@ -53,6 +53,7 @@ class BayesianDense(BayesianLayer):
 
     def _sample(self, inputs: tf.Tensor) -> tf.Tensor:
         """Algorithms 1 and 3."""
+        # One draw of the scales for each example; then mean and variance of the outputs, and their noise.
         h = inputs * _per_example(self._sample_scales(tf.shape(inputs)[0]), len(inputs.shape))
         mean = self._linear(h, tf.convert_to_tensor(self.kernel_mean))
         variance = self._linear(tf.square(h), tf.exp(self.kernel_log_var))
@@ -109,10 +110,10 @@ class BayesianConv(BayesianLayer):
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """For Keras."""
         reach = [(size - 1) * step for size, step in zip(self.kernel_size, self.dilation_rate, strict=True)]
-        lost = reach if self.padding == "valid" else [0] * self._rank
+        margins = reach if self.padding == "valid" else [0] * self._rank
         sides = [
             None if n is None else -(-(n - less) // step)
-            for n, less, step in zip(input_shape[1:-1], lost, self.strides, strict=True)
+            for n, less, step in zip(input_shape[1:-1], margins, self.strides, strict=True)
         ]
         if any(side is not None and side < 1 for side in sides):
             raise ValueError(
@@ -132,8 +133,8 @@ class BayesianConv(BayesianLayer):
             return tf.nn.conv2d(inputs, kernel, self.strides, self.padding.upper(), dilations=self.dilation_rate)
         padding = self.padding
         if padding == "causal":
-            before = (self.kernel_size[0] - 1) * self.dilation_rate[0]
-            inputs = tf.pad(inputs, [[0, 0], [before, 0], [0, 0]])
+            num_zeros = (self.kernel_size[0] - 1) * self.dilation_rate[0]
+            inputs = tf.pad(inputs, [[0, 0], [num_zeros, 0], [0, 0]])
             padding = "valid"
         return keras.ops.conv(inputs, kernel, self.strides, padding, "channels_last", self.dilation_rate)
 
@@ -158,8 +159,8 @@ class BayesianConv(BayesianLayer):
         """What each output sees of images [B, height, width, 1], strides 1: [B, height, width, size of a kernel]."""
         rows, columns = self.kernel_size
         if self.padding == "same":
-            lost = [(size - 1) // 2 for size in self.kernel_size]
-            inputs = tf.pad(inputs, [[0, 0], [lost[0], rows - 1 - lost[0]], [lost[1], columns - 1 - lost[1]], [0, 0]])
+            pads = [(size - 1) // 2 for size in self.kernel_size]
+            inputs = tf.pad(inputs, [[0, 0], [pads[0], rows - 1 - pads[0]], [pads[1], columns - 1 - pads[1]], [0, 0]])
         beside = tf.concat([inputs[:, :, j : j + 1 - columns or None] for j in range(columns)], axis=-1)
         return tf.concat([beside[:, i : i + 1 - rows or None] for i in range(rows)], axis=-1)
 
@@ -253,7 +254,7 @@ def _sizes(name: str, value: int | tuple[int, ...], rank: int) -> tuple[int, ...
     values = (value,) * rank if isinstance(value, int) else tuple(value)
     if len(values) != rank:
         raise ValueError(f"{name} must be one or {_WORDS[rank]} positive integers, got {value}.")
-    return tuple(_positive(name, each) for each in values)
+    return tuple(_positive(name, size) for size in values)
 
 
 _WORDS = {1: "1", 2: "two", 3: "three"}

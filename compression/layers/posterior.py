@@ -56,6 +56,7 @@ def predict_samples(model: keras.Model, x: Any, n: int, seed: int, *, batch_size
     layers = _some_layers(model)
     states = [layer.noise_state.numpy() for layer in layers]
     x = np.asarray(x)
+    # Outputs with noise as in training, of a stream of their own; then the noise goes on where it was.
     try:
         seed_noise(model, seed)
         for layer in layers:

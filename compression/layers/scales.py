@@ -57,6 +57,7 @@ class NormalJeffreys(BayesianLayer):
         return self.z_mean, tf.exp(self.z_log_var)
 
     def _scale_kl_parts(self) -> dict[str, tf.Tensor]:
+        # Eq. (9), summed over the groups that are not masked.
         return {"scales": tf.reduce_sum(self.mask * _KL[self.kl](self.log_alpha()))}
 
     def _sample_scales(self, batch: tf.Tensor) -> tf.Tensor:

@@ -52,9 +52,11 @@ def automatic_threshold(scores: Any, *, default: float, minimum: float = 0.0) ->
         raise ValueError(f"scores must be finite numbers, got {values.size} of which {np.isfinite(values).sum()} are.")
     if values.size < 3 or values[0] == values[-1]:
         return default
+    # 2-means: the split of the sorted scores with the least variance within.
     lower, upper, within = _two_means(values)
     if (upper - lower) < np.interp(values.size, list(_SEPARATION), list(_SEPARATION.values())) * within:
         return default
+    # The widest gap among the scores from the lower mean to the upper one.
     between = values[np.searchsorted(values, lower, side="right") - 1 : np.searchsorted(values, upper) + 1]
     widest = int(np.argmax(np.diff(between)))
     return max(float(between[widest] + between[widest + 1]) / 2.0, minimum)
@@ -83,8 +85,9 @@ def thresholds_of(model: keras.Model, thresholds: Thresholds = None) -> dict[str
         chosen = {
             name: layer.default_threshold if thresholds is None else float(thresholds) for name, layer in layers.items()
         }
-    if bad := [name for name, threshold in chosen.items() if math.isnan(threshold)]:
-        raise ValueError(f"the thresholds of {bad} are NaN; give numbers, or inf to prune nothing.")
+    # No score is below NaN, so that all groups would be pruned without a word.
+    if nan_names := [name for name, threshold in chosen.items() if math.isnan(threshold)]:
+        raise ValueError(f"the thresholds of {nan_names} are NaN; give numbers, or inf to prune nothing.")
     return chosen
 
 
@@ -115,10 +118,12 @@ def checked_thresholds(
         with switched_off(model, chosen):
             return error_of(model)
 
-    most = (error_of(model) if error is None else error) + tolerance
+    max_error = (error_of(model) if error is None else error) + tolerance
     chosen = thresholds_of(model, thresholds)
+    # The error with all groups switched off that these thresholds prune.
     error = error_with(chosen)
-    while error > most:
+    while error > max_error:
+        # Raise one threshold at a time, to its default or to infinity, and keep the one that helps most.
         raised = [
             {
                 **chosen,
@@ -144,37 +149,39 @@ def masks(model: keras.Model, thresholds: Thresholds = None) -> dict[str, np.nda
     """
     chosen = thresholds_of(model, thresholds)
     layers = bayesian_layers(model)
-    found = {layer.name: (_scores(layer) < chosen[layer.name]) * np.asarray(layer.mask) for layer in layers}
+    # Secs. 4.1 and 4.2: a group goes if log alpha, or -log mode, is at or above the threshold.
+    layer_masks = {layer.name: (_scores(layer) < chosen[layer.name]) * np.asarray(layer.mask) for layer in layers}
+    # Their filters are outputs of the model, which cannot be removed.
     for layer in _last_convolutions(model):
-        found[layer.name] = np.asarray(layer.mask)
-    return {name: mask.astype(np.float32) for name, mask in found.items()}
+        layer_masks[layer.name] = np.asarray(layer.mask)
+    return {name: mask.astype(np.float32) for name, mask in layer_masks.items()}
 
 
 def part_left(model: keras.Model, thresholds: Thresholds = None) -> float:
     """Part of the weights whose own groups stay."""
-    found = masks(model, thresholds)
+    layer_masks = masks(model, thresholds)
     sizes = {layer.name: math.prod(layer.kernel_mean.shape) for layer in bayesian_layers(model)}
-    return sum(size * float(np.mean(found[name])) for name, size in sizes.items()) / sum(sizes.values())
+    return sum(size * float(np.mean(layer_masks[name])) for name, size in sizes.items()) / sum(sizes.values())
 
 
 def apply_masks(model: keras.Model, thresholds: Thresholds = None) -> dict[str, np.ndarray]:
     """Switch groups off by :func:`masks`, which it returns, in the variables `mask` of the layers."""
-    found = masks(model, thresholds)
+    layer_masks = masks(model, thresholds)
     for layer in bayesian_layers(model):
-        layer.mask.assign(found[layer.name])
-    return found
+        layer.mask.assign(layer_masks[layer.name])
+    return layer_masks
 
 
 @contextmanager
 def switched_off(model: keras.Model, thresholds: Thresholds = None) -> Iterator[None]:
     """:func:`apply_masks` for the body of a `with` statement; afterwards the masks are as before."""
     layers = bayesian_layers(model)
-    before = [np.array(layer.mask) for layer in layers]
+    previous_masks = [np.array(layer.mask) for layer in layers]
     apply_masks(model, thresholds)
     try:
         yield
     finally:
-        for layer, mask in zip(layers, before, strict=True):
+        for layer, mask in zip(layers, previous_masks, strict=True):
             layer.mask.assign(mask)
 
 
@@ -183,16 +190,17 @@ def _last_convolutions(model: keras.Model) -> list[BayesianLayer]:
     if not any(isinstance(layer, BayesianConv) for layer in bayesian_layers(model)):
         return []
     graph: Graph = graph_of(model)
-    wanted = set(graph.output_numbers)
-    found = []
+    output_numbers = set(graph.output_numbers)
+    convolutions = []
+    # From the outputs back through calls that keep channels apart, until a layer makes them.
     for node in reversed(graph.nodes):
-        if not wanted & set(node.outputs) or (kind := kind_of(graph, node)) == "whole":
+        if not output_numbers & set(node.outputs) or (kind := kind_of(graph, node)) == "whole":
             continue
         if kind != "weighted":
-            wanted |= set(node.sources)
+            output_numbers |= set(node.sources)
         elif isinstance(node.layer, BayesianConv):
-            found.append(node.layer)
-    return found
+            convolutions.append(node.layer)
+    return convolutions
 
 
 def _scores(layer: BayesianLayer) -> np.ndarray:
@@ -208,11 +216,17 @@ def _scores(layer: BayesianLayer) -> np.ndarray:
 
 def _two_means(values: np.ndarray) -> tuple[float, float, float]:
     """Means of the two clusters of sorted `values`, at least three, and the pooled standard deviation within."""
+    # Means of both sides of each split by cumulative sums.
     count = np.arange(1, values.size)
     total = np.cumsum(values)
     total_squares = np.cumsum(values**2)
-    left = total[:-1] / count
-    right = (total[-1] - total[:-1]) / (values.size - count)
-    within = total_squares[-1] - count * left**2 - (values.size - count) * right**2
+    lower_means = total[:-1] / count
+    upper_means = (total[-1] - total[:-1]) / (values.size - count)
+    # Squares about both means: the sum of all squares less n m^2 of either side.
+    within = total_squares[-1] - count * lower_means**2 - (values.size - count) * upper_means**2
     split = int(np.argmin(within))
-    return float(left[split]), float(right[split]), math.sqrt(max(float(within[split]), 0.0) / (values.size - 2))
+    return (
+        float(lower_means[split]),
+        float(upper_means[split]),
+        math.sqrt(max(float(within[split]), 0.0) / (values.size - 2)),
+    )

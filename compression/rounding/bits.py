@@ -72,11 +72,12 @@ def grid(weights: ArrayLike, bits: int) -> Grid | None:
     """
     w = np.asarray(weights, np.float64)
     largest = float(np.max(np.abs(w), initial=0.0))
-    most = 2 ** (bits - 1) - 1
-    step = float(np.float16(largest / most)) if largest else 1.0
+    max_multiple = 2 ** (bits - 1) - 1
+    # The largest weight is the largest multiple; the step has to be a float16 number for the file.
+    step = float(np.float16(largest / max_multiple)) if largest else 1.0
     if not np.finfo(np.float16).tiny <= step < float("inf"):
         return None
-    return on_grid(w, step, most)
+    return on_grid(w, step, max_multiple)
 
 
 def on_grid(weights: ArrayLike, step: float, most: int = 2**31 - 1) -> Grid:
@@ -102,6 +103,7 @@ def significant_bits(variances: ArrayLike) -> NDArray[np.int64]:
             f"variances must be at least 0, got {V[~(V >= 0)].flat[0]}; give posterior variances, not standard "
             "deviations or logarithms, and check that training did not diverge."
         )
+    # The largest t with 2 V < 2^-t is the integer next below -log2(2 V).
     with np.errstate(divide="ignore"):
         count = np.ceil(-np.log2(2.0 * V)) - 1.0
     return np.clip(count, 0, MAX_SIGNIFICANT).astype(np.int64)
@@ -118,6 +120,7 @@ def layer_bits(variances: Sequence[ArrayLike], *, rule: str = "mean_of_bits") ->
     """
     if rule not in ("mean_of_bits", "bits_of_mean"):
         raise ValueError(f'rule must be "mean_of_bits" or "bits_of_mean", got {rule!r}.')
+    # The mean of the bits of all weights, or the bits of their mean variance.
     bits = []
     for number, variance in enumerate(variances, start=1):
         V = np.asarray(variance, np.float64)
@@ -158,6 +161,7 @@ def fixed_point(weights: ArrayLike, significant: int, exponent: int | None = Non
     if not 0 <= significant <= MAX_SIGNIFICANT:
         raise ValueError(f"significant bits must be 0 to {MAX_SIGNIFICANT}, got {significant}.")
     w = np.asarray(weights, np.float64)
+    # The exponent bits: enough for the largest weight.
     needed = exponent_bits(w, minimum=0)
     if exponent is None:
         exponent = max(3, needed)
@@ -166,6 +170,7 @@ def fixed_point(weights: ArrayLike, significant: int, exponent: int | None = Non
             f"the fixed-point format with {exponent} exponent bits holds |w| < {2.0**exponent:g}, got "
             f"|w| = {np.max(np.abs(w)):g}; use exponent={needed}, or None to have it chosen."
         )
+    # Round half up on the grid of 2^-t; the range is [-2^e, 2^e).
     limit = 2 ** (exponent + significant)
     integers = np.clip(np.floor(np.ldexp(w, significant) + 0.5), -limit, limit - 1)
     if significant + exponent > 31:
@@ -201,6 +206,7 @@ def search_bits(
     if len(start) != len(weights):
         raise ValueError(f"start must have one number of bits for each of {len(weights)} layers, got {len(start)}.")
     current = [fixed_point(w, max(minimum, t)) for w, t in zip(weights, start, strict=True)]
+    # One bit more in each layer until the error is within the bound.
     while not (error := error_of(current)) <= max_error:
         if all(layer.significant == MAX_SIGNIFICANT for layer in current):
             raise ValueError(
@@ -211,12 +217,13 @@ def search_bits(
             fixed_point(w, min(MAX_SIGNIFICANT, layer.significant + 1))
             for w, layer in zip(weights, current, strict=True)
         ]
+    # Then one bit less in one layer after the other, the largest first, as long as it stays there.
     open_layers = sorted(range(len(weights)), key=lambda i: -weights[i].size)
     while open_layers := [i for i in open_layers if current[i].significant > minimum]:
         for i in list(open_layers):
-            tried = [*current[:i], fixed_point(weights[i], current[i].significant - 1), *current[i + 1 :]]
-            if error_of(tried) <= max_error:
-                current = tried
+            candidate = [*current[:i], fixed_point(weights[i], current[i].significant - 1), *current[i + 1 :]]
+            if error_of(candidate) <= max_error:
+                current = candidate
             else:
                 open_layers.remove(i)  # later rounds have less precision elsewhere, so it will hardly fit again
     return current

@@ -48,10 +48,12 @@ def codebook(weights: ArrayLike, k: int = 32, *, seed: int = 0) -> Codebook:
             "weights must be at least one number, finite and below 65504 for a float16 codebook, got "
             f"{w.size} numbers up to {np.max(np.abs(w), initial=0.0)}; check that training did not diverge."
         )
+    # k-means of all weights, or, if most of them are 0, of the others beside a centre 0.
     others = w[w != 0]
     if 2 * others.size >= w.size or k == 1:
         return nearest(w, _means(w, k, seed))
     means = _means(others, k - 1, seed) if others.size else np.zeros(0, np.float16)
+    # Put the centre 0 in its place, which moves the indices of all larger ones.
     centres = np.union1d(means, np.float16(0))
     indices = nearest(w, np.setdiff1d(means, np.float16(0))).indices if others.size else np.zeros(w.shape, np.uint8)
     zero = int(np.searchsorted(centres, 0))
@@ -73,6 +75,7 @@ def nearest(weights: ArrayLike, centres: ArrayLike) -> Codebook:
     """The codebook with these centres (any order) and the nearest one for each weight."""
     w = np.asarray(weights, np.float64)
     c = np.unique(np.asarray(centres, np.float16))
+    # A weight takes the centre on its side of the middle between two neighbours.
     borders = (c[1:].astype(np.float64) + c[:-1]) / 2
     return Codebook(c, np.searchsorted(borders, w).astype(np.uint8))
 
@@ -107,12 +110,14 @@ def fine_tune(
                 loss = loss_of(kernels, step)
             optimizer.apply(tape.gradient(loss, centres), centres)
 
+    # Han et al. (2016): the gradient of a centre is the sum of those of all weights that share it.
     run(tf.constant(steps, tf.int32))
     tuned = []
     for number, (centre, book) in enumerate(zip(centres, books, strict=True), start=1):
         values = centre.numpy().astype(np.float16)
         if not np.all(np.isfinite(values)):
             raise ValueError(f"centres of layer {number} became NaN or infinite; lower the learning rate.")
+        # Centres may have changed places or become equal in float16.
         sorted_values, new_index = np.unique(values, return_inverse=True)
         tuned.append(Codebook(sorted_values, new_index.reshape(-1)[book.indices].astype(np.uint8)))
     return tuned

@@ -97,16 +97,18 @@ def curvature_of(model: keras.Model, X: Any, *, seed: int = 0) -> list[Curvature
     """
     copy = copy_of(model)
     pairs = kernel_variables(copy)
-    seen = {id(layer): _Seen(layer) for layer, variable in pairs if is_full(layer, variable)}
-    others = [variable for layer, variable in pairs if id(layer) not in seen]
+    # Layers whose moments of inputs are a matrix are watched; of other kernels squares of gradients do.
+    records = {id(layer): _Seen(layer) for layer, variable in pairs if is_full(layer, variable)}
+    others = [variable for layer, variable in pairs if id(layer) not in records]
     squares = [np.zeros(tuple(variable.shape)) for variable in others]
-    for each in seen.values():
-        each.watch()
+    for record in records.values():
+        record.watch()
     rng = np.random.default_rng(seed)
     num_rows = 0
     for batch, rows in _batches(X):
-        for each in seen.values():
-            each.given.clear()
+        for record in records.values():
+            record.given.clear()
+        # v' f(x) with random signs v, of which E (d v' f)^2 is the sum of the squares of d f.
         with tf.GradientTape() as tape:
             outputs = keras.tree.flatten(copy(batch, training=False))
             signs = [rng.choice((-1.0, 1.0), tuple(part.shape)).astype(np.float32) for part in outputs]
@@ -119,19 +121,21 @@ def curvature_of(model: keras.Model, X: Any, *, seed: int = 0) -> list[Curvature
             )
         if not np.isfinite(float(total)):
             raise ValueError("the network gives numbers that are not finite on the calibration data.")
-        given = [each.given for each in seen.values()]
-        to_given, to_others = tape.gradient(total, (given, [variable.value for variable in others]))
-        for each, gradients in zip(seen.values(), to_given, strict=True):
+        # Gradients g of v' f(x): by unit before its activation, or by weight.
+        pre_activations = [layer_record.given for layer_record in records.values()]
+        to_pre_activations, to_others = tape.gradient(total, (pre_activations, [variable.value for variable in others]))
+        for record, gradients in zip(records.values(), to_pre_activations, strict=True):
             for gradient in (part for part in gradients if part is not None):
-                flat = np.asarray(gradient, np.float64).reshape(-1, len(each.felt))
-                each.felt += np.sum(np.square(flat), axis=0)
+                flat = np.asarray(gradient, np.float64).reshape(-1, len(record.felt))
+                record.felt += np.sum(np.square(flat), axis=0)
         for square, gradient in zip(squares, to_others, strict=True):
             if gradient is not None:
                 square += np.square(np.asarray(tf.convert_to_tensor(gradient), np.float64))
         num_rows += rows
+    # E a a' and E g_j^2 are the factors (Martens and Grosse, 2015); else a diagonal.
     queue = iter(squares)
     return [
-        _full(seen[id(layer)], num_rows) if id(layer) in seen else _diagonal(next(queue) / num_rows)
+        _full(records[id(layer)], num_rows) if id(layer) in records else _diagonal(next(queue) / num_rows)
         for layer, _ in pairs
     ]
 
@@ -155,14 +159,16 @@ def moments_of(
     count = 0
     for start in range(0, len(given), _ROWS):
         rows = (_patches(layer, part[start : start + _ROWS]) for part in (given, wanted))
-        seen, other = (np.asarray(tf.cast(each, tf.float32)) for each in rows)
-        if len(seen) > _PLACES:
-            chosen = np.random.default_rng(start).choice(len(seen), _PLACES, replace=False)
-            seen = seen[chosen]
-            other = other[chosen]
-        moments = moments + (seen.T @ seen).astype(np.float64)
-        products = products + (seen.T @ other).astype(np.float64)
-        count += len(seen)
+        # Places of an image are too many to use all of them: a random part of each batch.
+        given_rows, wanted_rows = (np.asarray(tf.cast(patches, tf.float32)) for patches in rows)
+        if len(given_rows) > _PLACES:
+            chosen = np.random.default_rng(start).choice(len(given_rows), _PLACES, replace=False)
+            given_rows = given_rows[chosen]
+            wanted_rows = wanted_rows[chosen]
+        # Moments of the inputs x' with themselves, and with the inputs x as they were.
+        moments = moments + (given_rows.T @ given_rows).astype(np.float64)
+        products = products + (given_rows.T @ wanted_rows).astype(np.float64)
+        count += len(given_rows)
     return moments / count, products / count
 
 
@@ -174,6 +180,7 @@ def _full(seen: _Seen, num_rows: int) -> Curvature:
 
 def _diagonal(squares: NDArray[np.float64]) -> Curvature:
     """One number for each input and each unit, whose products are as the mean squares on average."""
+    # Means of rows times means of columns, over the mean of all.
     matrix = squares.reshape(-1, squares.shape[-1])
     mean = float(matrix.mean())
     if mean == 0:
@@ -194,12 +201,14 @@ def _patches(layer: keras.Layer, inputs: tf.Tensor) -> tf.Tensor:
     """What each unit sees at each place, [places, K], in the order of the kernel."""
     if isinstance(layer, keras.layers.Dense):
         return tf.reshape(inputs, [-1, inputs.shape[-1]])
+    # A sequence is an image of height 1.
     images = inputs[:, None] if len(inputs.shape) == 3 else inputs
     first = (1,) if len(inputs.shape) == 3 else ()
-    size, strides, rates = ((*first, *given) for given in (layer.kernel_size, layer.strides, layer.dilation_rate))
+    size, strides, rates = ((*first, *setting) for setting in (layer.kernel_size, layer.strides, layer.dilation_rate))
     padding = layer.padding.upper()
+    # Causal padding: zeros before the first step only.
     if padding == "CAUSAL":
         images = tf.pad(images, [[0, 0], [0, 0], [rates[1] * (size[1] - 1), 0], [0, 0]])
         padding = "VALID"
-    found = tf.image.extract_patches(images, [1, *size, 1], [1, *strides, 1], [1, *rates, 1], padding)
-    return tf.reshape(found, [-1, found.shape[-1]])
+    patches = tf.image.extract_patches(images, [1, *size, 1], [1, *strides, 1], [1, *rates, 1], padding)
+    return tf.reshape(patches, [-1, patches.shape[-1]])

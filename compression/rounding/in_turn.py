@@ -51,13 +51,15 @@ class InTurn:
             _Turn(layer, kernel, curvature) if is_full(layer, variable) else None
             for (layer, variable), kernel, curvature in zip(pairs, self._kernels, curvatures, strict=True)
         ]
+        # As many rows as leave the largest tensor of the network within memory; each twice, old and new.
         shapes = [[size or _OPEN_SIZE for size in tensor.shape[1:]] for tensor in graph_of(model).tensors]
         rows = max(1, _MOST_NUMBERS // max(math.prod(shape) for shape in shapes))
         self._twice = keras.tree.map_structure(lambda part: np.concatenate([np.asarray(part)[:rows]] * 2), X)
+        # The rate at which a fair step is as large as the weights are on average, in octaves.
         logs = []
-        for kernel, each in zip(self._kernels, curvatures, strict=True):
+        for kernel, curvature in zip(self._kernels, curvatures, strict=True):
             spread = float(np.sqrt(np.mean(np.square(kernel)))) or 1e-3
-            logs.append(2 * math.log2(spread / fair_step(each.upper, each.weight_of_units, 1.0)))
+            logs.append(2 * math.log2(spread / fair_step(curvature.upper, curvature.weight_of_units, 1.0)))
         self.middle = float(np.average(logs, weights=[kernel.size for kernel in self._kernels]))
 
     def at(self, rate: float) -> list[Grid]:
@@ -72,8 +74,8 @@ class InTurn:
         if turns:
             self._model(self._twice, training=False)
         return [
-            on_grid(kernel, _matrix(kernel), each, rate) if turn is None or turn.code is None else turn.code
-            for turn, kernel, each in zip(self._turns, self._kernels, self._curvatures, strict=True)
+            on_grid(kernel, _matrix(kernel), curvature, rate) if turn is None or turn.code is None else turn.code
+            for turn, kernel, curvature in zip(self._turns, self._kernels, self._curvatures, strict=True)
         ]
 
 
@@ -93,10 +95,12 @@ class _Turn:
         half = len(inputs) // 2
         if not half:  # of no example, such as places in a sequence
             return self._before(inputs, *args, **kwargs)
+        # The first half comes through the weights as they were, the second through rounded ones.
         first = inputs[:half]
         second = inputs[half:]
         if self.code is None:
             self.code = self._rounded(first, second)
+        # And so each half goes on with weights of its own kind.
         outputs = self._before(first, *args, **kwargs)
         self._layer.kernel.assign(self.code.values)
         others = self._before(second, *args, **kwargs)
@@ -106,6 +110,7 @@ class _Turn:
     def _rounded(self, first: tf.Tensor, second: tf.Tensor) -> Grid:
         matrix = _matrix(self._kernel)
         curvature = self._curvature
+        # Inputs are others than before: the weights that come nearest to the old outputs with them.
         if not bool(tf.reduce_all(first == second)):
             moments, products = moments_of(self._layer, second, first)
             matrix = adapted(matrix, moments, products)
@@ -119,9 +124,11 @@ def on_grid(kernel: NDArray[np.float64], matrix: NDArray[np.float64], curvature:
     :param matrix: what the kernel should be, [K, N].
     """
     upper, weight_of_units, order = curvature
+    # The fair step, within what float16 and 16 bits for the largest weight allow.
     fair = fair_step(upper, weight_of_units, rate)
     largest = float(np.max(np.abs(kernel), initial=0.0)) or 1.0
     step = float(np.float16(np.clip(fair, max(2.0**-14, largest / 2**15), max(2.0**-14, 2 * largest))))
+    # Inputs are rounded those of the largest moments first, and stored in their own order.
     integers = np.empty(matrix.shape, np.int32)
     integers[order] = rounded(matrix[order], upper, step, rate, weight_of_units)
     return Grid(integers.reshape(kernel.shape), step)

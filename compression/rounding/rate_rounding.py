@@ -50,20 +50,24 @@ def rate_book(weights: ArrayLike, variances: ArrayLike, k: int, *, rate: float, 
         raise ValueError(f"variances must be at least 0 and of the shape of the weights {w.shape}, got {V.shape}.")
     if not np.any(V):
         return codebook(w, k, seed=seed)
+    # (w - c)^2 / 2V in units of the posterior; weights that are 0 are sure to be so.
     flat = w.ravel().astype(np.float64)
     precisions = 1 / np.maximum(np.where(flat == 0, 0, V.ravel()), _LEAST_VARIANCE)
+    # k-means with 0 among the centres; weights begin at 0 if that costs less than log2 k bits.
     start = nearest(flat, np.union1d(codebook(w, k - 1, seed=seed).centres, np.float16(0)))
     centres = start.centres.astype(np.float64)
     indices = start.indices.astype(np.int64)
     zero = int(np.searchsorted(centres, 0))
     indices[0.5 * precisions * np.square(flat) < rate * np.log2(k)] = zero
+    # In turns: the means of the weights of each value, and for each weight the cheapest value.
     for _ in range(_ROUNDS):
         centres = _means(flat, precisions, indices, centres)
         centres[zero] = 0
-        before = indices
+        previous_indices = indices
         indices = _cheapest(flat, precisions, centres, rate * _bits(indices, len(centres)))
-        if np.array_equal(before, indices):
+        if np.array_equal(previous_indices, indices):
             break
+    # Leave out values without weights, and merge those that are equal in float16.
     used, places = np.unique(indices, return_inverse=True)
     rounded, merged = np.unique(centres[used].astype(np.float16), return_inverse=True)
     return Codebook(rounded, merged[places].reshape(w.shape).astype(np.uint8))
@@ -87,18 +91,19 @@ def rate_search(
     :param tuned: trains centres, see `compression.rounding.codebook.fine_tune`, before the error is looked at.
     :return: those of the lowest rate if the error is too high for all.
     """
-    found: list[Codebook] = []
+    best_books: list[Codebook] = []
     misses = 0
+    # From the lowest rate up, until the error is too high twice in a row.
     for rate in RATES:
         books = tuned([rate_book(w, V, k, rate=rate, seed=seed) for w, V in zip(kernels, variances, strict=True)])
-        if not found or error_of(books) <= max_error:
-            found = books
+        if not best_books or error_of(books) <= max_error:
+            best_books = books
             misses = 0
         elif misses:
             break
         else:
             misses = 1
-    return found
+    return best_books
 
 
 def _bits(indices: NDArray[np.int64], k: int) -> NDArray[np.float64]:
@@ -114,9 +119,9 @@ def _cheapest(
     best = np.full(w.shape, np.inf)
     indices = np.zeros(w.shape, np.int64)
     for number, (centre, cost) in enumerate(zip(centres, costs, strict=True)):
-        now = 0.5 * precisions * np.square(w - centre) + cost
-        indices[now < best] = number
-        best = np.minimum(best, now)
+        centre_costs = 0.5 * precisions * np.square(w - centre) + cost
+        indices[centre_costs < best] = number
+        best = np.minimum(best, centre_costs)
     return indices
 
 

@@ -56,12 +56,16 @@ def paper_rates(
             "layer without weights has no rate."
         )
     total = sum(kept_weights)
-    where = 0 if csc_columns is None else 32 * sum(n + c + 1 for n, c in zip(kept_weights, csc_columns, strict=True))
+    # CSC: a row index for each weight and a pointer for each column and the end, 32 bits each.
+    place_bits = (
+        0 if csc_columns is None else 32 * sum(n + c + 1 for n, c in zip(kept_weights, csc_columns, strict=True))
+    )
     index_bits = math.ceil(math.log2(k))
+    # Table 2: by pruning alone, with fixed-point numbers, with indices into codebooks of float32 numbers.
     return Rates(
-        pruning=32 * original_weights / (32 * total + where),
-        fast=32 * original_weights / (sum(n * b for n, b in zip(kept_weights, bits, strict=True)) + where),
-        maximum=32 * original_weights / (index_bits * total + 32 * k * len(kept_weights) + where),
+        pruning=32 * original_weights / (32 * total + place_bits),
+        fast=32 * original_weights / (sum(n * b for n, b in zip(kept_weights, bits, strict=True)) + place_bits),
+        maximum=32 * original_weights / (index_bits * total + 32 * k * len(kept_weights) + place_bits),
     )
 
 

@@ -40,6 +40,7 @@ def upper_factor(moments: ArrayLike) -> NDArray[np.float64]:
     H = np.array(moments, np.float64)
     if not np.all(np.isfinite(H)):
         raise ValueError("the inputs of a layer are not finite on the calibration data.")
+    # U' U = H^-1; of a diagonal H just 1 / sqrt H.
     if H.ndim == 1:
         return np.asarray(1 / np.sqrt(H + _damping(H, _DAMPING_ALONE)))
     H[np.diag_indices(len(H))] += _damping(np.diagonal(H))
@@ -59,6 +60,7 @@ def adapted(
     :param products: moments of x', in rows, with x, [K, K].
     :return: [K, N].
     """
+    # Least squares of the old outputs by the inputs x'; the damping draws to the old weights.
     damping = _damping(np.diagonal(moments)) * np.eye(len(moments))
     return np.asarray(np.linalg.solve(moments + damping, (products + damping) @ weights))
 
@@ -73,8 +75,9 @@ def fair_step(upper: NDArray[np.float64], weight_of_units: NDArray[np.float64], 
     :param upper: [K, K] or [K].
     :param weight_of_units: c, [N].
     """
-    own = np.diagonal(upper) if upper.ndim == 2 else upper
-    curvature = float(np.exp(-2 * np.mean(np.log(own)))) * max(float(np.mean(weight_of_units)), 1e-30)
+    # c / U^2 on average: the geometric mean over inputs, the mean over units.
+    diagonal = np.diagonal(upper) if upper.ndim == 2 else upper
+    curvature = float(np.exp(-2 * np.mean(np.log(diagonal)))) * max(float(np.mean(weight_of_units)), 1e-30)
     return float(np.sqrt(_HIGH_RATE * rate / curvature))
 
 
@@ -95,10 +98,11 @@ def rounded(
     """
     W = np.asarray(weights, np.float64)
     c = np.ones(W.shape[1]) if weight_of_units is None else weight_of_units
-    found = np.rint(W / step).astype(np.int64)
+    # Plain rounding says what the bits of the first pass are; each pass says it for the next.
+    integers = np.rint(W / step).astype(np.int64)
     for _ in range(_PASSES):
-        found = _taken(W, upper, step, rate, np.maximum(c, 1e-3 * float(np.mean(c)) or 1.0), found)
-    return found.astype(np.int32)
+        integers = _taken(W, upper, step, rate, np.maximum(c, 1e-3 * float(np.mean(c)) or 1.0), integers)
+    return integers.astype(np.int32)
 
 
 def _taken(
@@ -110,29 +114,32 @@ def _taken(
     before: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """One pass, with the bits that `before` says."""
+    # bits(q): whether q is 0, by its row and column; and if not, how often its value occurs.
     table, low = _bits_of_sizes(before)
     is_zero, is_not = _bits_of_places(before)
-    left = W.copy()
-    found = np.zeros(W.shape, np.int64)
-    own = np.diagonal(upper) if upper.ndim == 2 else upper
+    remaining = W.copy()
+    integers = np.zeros(W.shape, np.int64)
+    diagonal = np.diagonal(upper) if upper.ndim == 2 else upper
     high = low + len(table) - 1
     for start in range(0, len(W), _BLOCK):
         stop = min(start + _BLOCK, len(W))
         errors = np.empty((stop - start, W.shape[1]))
         for i in range(start, stop):
             # The two nearest values, the one nearer to 0 than these, and 0.
-            below = np.floor(left[i] / step).astype(np.int64)
+            below = np.floor(remaining[i] / step).astype(np.int64)
             nearer = np.where(below >= 0, below - 1, below + 2)
             choices = np.clip(np.stack([below, below + 1, nearer, np.zeros_like(below)]), low, high)
             bits = np.where(choices == 0, is_zero[i], is_not[i] + table[choices - low])
-            costs = 0.5 * c * np.square((left[i] - choices * step) / own[i]) + rate * bits
-            found[i] = np.take_along_axis(choices, np.argmin(costs, axis=0)[None], 0)[0]
-            errors[i - start] = (left[i] - found[i] * step) / own[i]
+            # c (w - q)^2 / 2 U_ii^2 + rate bits(q), and the q that costs least.
+            costs = 0.5 * c * np.square((remaining[i] - choices * step) / diagonal[i]) + rate * bits
+            integers[i] = np.take_along_axis(choices, np.argmin(costs, axis=0)[None], 0)[0]
+            # (w - q) / U_ii goes to later weights, within the block at once and after it for all others.
+            errors[i - start] = (remaining[i] - integers[i] * step) / diagonal[i]
             if upper.ndim == 2:
-                left[i + 1 : stop] -= np.outer(upper[i, i + 1 : stop], errors[i - start])
+                remaining[i + 1 : stop] -= np.outer(upper[i, i + 1 : stop], errors[i - start])
         if upper.ndim == 2:
-            left[stop:] -= upper[start:stop, stop:].T @ errors
-    return found
+            remaining[stop:] -= upper[start:stop, stop:].T @ errors
+    return integers
 
 
 def _bits_of_sizes(values: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:
@@ -140,6 +147,7 @@ def _bits_of_sizes(values: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]
     low = min(int(values.min()), 0) - 2
     high = max(int(values.max()), 0) + 2
     counts = np.bincount((values - low).ravel(), minlength=high - low + 1).astype(np.float64)
+    # 0 has its own bits by place; a little is added, so that no value is impossible.
     counts[-low] = 0.0
     counts += 0.25
     return np.asarray(-np.log2(counts / counts.sum())), low
@@ -147,12 +155,14 @@ def _bits_of_sizes(values: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]
 
 def _bits_of_places(values: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bits that say of each place that it is 0, and that it is not: by how full its row and column are, [K, N] each."""
-    there = values != 0
-    rows, columns = (_level(there.mean(axis=axis, keepdims=True)) for axis in (1, 0))
+    is_filled = values != 0
+    # The context of a place: how full its row and its column are, in octaves.
+    rows, columns = (_level(is_filled.mean(axis=axis, keepdims=True)) for axis in (1, 0))
     context = rows * _LEVELS + columns
-    seen = np.bincount(context.ravel(), minlength=_LEVELS**2)
-    full = np.bincount(context.ravel(), weights=there.ravel(), minlength=_LEVELS**2)
-    part = ((full + 0.4) / (seen + 0.8))[context]
+    num_places = np.bincount(context.ravel(), minlength=_LEVELS**2)
+    num_filled = np.bincount(context.ravel(), weights=is_filled.ravel(), minlength=_LEVELS**2)
+    # The part of filled places in a context, drawn a little to one half.
+    part = ((num_filled + 0.4) / (num_places + 0.8))[context]
     return -np.log2(1 - part), -np.log2(part)
 
 

@@ -61,13 +61,16 @@ def thresholds_within(
         before. It is called about twice for each step.
     :raises ValueError: as :func:`size_left`, and if scores are not finite.
     """
-    left = _size_function(model, kind)
+    size_at = _size_function(model, kind)
     ladders = {layer.name: _ladder(layer) for layer in bayesian_layers(model)}
     rungs = dict.fromkeys(ladders, 0)
 
     def chosen(name: str = "", rung: int = 0) -> dict[str, float]:
         """The thresholds, with another rung of one layer."""
-        return {own: float(ladder[rung if own == name else rungs[own]]) for own, ladder in ladders.items()}
+        return {
+            layer_name: float(ladder[rung if layer_name == name else rungs[layer_name]])
+            for layer_name, ladder in ladders.items()
+        }
 
     def next_of(name: str) -> int:
         """The rung of a layer that removes a tenth of what is left of it, or its last one."""
@@ -84,35 +87,37 @@ def thresholds_within(
         between equal prices; and the loss then."""
         lower = chosen(name, next_of(name))
         gone = rungs[name] / len(ladders[name])
-        saved = size - left(lower)
+        saved = size - size_at(lower)
         if saved <= 0:
             return math.inf, gone, loss
-        lost = loss_with(lower)
-        return (lost - loss) / saved, gone, lost
+        next_loss = loss_with(lower)
+        return (next_loss - loss) / saved, gone, next_loss
 
     def is_within(name: str) -> Callable[[int], bool]:
-        return lambda rung: left(chosen(name, rung)) <= most
+        return lambda rung: size_at(chosen(name, rung)) <= most
 
-    if (size := left(chosen())) <= most:
+    # The network as it is may be small enough.
+    if (size := size_at(chosen())) <= most:
         return chosen()
     loss = loss_with(chosen())
-    taken = 0
-    queue = [(*price(name), name, taken) for name in ladders]
+    num_cuts = 0
+    # The layer of the lowest price gives way; prices from before the last cut are reckoned anew.
+    queue = [(*price(name), name, num_cuts) for name in ladders]
     heapq.heapify(queue)
     while math.isfinite(queue[0][0]):
-        *_, lost, name, when = heapq.heappop(queue)
-        if when == taken:
-            before = rungs[name]
+        *_, next_loss, name, when = heapq.heappop(queue)
+        if when == num_cuts:
+            previous_rung = rungs[name]
             rungs[name] = next_of(name)
-            size = left(chosen())
-            loss = lost
-            taken = taken + 1
+            size = size_at(chosen())
+            loss = next_loss
+            num_cuts = num_cuts + 1
             if size <= most:  # already by the first rung that is within
-                return chosen(name, bisect_left(range(rungs[name]), True, before + 1, key=is_within(name)))
-        heapq.heappush(queue, (*price(name), name, taken))  # others have lost groups since, or this one
+                return chosen(name, bisect_left(range(rungs[name]), True, previous_rung + 1, key=is_within(name)))
+        heapq.heappush(queue, (*price(name), name, num_cuts))  # others have lost groups since, or this one
     while size > most and any(next_of(name) > rung for name, rung in rungs.items()):  # no step saves anything alone
         rungs.update({name: next_of(name) for name in rungs})
-        size = left(chosen())
+        size = size_at(chosen())
     return chosen()
 
 
@@ -120,6 +125,7 @@ def _ladder(layer: BayesianLayer) -> np.ndarray:
     """Thresholds of a layer, from one that removes nothing to one that leaves its best groups: each removes one score
     more than the one before."""
     scores = np.asarray(layer.prune_scores())
+    # Scores of groups that are not masked, from the highest down; the lowest is never reached.
     in_use = np.unique(scores[np.broadcast_to(np.asarray(layer.mask), scores.shape) > 0])
     return np.concatenate([[math.inf], in_use[:0:-1]])
 
@@ -129,29 +135,30 @@ def _size_function(model: keras.Model, kind: SizeKind) -> Callable[[dict[str, fl
     graph = graph_of(model)
     sizes = [weights_of(node.layer) if kind == "weights" else multiplications_of(graph, node) for node in graph.nodes]
 
-    def left(thresholds: dict[str, float]) -> int:
-        found = masks(model, thresholds)
+    def size_at(thresholds: dict[str, float]) -> int:
+        layer_masks = masks(model, thresholds)
         total = 0.0
         try:
-            kept = kept_by(graph, found)
+            index_maps = kept_by(graph, layer_masks)
         except NothingLeftError:
             return 0
-        for node, whole in zip(graph.nodes, sizes, strict=True):
-            if whole is None:
+        # A kernel counts for the part of its inputs and outputs that is kept.
+        for node, full_size in zip(graph.nodes, sizes, strict=True):
+            if full_size is None:
                 raise ValueError(
                     f"the multiplications of the layer {node.name} depend on the example; build the network with a "
                     "shape that is given, or count weights."
                 )
-            if not whole or node.name not in kept:
-                total += whole
+            if not full_size or node.name not in index_maps:
+                total += full_size
             elif isinstance(node.layer, PerWeight):
-                total += whole * float(np.mean(found[node.name]))
+                total += full_size * float(np.mean(layer_masks[node.name]))
             else:
-                inputs, outputs = kept[node.name]
-                total += whole * inputs.size * outputs.size / _pairs(node.layer)
+                inputs, outputs = index_maps[node.name]
+                total += full_size * inputs.size * outputs.size / _pairs(node.layer)
         return round(total)
 
-    return left
+    return size_at
 
 
 def _pairs(layer: keras.layers.Layer) -> int:

@@ -110,8 +110,8 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """For Keras: stop where the network is to be shrunk."""
-        past = epoch + 1 - self.start
-        if past >= 0 and past % self.every == 0:
+        epochs_since_start = epoch + 1 - self.start
+        if epochs_since_start >= 0 and epochs_since_start % self.every == 0:
             self._next = cut(self.model, self.model.optimizer, [self._thresholds_of], at_most=1.0 - self.min_saving)
             self.model.stop_training |= self._next is not None
 
@@ -127,6 +127,7 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
         :raises ValueError: before training, if the model is not compiled, cannot be shrunk, or has training steps of
             its own class.
         """
+        # `fit` stops at the end of an epoch where units are to go, and goes on with the smaller model.
         _check(model)
         self.kept = {}
         history: dict[str, list[float]] = {}

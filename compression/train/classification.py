@@ -52,8 +52,8 @@ def parts_of(parts: Parts) -> dict[str, Examples]:
     """
     if missing := [name for name in _NAMES if name not in parts]:
         raise ValueError(f"parts must have inputs and labels of {', '.join(_NAMES)}, got none of {', '.join(missing)}.")
-    found = ((name, parts[name]) for name in _NAMES)
-    return {name: part if isinstance(part, Examples) else _examples(name, *part) for name, part in found}
+    named_parts = ((name, parts[name]) for name in _NAMES)
+    return {name: part if isinstance(part, Examples) else _examples(name, *part) for name, part in named_parts}
 
 
 def check_network(model: keras.Model, parts: Mapping[str, Examples], name: str = "the data") -> None:
@@ -71,6 +71,7 @@ def check_network(model: keras.Model, parts: Mapping[str, Examples], name: str =
     num_classes = 1 + max(int(tf.reduce_max(part.labels)) for part in parts.values())
     inputs = tuple(model.inputs[0].shape[1:])
     outputs = tuple(model.outputs[0].shape[1:])
+    # A size that the network leaves open fits any.
     fits = len(inputs) == len(shape) and all(a in (b, None) for a, b in zip(inputs, shape, strict=True))
     if not fits or len(outputs) != 1 or outputs[0] < num_classes:
         raise ValueError(
@@ -115,18 +116,18 @@ def taught_loss(told: tf.Tensor, outputs: tf.Tensor, temperature: float) -> tf.T
     :param outputs: logits [B, K].
     :param temperature: they are divided by it.
     """
-    wanted = tf.nn.softmax(told / temperature)
-    return temperature**2 * tf.nn.softmax_cross_entropy_with_logits(wanted, outputs / temperature)
+    teacher_probabilities = tf.nn.softmax(told / temperature)
+    return temperature**2 * tf.nn.softmax_cross_entropy_with_logits(teacher_probabilities, outputs / temperature)
 
 
 def error_percent(model: keras.Model, part: Examples) -> float:
     """Percent of the examples for which the largest output is not that of the label."""
-    wrong = 0
+    num_wrong = 0
     for start in range(0, len(part.X), _ROWS):
         labels = part.labels[start : start + _ROWS]
         outputs = model(part.X[start : start + _ROWS], training=False)
-        wrong += int(tf.math.count_nonzero(tf.argmax(outputs, axis=-1, output_type=tf.int32) != labels))
-    return 100.0 * wrong / len(part.X)
+        num_wrong += int(tf.math.count_nonzero(tf.argmax(outputs, axis=-1, output_type=tf.int32) != labels))
+    return 100.0 * num_wrong / len(part.X)
 
 
 def _examples(name: str, X: ArrayLike | tf.Tensor, labels: ArrayLike | tf.Tensor) -> Examples:
@@ -134,6 +135,7 @@ def _examples(name: str, X: ArrayLike | tf.Tensor, labels: ArrayLike | tf.Tensor
     values = np.asarray(labels)
     check_finite(f"inputs of {name}", np.asarray(inputs))
     count = len(inputs)
+    # Labels are integers of 0 or more, one for each example.
     is_integer = values.dtype.kind in "iu" and values.shape in ((count,), (count, 1))
     if not is_integer or count == 0 or values.min() < 0:
         raise ValueError(

@@ -156,6 +156,7 @@ def epoch_function(
     """
     likelihood = {"from_logits": not has_probabilities(model)}
     num_steps = len(examples.X) // batch_size
+    # The loss of labels, to which layers add their KL; both metrics as the network was in each batch.
     with nullcontext() if strategy is None else strategy.scope():
         nll = keras.metrics.SparseCategoricalCrossentropy(name="nll", **likelihood)
         follow(
@@ -169,6 +170,7 @@ def epoch_function(
         )
 
     def run_epoch(seed: tf.Tensor) -> tuple[float, float]:
+        # The order of the examples, and the moves of each batch, are functions of the seed.
         order = tf.random.experimental.stateless_shuffle(tf.range(len(examples.X)), seed)
 
         def batch(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -182,8 +184,8 @@ def epoch_function(
                 X = flipped(X, tf.random.fold_in(tf.random.fold_in(seed, num_steps), i))
             return X, labels
 
-        found = model.fit(tf.data.Dataset.range(num_steps).map(batch).prefetch(2), shuffle=False, verbose=0).history
-        return found["nll"][-1], 1.0 - found["accuracy"][-1]
+        history = model.fit(tf.data.Dataset.range(num_steps).map(batch).prefetch(2), shuffle=False, verbose=0).history
+        return history["nll"][-1], 1.0 - history["accuracy"][-1]
 
     return run_epoch
 
@@ -195,9 +197,10 @@ def shifted(X: tf.Tensor, most: int, seed: tf.Tensor) -> tf.Tensor:
     :return: of the shape and dtype of `X`.
     """
     height, width = X.shape[1:3]
-    by = tf.random.stateless_uniform([2, tf.shape(X)[0], 1], seed, -most, most + 1, tf.int32)
-    X = tf.gather(X, tf.clip_by_value(tf.range(height) + by[0], 0, height - 1), axis=1, batch_dims=1)
-    return tf.gather(X, tf.clip_by_value(tf.range(width) + by[1], 0, width - 1), axis=2, batch_dims=1)
+    offsets = tf.random.stateless_uniform([2, tf.shape(X)[0], 1], seed, -most, most + 1, tf.int32)
+    # Rows, then columns, by indices that stop at the edge.
+    X = tf.gather(X, tf.clip_by_value(tf.range(height) + offsets[0], 0, height - 1), axis=1, batch_dims=1)
+    return tf.gather(X, tf.clip_by_value(tf.range(width) + offsets[1], 0, width - 1), axis=2, batch_dims=1)
 
 
 def flipped(X: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

@@ -139,10 +139,11 @@ def fit(
         raise ValueError(f'method must be "bayesian" or "magnitude", got {method!r}.')
     _warn_if_no_file(model)
     data = examples_of(x, y, validation_data, validation_split, batch_size)
-    name, given = ("kl_weight", kl_weight) if method == "bayesian" else ("keep", keep)
-    choices = [given] if isinstance(given, float | int) else list(given)
+    name, setting = ("kl_weight", kl_weight) if method == "bayesian" else ("keep", keep)
+    choices = [setting] if isinstance(setting, float | int) else list(setting)
     if not choices:
         raise ValueError(f"{name} must be a number or several, got none.")
+    # How long it will be, which is said before the first step.
     plan = _planned(data.steps, len(choices), name, epochs, last_epochs, polish_epochs, max_steps)
     epochs = plan.epochs
     last_epochs = plan.last_epochs
@@ -162,10 +163,11 @@ def fit(
     training = training._replace(plan=tell if is_timed else None)
     if method == "magnitude":
         if settings or polish_epochs:
-            wrong = ", ".join(settings) or "polish_epochs"
-            raise ValueError(f"settings of Bayesian layers and phases, {wrong}, do nothing by method={method!r}.")
+            unused = ", ".join(settings) or "polish_epochs"
+            raise ValueError(f"settings of Bayesian layers and phases, {unused}, do nothing by method={method!r}.")
         by_part = functools.partial(_by_magnitude, training, model, epochs, last_epochs, values)
         return _first_good(training, model, name, choices, by_part)
+    # The Bayesian way: a recipe of phases in proportion to the epochs.
     is_sgd = isinstance(given_optimizer, keras.optimizers.SGD)  # on which the factor acts twice
     options: dict[str, Any] = {"scale_speed": math.sqrt(8.0) if is_sgd else 8.0, "initial_log_std": -6.0}
     config = RecipeConfig(
@@ -181,6 +183,7 @@ def fit(
         **options,
     )
     small = fit_recipe(config, training, model, choices, functools.partial(_checked, training.values_of), **settings)
+    # What is left becomes layers and operations of Keras alone.
     plain = portable(small)
     if plain is not small:
         training.compile(plain)
@@ -210,6 +213,7 @@ def fit_recipe(
 
     :param checked, settings: see :meth:`KerasTraining.left_of`.
     """
+    # One training raises the KL from the lowest weight on; the last phase is for each that is looked at.
     weights = sorted({float(weight) for weight in kl_weights})
     config = replace(config, kl_weight=weights[0], polish_kl=min(weights[-1], config.polish_kl))
 
@@ -268,6 +272,7 @@ def _planned(
         total = steps * (trainings * (number + polish_epochs) + choices * last)
         return _Plan(number, last, total, name, choices)
 
+    # Enough epochs for 8,000 steps, and fewer of them if all steps would be too many.
     plan = planned(min(max(20, math.ceil(STEPS / steps)), 500) if epochs is None else epochs)
     while max_steps is not None and plan.steps > max_steps:
         if epochs is not None or plan.epochs <= 1:
@@ -281,9 +286,10 @@ def _planned(
 
 def _checked(values_of: Callable[[keras.Model], np.ndarray], network: keras.Model) -> Thresholds:
     """Automatic thresholds that the validation loss hardly feels."""
-    now = values_of(network)
-    tolerance = _TOLERANCE * standard_error(now)
-    error = float(np.mean(now))
+    # A quarter of a standard error is hardly felt.
+    losses = values_of(network)
+    tolerance = _TOLERANCE * standard_error(losses)
+    error = float(np.mean(losses))
     return checked_thresholds(network, lambda n: float(np.mean(values_of(n))), tolerance=tolerance, error=error)
 
 
@@ -291,14 +297,16 @@ def _by_magnitude(
     training: KerasTraining, given: keras.Model, epochs: int, last_epochs: int, values: int | None, part: float
 ) -> keras.Model:
     """The network with this part of its weights, which share `values` values if that is given."""
+    # Set the smallest weights to 0 on the way, then train on those that are left.
     model = copy_of(given)
     training.train(model, epochs, MagnitudePruning(model, keep=part, epochs=0.9 * epochs))
     training.train_last(model, last_epochs)
     small = shrink(model, keep_inputs=True)
+    # Draw weights to values that they share, and train these.
     if values is not None:
-        drawn = max(1, last_epochs // 4)
-        total = drawn + max(1, drawn // 3)
-        sharing = ValueSharing(small, values, epochs=drawn, seed=training.seed)
+        drawing_epochs = max(1, last_epochs // 4)
+        total = drawing_epochs + max(1, drawing_epochs // 3)
+        sharing = ValueSharing(small, values, epochs=drawing_epochs, seed=training.seed)
         training.train(small, total, sharing, decay_from=0.3)
     free(small)
     training.compile(small)
@@ -313,33 +321,35 @@ def _first_good(
     made_small: Callable[[float], keras.Model],
 ) -> keras.Model:
     """The network of the first choice with which the validation loss hardly rises, else that of the lowest one."""
-    before = training.values_of(model)
-    if not np.all(np.isfinite(before)):
+    initial = training.values_of(model)
+    if not np.all(np.isfinite(initial)):
         raise ValueError(
-            f"the validation loss of the model is {float(np.mean(before))} before training; train it again, and see "
+            f"the validation loss of the model is {float(np.mean(initial))} before training; train it again, and see "
             "that the loss fits targets and outputs."
         )
-    most = float(np.mean(before)) + 0.5 * standard_error(before)
-    found: list[tuple[float, keras.Model]] = []
+    # Half a standard error above the loss before is good enough.
+    max_loss = float(np.mean(initial)) + 0.5 * standard_error(initial)
+    candidates: list[tuple[float, keras.Model]] = []
     for choice in choices:
         try:
             small = made_small(choice)
         except NothingLeftError as error:
             LOG.info("%s %g: %s", _SHOWN[name], choice, error)
             continue
-        found.append((training.loss_of(small), small))
+        candidates.append((training.loss_of(small), small))
         weights = sum(int(np.count_nonzero(kernel)) for kernel in kernels_of(small))
         LOG.info(
             "%s %g: %d of %d parameters are left, %d weights are not 0, validation loss %.6g (before %.6g)",
-            *(_SHOWN[name], choice, small.count_params(), model.count_params(), weights, found[-1][0]),
-            float(np.mean(before)),
+            *(_SHOWN[name], choice, small.count_params(), model.count_params(), weights, candidates[-1][0]),
+            float(np.mean(initial)),
         )
-        if found[-1][0] <= most:
+        if candidates[-1][0] <= max_loss:
             return small
-    if not found:
-        tried = ", ".join(f"{choice:g}" for choice in choices)
-        raise NothingLeftError(f"with {name} {tried} a layer is pruned to nothing; give {_MILDER[name]}.")
-    return min(found, key=lambda pair: pair[0])[1]
+    if not candidates:
+        listing = ", ".join(f"{choice:g}" for choice in choices)
+        raise NothingLeftError(f"with {name} {listing} a layer is pruned to nothing; give {_MILDER[name]}.")
+    # None was good enough: the one that does the least harm.
+    return min(candidates, key=lambda pair: pair[0])[1]
 
 
 _SHOWN = {"kl_weight": "KL of weight", "keep": "kept part"}

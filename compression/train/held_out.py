@@ -51,6 +51,7 @@ def examples_of(x: Any, y: Any, validation_data: Any, validation_split: float, b
             raise ValueError("validation_data must be given with a Dataset; a part of arrays would be set aside.")
         if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
             raise ValueError("x must be a Dataset that ends, such as one pass over the examples; leave out repeat().")
+        # One pass over a Dataset counts examples and batches.
         counts = _counts(x)
         return TrainingData({"x": x, "shuffle": False}, sum(counts), _arrays(validation_data), max(1, len(counts)))
     X = _checked_arrays("x", x)
@@ -61,9 +62,10 @@ def examples_of(x: Any, y: Any, validation_data: Any, validation_split: float, b
         return TrainingData.of_arrays(X, Y, _arrays(validation_data), batch_size)
     if not 0 < validation_split < 1:
         raise ValueError(f"validation_split must be between 0 and 1, got {validation_split}; or give validation_data.")
-    left = max(1, min(_count(X) - 1, round(_count(X) * (1 - validation_split))))
-    X_first, Y_first = (_nested(lambda array: array[:left], part) for part in (X, Y))
-    X_last, Y_last = (_nested(lambda array: array[left:], part) for part in (X, Y))
+    # Set the last examples aside.
+    num_first = max(1, min(_count(X) - 1, round(_count(X) * (1 - validation_split))))
+    X_first, Y_first = (_nested(lambda array: array[:num_first], part) for part in (X, Y))
+    X_last, Y_last = (_nested(lambda array: array[num_first:], part) for part in (X, Y))
     return TrainingData.of_arrays(X_first, Y_first, (X_last, Y_last), batch_size)
 
 
@@ -111,8 +113,8 @@ def check_finite(name: str, array: Any) -> None:
     is_finite = np.isfinite(array)
     if not np.all(is_finite):
         rows = is_finite.reshape(len(array) if np.ndim(array) else 1, -1)
-        bad = int(np.sum(~np.all(rows, axis=1)))
-        raise ValueError(f"{name} must be finite, got NaN or infinite numbers in {bad} of {len(rows)} examples.")
+        num_bad = int(np.sum(~np.all(rows, axis=1)))
+        raise ValueError(f"{name} must be finite, got NaN or infinite numbers in {num_bad} of {len(rows)} examples.")
 
 
 def _counts(batches: tf.data.Dataset) -> list[int]:
@@ -137,7 +139,7 @@ def _nested(function: Callable[..., Any], *parts: Any) -> Any:
 
 
 def _is_list_of_arrays(part: Any) -> bool:
-    return isinstance(part, list) and bool(part) and all(hasattr(each, "shape") for each in part)
+    return isinstance(part, list) and bool(part) and all(hasattr(element, "shape") for element in part)
 
 
 def _count(part: Any) -> int:
@@ -179,7 +181,7 @@ def outputs_of(model: keras.Model, X: Any) -> Any:
     parts = [
         model(_nested(lambda array, i=i: array[i : i + _ROWS], X), training=False) for i in range(0, _count(X), _ROWS)
     ]
-    return keras.tree.map_structure(lambda *each: tf.concat(each, axis=0), *parts)
+    return keras.tree.map_structure(lambda *chunks: tf.concat(chunks, axis=0), *parts)
 
 
 def loss_of(loss: Any, valid: tuple[Any, Any]) -> Callable[[keras.Model], np.ndarray]:
@@ -196,7 +198,10 @@ def loss_of(loss: Any, valid: tuple[Any, Any]) -> Callable[[keras.Model], np.nda
         losses = losses_of(loss, model, outputs)
         pairs = list(zip(losses, targets, keras.tree.flatten(outputs), strict=True))
         return np.array(
-            [sum(float(tf.reduce_mean(of(y[part], tf.gather(o, part)))) for of, y, o in pairs) for part in rows]
+            [
+                sum(float(tf.reduce_mean(output_loss(y[part], tf.gather(o, part)))) for output_loss, y, o in pairs)
+                for part in rows
+            ]
         )
 
     return values
@@ -209,6 +214,7 @@ def losses_of(loss: Any, model: keras.Model, outputs: Any) -> list[Any]:
     :param outputs: of the model, nested as it gives them.
     :raises ValueError: if there are more or fewer than outputs.
     """
+    # One loss for all outputs, or one for each, by name or in order.
     count = len(keras.tree.flatten(outputs))
     if isinstance(loss, dict):
         names = sorted(outputs) if isinstance(outputs, dict) else model.output_names
@@ -219,7 +225,7 @@ def losses_of(loss: Any, model: keras.Model, outputs: Any) -> list[Any]:
         chosen = list(loss) if isinstance(loss, list | tuple) else [loss] * count
     if len(chosen) != count:
         raise ValueError(f"loss must be one, or one for each of {count} outputs, got {len(chosen)}.")
-    return [keras.losses.get(each) for each in chosen]
+    return [keras.losses.get(output_loss) for output_loss in chosen]
 
 
 def standard_error(values: np.ndarray) -> float:

@@ -108,19 +108,21 @@ class KerasTraining(NamedTuple):
         steps = self.data.steps
         epochs = config.epochs + config.polish_epochs
         raised = raised_after(config, kl_weights)
+        # A squared or absolute error is a likelihood only with a width of the noise, which is learnt.
         likelihood = likelihood_of(self.loss, model.output_shape)
         noise = LearntNoise(likelihood)
         if likelihood.noise is not None:
             noise = LearntNoise(likelihood, noise_of(outputs_of(model, data.valid[0]), data.valid[1], likelihood))
+        # What removes units, and the network between its epochs.
         thresholds = looks(config, checked, self.loss_of, size_of(model))
         options = {"num_train": data.num_train, "seed": self.seed, "new_optimizer": self._built_optimizer, **settings}
         phases = Phases(config, model, thresholds, **options)
         weight = kl_weights[0]
-        left = dict[float, keras.Model]()
+        networks = dict[float, keras.Model]()
         number = 0
 
         def keep() -> None:
-            left[weight] = shrink(phases.model, thresholds(config.epochs)[-1](phases.model))
+            networks[weight] = shrink(phases.model, thresholds(config.epochs)[-1](phases.model))
 
         def on_epoch_end(epoch: int, logs: Any) -> None:
             nonlocal weight
@@ -131,6 +133,7 @@ class KerasTraining(NamedTuple):
             if done < epochs and phases.look(done):
                 phases.model.stop_training = True
 
+        # `fit` stops where units are removed, and goes on with the smaller network.
         between = keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)
         rate = None
         try:
@@ -139,6 +142,7 @@ class KerasTraining(NamedTuple):
                     rate = falling_rate(
                         phases.optimizer, epochs * steps, decay=config.decay, decay_from=config.decay_from
                     )
+                # Learning rate and weight of the KL are functions of the step, across all calls of `fit`.
                 follow(
                     phases.model,
                     phases.optimizer,
@@ -161,7 +165,7 @@ class KerasTraining(NamedTuple):
             keep()
         except NothingLeftError as error:
             LOG.info("KL of weight %g: %s", weight, error)
-        return left
+        return networks
 
     def train_last(self, model: keras.Model, epochs: int, *, is_normalized: bool = False) -> None:
         """The last phase of a plain network; 0 epochs only compile it."""
@@ -183,13 +187,14 @@ class KerasTraining(NamedTuple):
         """Those that were given, and the error that estimates the noise of a likelihood."""
         if noise is None:
             return self.metrics
-        given = [] if self.metrics is None else keras.tree.flatten(self.metrics)
-        return [*given, _KINDS[noise](name=noise)]
+        metrics = [] if self.metrics is None else keras.tree.flatten(self.metrics)
+        return [*metrics, _KINDS[noise](name=noise)]
 
     def _seconds_of_step(self, phases: Phases) -> float:
         """What a step takes, by some whose effect is taken back."""
         model = phases.model
         data = self.data.train
+        # Some steps on one batch, after which all variables are put back.
         variables = [*model.variables, *phases.optimizer.variables]
         values = [np.array(variable) for variable in variables]
         if isinstance(data["x"], tf.data.Dataset):

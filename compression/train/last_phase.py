@@ -50,11 +50,13 @@ def last_phase(
         With it a copy of `model` is trained, and `model` gets what that has learnt in the end.
     """
     if normalized_by is not None:
+        # Train a copy with batch normalisation, and fold what it has learnt into the network.
         trained = normalized(model, keras.tree.map_structure(lambda X: np.asarray(X[:_EXAMPLES]), normalized_by))
-        with last_phase(trained, loss_of) as found:
-            yield found
+        with last_phase(trained, loss_of) as phase:
+            yield phase
         fold_into(trained, model)
         return
+    # Pruned weights stay 0 by a constraint, beside one that was there before.
     kernels = [variable for _, variable in kernel_variables(model)]
     constraints = [kernel.constraint for kernel in kernels]
     lowest = math.inf
@@ -103,6 +105,7 @@ def train_last(
     steps = len(parts["train"].X) // batch_size
     examples = train.X if config.last_normalization else None
     with last_phase(model, lambda network: loss_of(network, valid), examples) as (trained, look):
+        # Epochs with a rate of half a cosine and without KL, each followed by a look at "valid".
         optimizer = keras.optimizers.Adam(config.learning_rate)
         optimizer.build(trained.trainable_variables)
         run_epoch = epoch_function(
@@ -127,6 +130,7 @@ def taught_by(teacher: keras.Model, temperature: float) -> Callable[[tf.Tensor, 
 
     def loss(X: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         told = teacher(X, training=False)
+        # Logarithms of probabilities are logits, up to a constant.
         if is_softmax:
             told = tf.math.log(told + _TINY)
             outputs = tf.math.log(outputs + _TINY)
@@ -137,8 +141,8 @@ def taught_by(teacher: keras.Model, temperature: float) -> Callable[[tf.Tensor, 
 
 def loss_of(model: keras.Model, part: Examples) -> float:
     """Mean negative log-likelihood, in nats."""
-    found = nll(outputs_of(model, np.asarray(part.X)), part.labels, probabilities=has_probabilities(model))
-    return float(found)
+    nats = nll(outputs_of(model, np.asarray(part.X)), part.labels, probabilities=has_probabilities(model))
+    return float(nats)
 
 
 class _ZerosStay(keras.constraints.Constraint):

@@ -59,9 +59,10 @@ def likelihood_of(loss: Any, output_shape: Any) -> Likelihood:
     """
     if isinstance(loss, list | tuple | dict) or not all(size is None or isinstance(size, int) for size in output_shape):
         return Likelihood(1)
+    # Keras averages the losses of an example over its terms.
     sizes = [1 if size is None else size for size in output_shape[1:]]
-    found = keras.losses.get(loss)
-    kind = found.name if isinstance(found, keras.losses.Loss) else getattr(found, "__name__", "")
+    keras_loss = keras.losses.get(loss)
+    kind = keras_loss.name if isinstance(keras_loss, keras.losses.Loss) else getattr(keras_loss, "__name__", "")
     if kind in ("sparse_categorical_crossentropy", "categorical_crossentropy"):
         return Likelihood(math.prod(sizes[:-1]))
     if kind in ("binary_crossentropy", "poisson"):

@@ -56,12 +56,14 @@ class MagnitudePruning(keras.callbacks.Callback):
         self._layers = [node.layer for node in weighted_layers(graph)]
         if not self._layers:
             raise ValueError(f"the model {model.name} has no dense layers or convolutions to prune.")
+        # Neighbours of weights in an image, by which bits of places are reckoned.
         strides = strides_of(graph)
         self._strides = [strides.get(node.name, (0, 0)) for node in weighted_layers(graph)]
         self.keep = keep
         self.epochs = epochs
         self.every = every
         self.per_bit = per_bit
+        # Weights that are 0 already stay 0; a constraint holds the mask in each step.
         self._masks = [tf.Variable(tf.cast(layer.kernel != 0, tf.float32)) for layer in self._layers]
         self._epoch = 0
         self._is_done = False
@@ -71,8 +73,9 @@ class MagnitudePruning(keras.callbacks.Callback):
 
     def part_at(self, epoch: float) -> float:
         """Part of the weights that is kept after `epoch` epochs, a number from `keep` to 1."""
-        left = max(0.0, 1.0 - epoch / self.epochs) if self.epochs else 0.0
-        return self.keep + (1.0 - self.keep) * left**3
+        # Zhu and Gupta (2017): s = keep + (1 - keep) (1 - t / T)^3.
+        remaining = max(0.0, 1.0 - epoch / self.epochs) if self.epochs else 0.0
+        return self.keep + (1.0 - self.keep) * remaining**3
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """For Keras: the number of the epoch."""
@@ -81,24 +84,26 @@ class MagnitudePruning(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """For Keras: prune, if it is time."""
         steps = (self.params or {}).get("steps") or 1
-        now = self._epoch + batch / steps
-        if not self._is_done and (batch % self.every == 0 or now >= self.epochs):
-            self.prune(self.part_at(now))
-            self._is_done = now >= self.epochs
+        epoch = self._epoch + batch / steps
+        if not self._is_done and (batch % self.every == 0 or epoch >= self.epochs):
+            self.prune(self.part_at(epoch))
+            self._is_done = epoch >= self.epochs
 
     def prune(self, part: float) -> None:
         """Keep this part of the weights, those of the highest scores."""
+        # Scores |w| / sqrt(bits), by the bits that place and value of a weight take.
         kernels = [_matrix(layer) for layer in self._layers]
         scores = [np.abs(kernel) for kernel in kernels]
         if self.per_bit and part < _DENSE:
-            bits = [place_bits(kernel != 0, by) for kernel, by in zip(kernels, self._strides, strict=True)]
+            bits = [place_bits(kernel != 0, strides) for kernel, strides in zip(kernels, self._strides, strict=True)]
             scores = [score / np.sqrt(bit + _VALUE_BITS) for score, bit in zip(scores, bits, strict=True)]
+        # One threshold for the scores of all layers.
         flat = np.concatenate([score.ravel() for score in scores])
         count = max(1, round(part * flat.size))
-        least = np.partition(flat, -count)[-count]
+        threshold = np.partition(flat, -count)[-count]
         for layer, mask, score in zip(self._layers, self._masks, scores, strict=True):
             shape = oriented(layer, np.asarray(layer.kernel)).shape
-            mask.assign(oriented(layer, (score >= least).astype(np.float32).reshape(shape)))
+            mask.assign(oriented(layer, (score >= threshold).astype(np.float32).reshape(shape)))
             layer.kernel.assign(layer.kernel * mask)
 
 
@@ -111,21 +116,24 @@ def place_bits(is_kept: NDArray[np.bool_], strides: tuple[int, int] = (0, 0)) ->
     :param strides: as in `compression.files.context_coding`.
     :return: [K, N].
     """
-    kept = is_kept.astype(np.float32)
-    rows, columns = (_level(kept.mean(axis=axis, keepdims=True)) for axis in (1, 0))
+    mask = is_kept.astype(np.float32)
+    # The context of a place: how full its row and its column are, in octaves.
+    rows, columns = (_level(mask.mean(axis=axis, keepdims=True)) for axis in (1, 0))
     context = rows * _LEVELS + columns
     if strides != (0, 0):
-        padded = np.pad(kept, ((sum(strides), sum(strides)), (0, 0)))
-        left, above = strides
-        steps = (left, above, above - left, above + left)
+        # How many of the eight places around it in an image are filled; three or more are alike.
+        padded = np.pad(mask, ((sum(strides), sum(strides)), (0, 0)))
+        left_stride, above_stride = strides
+        steps = (left_stride, above_stride, above_stride - left_stride, above_stride + left_stride)
         start = sum(strides)
-        count = len(kept)
-        around = sum(padded[start + sign * by : start + sign * by + count] for by in steps for sign in (-1, 1))
+        count = len(mask)
+        around = sum(padded[start + sign * step : start + sign * step + count] for step in steps for sign in (-1, 1))
         context = context * 4 + np.minimum(around, 3).astype(np.int64)
+    # -log2 of the part of filled places in each context.
     size = _LEVELS**2 * 4
-    seen = np.bincount(context.ravel(), minlength=size)
-    found = np.bincount(context.ravel(), weights=kept.ravel(), minlength=size)
-    bits: NDArray[np.float64] = np.minimum(-np.log2((found + _PRIOR) / (seen + 1.0)), _MOST_BITS)[context]
+    num_places = np.bincount(context.ravel(), minlength=size)
+    num_kept = np.bincount(context.ravel(), weights=mask.ravel(), minlength=size)
+    bits: NDArray[np.float64] = np.minimum(-np.log2((num_kept + _PRIOR) / (num_places + 1.0)), _MOST_BITS)[context]
     return bits
 
 

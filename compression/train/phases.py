@@ -80,12 +80,14 @@ class Phases:
         :return: whether the network is another one now.
         :raises ValueError: if a layer is pruned to nothing.
         """
-        own = number - self.config.pretrain_epochs
-        if own >= 0 and not self.is_bayesian:
-            given = {"num_train": self._num_train, "seed": self._seed, **self._settings}
-            self.replace(bayesian_form(self.config, self.model, **given))
+        # The first of these epochs makes the network Bayesian.
+        bayesian_epoch = number - self.config.pretrain_epochs
+        if bayesian_epoch >= 0 and not self.is_bayesian:
+            options = {"num_train": self._num_train, "seed": self._seed, **self._settings}
+            self.replace(bayesian_form(self.config, self.model, **options))
             return True
-        if self._next is None and (own <= 0 or not self.look(own)):
+        # Units were removed at the end of the epoch before, or are now.
+        if self._next is None and (bayesian_epoch <= 0 or not self.look(bayesian_epoch)):
             return False
         assert self._next is not None
         self.replace(self._next.model, self._next.optimizer)
@@ -115,6 +117,7 @@ def bayesian_form(
     options: dict[str, Any] = {"scale_speed": config.scale_speed, "initial_log_std": config.initial_log_std}
     if config.prior != "ghs":
         options["kl"] = config.kl
+    # Sec. 5: the standard deviations of the first layer are kept small.
     if config.std_cap is not None:
         options["std_cap"] = {weighted_layers(graph_of(model))[0].name: config.std_cap}
     return compress(model, num_train=num_train, prior=config.prior, seed=seed, **{**options, **settings})
@@ -122,10 +125,12 @@ def bayesian_form(
 
 def check_thresholds(config: RecipeConfig, model: keras.Model) -> None:
     """Refuse thresholds that are neither one nor as many as the network has layers with weights: ValueError."""
-    given = config.threshold
+    thresholds = config.threshold
     num_layers = len(weighted_layers(graph_of(model)))
-    if given is not None and len(given) not in (1, num_layers):
-        raise ValueError(f"threshold must be one number, or one for each of {num_layers} layers, got {len(given)}.")
+    if thresholds is not None and len(thresholds) not in (1, num_layers):
+        raise ValueError(
+            f"threshold must be one number, or one for each of {num_layers} layers, got {len(thresholds)}."
+        )
 
 
 def looks(
@@ -140,25 +145,27 @@ def looks(
     :param loss_of: the loss on these data, by which a part to keep is chosen.
     :param original: of the network before, of which that is a part.
     """
-    given = config.threshold
+    thresholds = config.threshold
+    # A part to keep: the thresholds within it, as it falls from epoch to epoch.
     if config.keep is not None:
-        whole = getattr(original, config.keep_of)
+        total_size = getattr(original, config.keep_of)
         kind = config.keep_of
-        if whole is None:
+        if total_size is None:
             raise ValueError("keep_of=multiplications needs a network whose inputs have a given shape; count weights.")
 
         def most_at(done: float) -> ThresholdsOf:
-            return lambda model: thresholds_within(model, part_to_keep(config, done) * whole, loss_of, kind=kind)
+            return lambda model: thresholds_within(model, part_to_keep(config, done) * total_size, loss_of, kind=kind)
 
         return lambda done: [most_at(done)]
-    if given is None:
+    # Automatic thresholds, first without the error on data set aside, which takes long.
+    if thresholds is None:
         return lambda done: [lambda model: thresholds_of(model, "auto"), checked]
 
-    def of(model: keras.Model) -> dict[str, float]:
+    def fixed_thresholds(model: keras.Model) -> dict[str, float]:
         names = [layer.name for layer in bayesian_layers(model)]
-        return dict(zip(names, given * len(names) if len(given) == 1 else given, strict=True))
+        return dict(zip(names, thresholds * len(names) if len(thresholds) == 1 else thresholds, strict=True))
 
-    return lambda done: [of]
+    return lambda done: [fixed_thresholds]
 
 
 def cut(
@@ -174,9 +181,11 @@ def cut(
     :param thresholds: the last of them decide.
     :raises ValueError: as :func:`compression.shrink_bayesian`, such as where nothing is left.
     """
-    for of in thresholds:
-        chosen = of(model)
+    # Cheap thresholds first; the costly ones only where these would remove enough.
+    for thresholds_of_model in thresholds:
+        chosen = thresholds_of_model(model)
         if part_left(model, chosen) > at_most:
             return None
-    smaller, kept = shrink_bayesian(model, chosen)
-    return Cut(smaller, carry_optimizer(optimizer, model, smaller, kept), kept)
+    # The smaller network, and the state of the optimizer for what is left.
+    smaller, index_maps = shrink_bayesian(model, chosen)
+    return Cut(smaller, carry_optimizer(optimizer, model, smaller, index_maps), index_maps)

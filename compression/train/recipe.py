@@ -79,6 +79,7 @@ class Recipe:
         self.plain_percent = tf.Variable([math.nan, math.nan], dtype=tf.float64)
         self._seed = seed
         self._strategy = strategy
+        # The teacher is a copy of the network as it is at the end of the plain phase.
         self._check(model)
         self._teacher = keras.models.clone_model(model) if config.last_teacher is not None else None
         self.steps_per_epoch = len(self.parts["train"].X) // batch_size
@@ -87,6 +88,7 @@ class Recipe:
         self._looks = looks(config, self._checked, self._loss, self.original)
         self._kept: tuple[tuple[int, float], Thresholds] | None = None  # thresholds of a part to keep, and of when
         self._done = config.epochs  # epochs of the Bayesian network; unless one was made here, all of them
+        # What happens to the network between its epochs.
         noise_seed = int(named_seed(seed, "noise")[0]) % 2**24
         num_train = len(self.parts["train"].X)
         with self._scope():
@@ -118,12 +120,14 @@ class Recipe:
         :raises ValueError: if a layer is pruned to nothing.
         """
         start = time.monotonic()
-        own = number - self.config.pretrain_epochs
-        if own >= 0 and not self.is_bayesian:
+        # The last epoch of the plain phase is over: note its errors, and what the teacher is.
+        bayesian_epoch = number - self.config.pretrain_epochs
+        if bayesian_epoch >= 0 and not self.is_bayesian:
             self.plain_percent.assign([error_percent(self.model, self.parts[name]) for name in ("valid", "test")])
             if self._teacher is not None:
                 self._teacher.set_weights(self.model.get_weights())
-        self._done = max(own + 1, 0)
+        self._done = max(bayesian_epoch + 1, 0)
+        # A network of other shapes needs a new function and a new record.
         with self._scope():
             if self._phases.prepare(number):
                 self._run_epoch = None
@@ -149,6 +153,7 @@ class Recipe:
         thresholds = self.thresholds()
         scalars = {}
         kl_total = 0.0
+        # The network as it would be if it were pruned now.
         with switched_off(self.model, thresholds):
             for layer in bayesian_layers(self.model):
                 for name, value in layer.kl_parts().items():
@@ -227,9 +232,9 @@ class Recipe:
         if folder is not None and self._reshaped_before is not None:
             write_text(Path(folder) / f"network-{self._reshaped_before:06d}.json", self.model.to_json())
             self._reshaped_before = None
-        taught = {} if self._teacher is None else {"teacher": _Values(self._teacher.variables)}
+        teacher_state = {} if self._teacher is None else {"teacher": _Values(self._teacher.variables)}
         return {
-            **taught,
+            **teacher_state,
             "model": _Values(self.model.variables),
             "optimizer": _Values(self.optimizer.variables),
             "plain_percent": self.plain_percent,
@@ -245,20 +250,23 @@ class Recipe:
             for no checkpoint, is the result.
         :raises ValueError: of `read` for the newest shapes, if no other ones fit.
         """
-        given = self.model
+        current_model = self.model
         problem = None
+        # Shapes are tried from the newest on, the ones from before the first file last.
         for path in [*reversed(entries(folder, "network-*.json")), None]:
             with self._scope():
-                self._replace(given if path is None else keras.models.model_from_json(path.read_text(encoding="utf-8")))
+                self._replace(
+                    current_model if path is None else keras.models.model_from_json(path.read_text(encoding="utf-8"))
+                )
             try:
-                found = read(self.state())
+                step = read(self.state())
             except ValueError as error:
                 problem = problem or error
                 continue
-            if found is None:
-                self._replace(given)
-            return found
-        self._replace(given)
+            if step is None:
+                self._replace(current_model)
+            return step
+        self._replace(current_model)
         raise problem or ValueError(f"there is no checkpoint in {folder}.")
 
     # Private
@@ -310,14 +318,14 @@ class Recipe:
 
     def _looks_after(self, done: float) -> list[ThresholdsOf]:
         """As `phases.looks` has it; a part to keep, which takes many looks at examples, is chosen once."""
-        found = self._looks(done)
+        choosers = self._looks(done)
         if self.config.keep is None:
-            return found
+            return choosers
 
         def look(model: keras.Model) -> Thresholds:
-            now = int(self.optimizer.iterations), part_to_keep(self.config, done)
-            if self._kept is None or self._kept[0] != now:
-                self._kept = now, found[0](model)
+            key = int(self.optimizer.iterations), part_to_keep(self.config, done)
+            if self._kept is None or self._kept[0] != key:
+                self._kept = key, choosers[0](model)
             return self._kept[1]
 
         return [look]

@@ -84,11 +84,13 @@ def compress_regression(
     variance = float(np.var(data["train"][1], axis=0).mean())
     if not variance > 0:
         raise ValueError("the training targets are all the same; there is nothing to learn.")
+    # Errors are in percent of the variance of the targets of "train".
     train = data["train"]
     valid = data["valid"]
     batches = TrainingData.of_arrays(*train, valid, batch_size)
     adam = keras.optimizers.Adam
     training = KerasTraining(batches, loss_of("mse", valid), adam(config.learning_rate), "mse", seed=seed)
+    # The plain phase, with a learning rate of its own.
     if config.pretrain_epochs:
         plain = training._replace(optimizer=adam(config.pretrain_learning_rate))
         plain.train(model, config.pretrain_epochs, decay=config.decay, decay_from=config.decay_from)
@@ -99,6 +101,7 @@ def compress_regression(
     def checked(network: keras.Model) -> Thresholds:
         return checked_thresholds(network, error_of, tolerance=config.prune_tolerance)
 
+    # All other phases, by the highest weight of the KL that does no harm.
     weights = [config.kl_weight * factor for factor in KL_WEIGHTS]
     with_last = replace(config, last_epochs=config.last_epochs or config.epochs // 2)
     small = fit_recipe(with_last, training, model, weights, checked)
@@ -111,6 +114,7 @@ def compress_regression(
         original=size_of(model),
         seed=seed,
     )
+    # The errors of the network before, of the small one, and of what the file gives back.
     networks = (model, small, load(path))
     errors = [{name: unexplained_percent(n, *part, variance) for name, part in data.items()} for n in networks]
     return Regression(packed, *errors)
@@ -132,7 +136,8 @@ def summary(found: Regression) -> str:
     """Sizes and errors, a line for each network."""
     errors = {"plain": found.plain, "shrunk": found.shrunk, "file": found.file}
     lines = [
-        f"{name}: valid {by['valid']:.2f} %, test {by['test']:.2f} % of the variance" for name, by in errors.items()
+        f"{name}: valid {percents['valid']:.2f} %, test {percents['test']:.2f} % of the variance"
+        for name, percents in errors.items()
     ]
     return "\n".join([*lines, f"{found.packed.bytes} bytes, {found.packed.file_rate:.1f} times smaller"])
 
@@ -151,10 +156,10 @@ def _arrays(
     targets = targets.reshape(len(targets), -1)
     check_finite(f"inputs of {name}", inputs)
     check_finite(f"targets of {name}", targets)
-    wanted = [tuple(part.shape[1:]) for part in (model.inputs[0], model.outputs[0])]
-    if len(model.inputs) != 1 or len(model.outputs) != 1 or wanted != [inputs.shape[1:], targets.shape[1:]]:
+    shapes = [tuple(part.shape[1:]) for part in (model.inputs[0], model.outputs[0])]
+    if len(model.inputs) != 1 or len(model.outputs) != 1 or shapes != [inputs.shape[1:], targets.shape[1:]]:
         raise ValueError(
-            f"the network takes inputs {wanted[0]} and gives outputs {wanted[1]}, but the {name} rows have inputs "
+            f"the network takes inputs {shapes[0]} and gives outputs {shapes[1]}, but the {name} rows have inputs "
             f"{inputs.shape[1:]} and targets {targets.shape[1:]}; it must have one output for each target."
         )
     return inputs, targets

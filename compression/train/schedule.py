@@ -113,9 +113,10 @@ class RecipeConfig:
     shrink_from: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in _AT_LEAST.items():
-            if not least <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be finite and at least {least}, got {getattr(self, name)}.")
+        # Numbers and words that are out of range.
+        for name, minimum in _AT_LEAST.items():
+            if not minimum <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be finite and at least {minimum}, got {getattr(self, name)}.")
         for name, allowed in _ALLOWED.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
@@ -133,6 +134,7 @@ class RecipeConfig:
             raise ValueError(f"threshold must be one number, or one for each layer, got {self.threshold}.")
         if self.keep is not None and not 0 < self.keep <= 1:
             raise ValueError(f"keep must be above 0 and at most 1, got {self.keep}.")
+        # Settings that do not go together.
         if self.keep is not None and self.threshold is not None:
             raise ValueError("keep chooses thresholds; give keep or threshold, not both.")
         if self.last_teacher is not None and not self.last_epochs:
@@ -166,6 +168,7 @@ def part_to_keep(config: RecipeConfig, done: float) -> float:
     """
     if config.keep is None or (done < config.epochs and not config.shrink_every):
         return 1.0
+    # Zhu and Gupta (2017): from 1 at `start` by a cubic to `keep` at the end of the epochs.
     start = min(max(float(config.shrink_from), config.warmup), config.epochs)
     if done >= config.epochs:
         return config.keep
@@ -193,8 +196,9 @@ def falling(progress: tf.Tensor | float, *, decay: str = "cosine", decay_from: f
     """
     if decay == "none" or decay_from == 1.0:
         return tf.ones([])
-    left = tf.clip_by_value((1.0 - progress) / (1.0 - decay_from), 0.0, 1.0)
-    return left if decay == "linear" else 0.5 * (1.0 - tf.cos(math.pi * left))
+    # The part of the fall that is still to come, 1 to 0.
+    remaining = tf.clip_by_value((1.0 - progress) / (1.0 - decay_from), 0.0, 1.0)
+    return remaining if decay == "linear" else 0.5 * (1.0 - tf.cos(math.pi * remaining))
 
 
 def raised_after(config: RecipeConfig, weights: Sequence[float]) -> dict[int, float]:
@@ -204,6 +208,7 @@ def raised_after(config: RecipeConfig, weights: Sequence[float]) -> dict[int, fl
 
     :param weights: all of them, the lowest first.
     """
+    # Equal steps from 0.4 to 0.7 of the epochs, or later if the warm-up is longer.
     first = min(max(_RAISED_FROM * config.epochs, config.warmup), config.epochs)
     step = max(0.0, _RAISED_TO * config.epochs - first) / max(1, len(weights) - 1)
     raised = {math.ceil(first + number * step): weight for number, weight in enumerate(weights[1:])}
@@ -231,8 +236,10 @@ def kl_weight_after(
     :param done: steps of the Bayesian network that are over when this one is; parts of an epoch if it has one step.
     :param raised: from :func:`raised_after`.
     """
+    # Sec. 5, "warm-up": linearly from 0 over the first epochs.
     length = config.warmup * steps_per_epoch
     growing = config.kl_weight * (tf.minimum(1.0, done / length) if length else tf.ones([]))
+    # Then the weights to which it is raised, and at last that of polishing.
     for epoch, weight in (raised or {}).items():
         growing = tf.where(done > float(epoch * steps_per_epoch), weight, growing)
     return tf.where(done > float(config.epochs * steps_per_epoch), config.polish_kl, growing)

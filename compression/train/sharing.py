@@ -101,19 +101,22 @@ class _Drawn(keras.constraints.Constraint):
     def __call__(self, w: tf.Tensor) -> tf.Tensor:
         flat = tf.gather_nd(tf.reshape(w, [-1]), self._places)
         k = self._centres.shape[0]
+        # For each weight the value of the lowest (w - c)^2 + lambda bits(c); in the end it stays what it is.
         counts = tf.math.bincount(self._indices, minlength=k, dtype=tf.float32)
         bits = -tf.math.log((counts + 0.5) / tf.reduce_sum(counts + 0.5)) / float(np.log(2))
         costs = tf.square(flat[:, None] - self._centres) + self._cost * bits
         nearest = tf.argmin(costs, axis=1, output_type=tf.int32)
         indices = tf.where(self._strength < 1, nearest, self._indices)
+        # Each value is the mean of its weights.
         sums = tf.math.unsorted_segment_sum(flat, indices, k)
         counts = tf.math.unsorted_segment_sum(tf.ones_like(flat), indices, k)
         centres = tf.where(counts > 0, sums / tf.maximum(counts, 1.0), self._centres)
         self._indices.assign(indices)
         self._centres.assign(centres)
-        drawn = tf.where(
+        # Weights go a part of the way to their values, which grows to all of it.
+        moved = tf.where(
             self._strength < 1,
             flat + self._strength * (tf.gather(centres, indices) - flat),
             tf.gather(centres, indices),
         )
-        return tf.reshape(tf.scatter_nd(self._places, drawn, [tf.size(w)]), tf.shape(w))
+        return tf.reshape(tf.scatter_nd(self._places, moved, [tf.size(w)]), tf.shape(w))
