@@ -60,9 +60,9 @@ class FeatureLayer(LatentOutputs, Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy's Keras layer has new variables, and TensorFlow does not look for those of Keras 3 layers."""
         self.__dict__.update(state)
-        found = () if isinstance(self.function, tf.Module) else getattr(self.function, "weights", ())
-        flags = [getattr(weight, "trainable", False) for weight in state.get("weights", found)]  # of a constant: no
-        self.weights = [weight.value for weight in found]
+        weights = () if isinstance(self.function, tf.Module) else getattr(self.function, "weights", ())
+        flags = [getattr(weight, "trainable", False) for weight in state.get("weights", weights)]  # of a constant: no
+        self.weights = [weight.value for weight in weights]
         mark_trainable(self.weights, flags)
 
     def __call__(self, X: tf.Tensor) -> tf.Tensor:

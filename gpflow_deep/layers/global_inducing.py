@@ -108,15 +108,18 @@ class GlobalInducingLayer(Module):
         M = int(self.pseudo_outputs.shape[0])
         jitter = max(float(default_jitter()), M * float(np.finfo(Kuu.dtype.as_numpy_dtype).eps))
         Luu = robust_cholesky(Kuu, label=f"{self.label}: covariance Kuu of the inducing outputs", jitter=jitter)
+        # root root' = I + L' diag(lambda) L of each latent GP.
         weights = tf.transpose(self.precisions)
         identity = tf.eye(M, dtype=Kuu.dtype)
-        each = Luu[..., None, :, :]
+        expanded_Luu = Luu[..., None, :, :]
         root = tf.linalg.cholesky(
-            identity + tf.matmul(each, weights[..., None] * each, transpose_a=True)
+            identity + tf.matmul(expanded_Luu, weights[..., None] * expanded_Luu, transpose_a=True)
         )  # [..., L, M, M]
+        # m = (root root')^-1 L' (lambda v).
         right = tf.matmul(Luu, self.precisions * self.pseudo_outputs, transpose_a=True)
         half = tf.linalg.triangular_solve(root, tf.linalg.matrix_transpose(right)[..., None])
         mean = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(root, half, adjoint=True)[..., 0])
+        # KL[q || N(0, I)] = (tr (root root')^-1 + |m|^2 - M L + log det root root') / 2.
         inverse = tf.linalg.triangular_solve(root, tf.broadcast_to(identity, tf.shape(root)))
         log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)), axis=[-2, -1])
         size = tf.cast(tf.size(weights), mean.dtype)
@@ -158,11 +161,13 @@ class GlobalInducingLayer(Module):
         points = flat_points(X)
         lead = tf.shape(X)[:-1]
         (L, M) = (self.num_latent_gps, factors.mean.shape[0])
+        # A = L^-1 k(Z, x) and B = root^-1 A, where the inducing outputs are not known.
         A = tf.linalg.triangular_solve(factors.Luu, self.kernel(factors.Z, points))  # [M, B]
         mean = tf.reshape(tf.matmul(A, factors.mean, transpose_a=True), tf.concat([lead, [L]], axis=0))
         mean.set_shape(X.shape[:-1].concatenate([L]))
         is_known = factors.root.shape[0] == 0
         B = None if is_known else tf.linalg.triangular_solve(factors.root, tf.broadcast_to(A, [L, M, tf.shape(A)[1]]))
+        # k(x, x) - A'A + B'B: of each point, and below of all pairs.
         if not full_cov:
             var = (self.kernel(points, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0))[:, None]
             var = var + (tf.zeros([L], A.dtype) if B is None else tf.transpose(tf.reduce_sum(tf.square(B), axis=1)))
@@ -205,7 +210,7 @@ def draw_factors(
     :param count: number S of draws; all tensors have an axis in front then, of length S, or 1 where they are equal.
     :raises ValueError: if a layer between or behind global ones is of another kind, or not the first has Z.
     """
-    found = list[Any]()
+    all_factors = list[Any]()
     Z = None
     for number, layer in enumerate(layers):
         if not isinstance(layer, GlobalInducingLayer):
@@ -213,18 +218,20 @@ def draw_factors(
                 raise ValueError(
                     f"{layer.label} must be a GlobalInducingLayer, as others are, got {type(layer).__name__}."
                 )
-            found.append(_in_front(layer.factors(), count))
+            all_factors.append(_in_front(layer.factors(), count))
             continue
         if (Z is None) == (layer.Z is None):
             raise ValueError(f"{layer.label}: the first GlobalInducingLayer has Z, the others have none.")
+        # A draw of u_l, where a layer above has its inducing inputs from it.
         eps = None
         if number < len(layers) - 1 or all_known:
             shape = [*([] if count is None else [count]), *layer.pseudo_outputs.shape]
             eps = tf.random.stateless_normal(shape, tf.random.fold_in(seed, number), dtype=layer.pseudo_outputs.dtype)
         factors = _drawn(layer, Z, eps)
-        found.append(_in_front(factors, count) if Z is None and eps is None else factors)
+        all_factors.append(_in_front(factors, count) if Z is None and eps is None else factors)
+        # U_l = mean_l(U_{l-1}) + u_l.
         Z = Z if eps is None else layer.propagated(factors)
-    return tuple(found)
+    return tuple(all_factors)
 
 
 def _drawn(layer: GlobalInducingLayer, Z: tf.Tensor | None, eps: tf.Tensor | None) -> GlobalFactors:
@@ -233,6 +240,7 @@ def _drawn(layer: GlobalInducingLayer, Z: tf.Tensor | None, eps: tf.Tensor | Non
         factors = layer.factors() if Z is None else layer.factors_at(Z)
         factors = factors if eps is None or eps.shape.rank == 2 else _in_front(factors, 1)
         return factors if eps is None else layer.known(factors, eps)
+    # Inducing inputs of S draws have S covariances.
     (S, M, _) = Z.shape
     L = layer.num_latent_gps
     size = max(1, _SLICE_NUMBERS // (L * M * M))

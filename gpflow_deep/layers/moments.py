@@ -145,9 +145,9 @@ def scaled_rbf(Z: tf.Tensor, X: tf.Tensor, variance: tf.Tensor, lengthscales: tf
     z_square = tf.reduce_sum(scaled_Z * Z, axis=-1, keepdims=True)  # [M, 1]
     x_square = tf.linalg.matvec(tf.square(X), precisions)[:, None]  # [B, 1]
     log_variance = tf.math.log(variance)
-    left = tf.concat([scaled_Z, log_variance - 0.5 * z_square, tf.ones_like(z_square)], axis=-1)
-    right = tf.concat([X, tf.ones_like(x_square), -0.5 * x_square], axis=-1)
-    exponent = tf.matmul(left, right, transpose_b=True)
+    augmented_Z = tf.concat([scaled_Z, log_variance - 0.5 * z_square, tf.ones_like(z_square)], axis=-1)
+    augmented_X = tf.concat([X, tf.ones_like(x_square), -0.5 * x_square], axis=-1)
+    exponent = tf.matmul(augmented_Z, augmented_X, transpose_b=True)
     if exponent.dtype == tf.float32:  # far out, rounding could make exponents large and positive
         is_near = tf.maximum(tf.reduce_max(x_square), tf.reduce_max(z_square)) < 1e4
         exponent = tf.cond(is_near, lambda: exponent, lambda: tf.minimum(exponent, log_variance))
@@ -208,6 +208,7 @@ def robust_cholesky(
 
     @tf.custom_gradient
     def factorise(K: tf.Tensor) -> tuple[tf.Tensor, object]:
+        # The first attempt; only where it fails are others made.
         attempt = tf.linalg.cholesky(add_diagonal(K, first_jitter))
         L = tf.cond(
             _all_finite(_lower(attempt)),
@@ -238,6 +239,7 @@ def _escalate(
     details: Sequence[tuple[str, tf.Tensor]],
 ) -> tf.Tensor:
     """Try ten times the jitter until the factor of K is finite or the limit is passed."""
+    # The largest jitter: relative to the diagonal, at least one factor of ten, or what is allowed whatever it is.
     diagonal = tf.linalg.diag_part(K)
     ten = tf.constant(10.0, K.dtype)
     limit = tf.maximum(MAX_JITTER_FACTOR * tf.reduce_mean(diagonal), ten * first_jitter)
@@ -252,6 +254,7 @@ def _escalate(
     jitter, L = tf.while_loop(
         failed, try_next, (first_jitter, tf.fill(tf.shape(K), tf.constant(float("nan"), K.dtype)))
     )
+    # What an error says if no attempt succeeded.
     finite = _all_finite(K)
     condition = tf.cond(finite, lambda: condition_number(K), lambda: tf.constant(float("nan"), tf.float64))
     report = [
@@ -295,6 +298,7 @@ def quadratic_form(A: tf.Tensor, S: tf.Tensor) -> tf.Tensor:
         P = tf.shape(S)[0]
         M = tf.shape(S)[1]
         is_shared = A.shape.rank == 2
+        # S A in blocks of columns; products are kept for the gradient.
         blocks = tf.split(A, sizes, axis=-1) if len(sizes) > 1 else [A]
         if is_shared:
             stacked = tf.reshape(S, [P * M, M])
@@ -304,6 +308,7 @@ def quadratic_form(A: tf.Tensor, S: tf.Tensor) -> tf.Tensor:
         values = [tf.reduce_sum(SA * block, axis=1) for SA, block in zip(products, blocks, strict=True)]  # [P, b]
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            # With g = d/d values:  dA = 2 sum_p S_p A diag(g_p),  dS_p = A diag(g_p) A'.
             g = tf.transpose(upstream)[:, None, :]  # [P, 1, B]
             parts = tf.split(g, sizes, axis=-1) if len(sizes) > 1 else [g]
             dAs = []
@@ -329,6 +334,7 @@ def _block_sizes(A: tf.Tensor, S: tf.Tensor) -> list[int]:
     if None in (*A.shape[-2:], S.shape[0]):
         return [-1]
     M, B = A.shape[-2:]
+    # Blocks of nearly equal width, whose temporaries have about BLOCK_BYTES.
     size = max(MIN_BLOCK_COLUMNS, BLOCK_BYTES // (A.dtype.size * M * max(1, S.shape[0])))
     count = min(MAX_BLOCKS, max(1, -(-B // size)))
     return [B // count + (i < B % count) for i in range(count)]
@@ -369,6 +375,7 @@ def draw(moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool, label: str)
     mean, cov = moments
     if not full_cov:
         return mean + root_of_variance(cov) * noise
+    # Jointly over the inputs: mean + L eps with L L' = cov.
     root = root_of_joint(cov, label=f"{label}: joint covariance of the outputs at the given inputs")
     wide = tf.broadcast_to(noise, tf.broadcast_dynamic_shape(tf.shape(noise), tf.shape(mean)))
     drawn = tf.matmul(root, tf.linalg.matrix_transpose(wide)[..., None])[..., 0]  # [S, L, N]
@@ -442,6 +449,7 @@ def mix(
 
 def prepend_certain(cov: tf.Tensor, count: int, full_cov: bool, full_output_cov: bool) -> tf.Tensor:
     """Covariances with `count` further, certain outputs in front."""
+    # The axes of the outputs in each shape of `Layer.outputs`.
     axes = {(False, False): [-1], (True, False): [-3], (False, True): [-1, -2], (True, True): [-1, -3]}
     rank = cov.shape.rank
     paddings = [[0, 0] for _ in range(rank)]

@@ -186,12 +186,14 @@ class SVGPLayer(Module):
         self.precision: Precision = precision
         _check_separate_counts(self)
 
+        # The default q(u): mean 0, and the factor of the prior's covariance times `q_sqrt_scale`.
         num_inducing = int(self.inducing_variable.num_inducing)
         L = self.num_latent_gps
         if q_mu is None:
             q_mu = np.zeros((num_inducing, L))
         if tuple(np.shape(q_mu)) != (num_inducing, L):
             raise ValueError(f"q_mu must have shape [M, L] = [{num_inducing}, {L}], got {list(np.shape(q_mu))}.")
+        # The noise between layers of Sec. 2.2.
         self.noise_variance = None
         if noise_variance is not None:
             if noise_variance <= 0.0:
@@ -249,6 +251,7 @@ class SVGPLayer(Module):
 
     def factors(self) -> LayerFactors:
         """Factorise Kuu and whiten q(u). Compute once per step and hand to the methods below."""
+        # L L' = Kuu + jitter I.
         Kuu_ = self.prior_covariance()
         eps = np.finfo(Kuu_.dtype.as_numpy_dtype).eps
         Luu = robust_cholesky(
@@ -259,6 +262,7 @@ class SVGPLayer(Module):
         )
         if self.whiten:
             return LayerFactors(Luu, tf.convert_to_tensor(self.q_mu), tf.convert_to_tensor(self.q_sqrt))
+        # q(u) is held: v = L^-1 u has the mean L^-1 q_mu and the factor L^-1 q_sqrt.
         q_sqrt = tf.linalg.diag(tf.transpose(self.q_sqrt)) if self.q_diag else tf.convert_to_tensor(self.q_sqrt)
         if self.is_shared:
             L = self.num_latent_gps
@@ -301,6 +305,7 @@ class SVGPLayer(Module):
         points = flat_points(X)
         if full_cov:
             return self._joint_moments(X, points, factors)
+        # Eqs. (7) and (8) at each point by itself, from the factors of a step or from a cache.
         if isinstance(factors, CachedFactors | CachedForms):
             mean, var = self._cached_marginals(points, factors)
         else:
@@ -359,14 +364,15 @@ class SVGPLayer(Module):
         :return: [S, N, output_dim].
         """
         X = tf.convert_to_tensor(X)
+        # Eq. (15) for the latent GPs, then mixing, mean function and propagated inputs.
         g = draw(moments, noise, full_cov=full_cov, label=self.label)
         if isinstance(self.kernel, LinearCoregionalization):
             g = tf.matmul(g, self.kernel.W, transpose_b=True)
         f = g + self.mean_function(X)
         if self.input_propagation:
-            kept = X[..., : self.input_propagation]
+            propagated = X[..., : self.input_propagation]
             shape = tf.concat([tf.shape(f)[:-1], [self.input_propagation]], axis=0)
-            f = tf.concat([tf.broadcast_to(kept, shape), f], axis=-1)
+            f = tf.concat([tf.broadcast_to(propagated, shape), f], axis=-1)
         return f
 
     def sample_functions(
@@ -403,18 +409,21 @@ class SVGPLayer(Module):
         R = tf.shape(X)[0]
         K = tf.shape(X)[1]
         M = self.q_mu.shape[0]
+        # With A(x) = L^-1 k(Z, x) and s = A(X) weights, the mean is A(x)' (q_mu - s + S s) + k(x, X) weights.
         Kuf = self._Kuf(flat_points(X), X.dtype)
         Kuf = tf.reshape(Kuf, tf.stack([-1, M, R, K]))  # [1 or L, M, R, K]
         Kfu = tf.transpose(Kuf, [2, 0, 3, 1])  # [R, 1 or L, K, M]
         columns = weights[..., None]  # [R, L, K, 1]
         sums = tf.matmul(tf.stop_gradient(Kfu), columns, transpose_a=True)[..., 0]  # [R, L, M]
         sums = tf.linalg.triangular_solve(self._of_all(Luu), tf.transpose(sums, [1, 2, 0]))  # [L, M, R]
+        # q_mu - s + S s, multiplied by L^-T once, so that it meets k(Z, x) instead of A(x).
         alpha = tf.transpose(q_mu)[..., None] - sums
         if q_sqrt is not None:
             root = tf.linalg.diag(tf.transpose(q_sqrt)) if q_sqrt.shape.rank == 2 else q_sqrt
             alpha += tf.matmul(root, tf.matmul(root, sums, transpose_a=True))
         alpha = tf.linalg.triangular_solve(self._of_all(Luu), alpha, adjoint=True)
         mean = tf.matmul(Kfu, tf.transpose(alpha, [2, 0, 1])[..., None])[..., 0]  # [R, L, K]
+        # k(x, X), in which the second argument has no gradient.
         both = tf.concat([X, tf.stop_gradient(X)], axis=1)
         kernels = [self.latent_kernels[0]] if self.is_shared else [kernel for _, kernel in self._pairs()]
         Kff = tf.stack([kernel(both, full_cov=True)[:, :K, K:] for kernel in kernels], axis=1)  # [R, 1 or L, K, K]
@@ -432,6 +441,7 @@ class SVGPLayer(Module):
         dtype, identity, inverse = self._inverse(Luu, dtype)
         S = tf.square(q_sqrt) if q_sqrt.shape.rank == 2 else tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
         low = dtype if self.precision == "full" else tf.float32
+        # Where rounding allows it, both terms of the variance in one form, L^-T (I - S) L^-1.
         if low == tf.float64 and S.shape.rank == 3 and self.whiten:
             form = tf.matmul(inverse, tf.matmul(identity - S, inverse), transpose_a=True)
             if self._is_exact(form):
@@ -448,11 +458,12 @@ class SVGPLayer(Module):
         Luu = self.factors().Luu
         dtype, _, inverse = self._inverse(Luu, dtype)
         if dtype == tf.float64:
+            # Known values have S = 0: one form for all of them.
             form = tf.matmul(inverse, inverse, transpose_a=True)
-            each = tf.unstack(values)
+            members = tf.unstack(values)
             form = form[None] if self.is_shared else form
             if self._is_exact(form):
-                return CachedForms(tf.stack([_project_mean(inverse, value) for value in each]), form[None])
+                return CachedForms(tf.stack([_project_mean(inverse, value) for value in members]), form[None])
         S = tf.zeros([1, *values.shape[1:]], dtype)
         return CachedFactors(tf.cast(inverse, dtype)[None], tf.cast(values, dtype), S)
 
@@ -471,6 +482,7 @@ class SVGPLayer(Module):
         if not tf.executing_eagerly():
             return True
         K = self.prior_covariance()
+        # k_z' |form| k_z for each inducing input z, with k_z = k(Z, z): rounding is eps times that.
         sizes = tf.reduce_sum(K * tf.matmul(tf.abs(form), K), axis=-2)
         rounding = float(np.finfo(np.float64).eps) * float(tf.reduce_max(sizes))
         return rounding < MAX_ROUNDING * float(default_jitter())
@@ -522,11 +534,13 @@ class SVGPLayer(Module):
         dtype = factors.Luu.dtype
         prior = self._prior_variances(points)
 
+        # A = L^-1 k(Z, x), A' q_mu of Eq. (7) and A'A of Eq. (8).
         def project(dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             A = tf.linalg.triangular_solve(tf.cast(factors.Luu, dtype), self._Kuf(points, dtype))
             reduction = tf.reduce_sum(tf.square(A), axis=-2)  # [B] or [L, B]
             return A, _project_mean(A, tf.cast(factors.q_mu, dtype)), reduction
 
+        # "fast": in float32 if Kuu looks well-conditioned and no input is far out, else as "mixed".
         low = dtype if self.precision == "full" else tf.float32
         if self.precision == "fast" and dtype != tf.float32:
             diagonal = tf.linalg.diag_part(factors.Luu)
@@ -547,6 +561,7 @@ class SVGPLayer(Module):
             A = tf.cast(A, low)
         if factors.q_sqrt is None:
             return mean, tf.transpose(prior - reduction)
+        # Eq. (8): k(x, x) - A'A + A' S A.
         q_sqrt = tf.cast(factors.q_sqrt, low)
         S = tf.square(q_sqrt) if q_sqrt.shape.rank == 2 else tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
         return mean, tf.transpose(prior - reduction) + tf.cast(_added_variance(A, S), dtype)
@@ -560,8 +575,10 @@ class SVGPLayer(Module):
         dtype = points.dtype
         prior = tf.transpose(self._prior_variances(points))
         if isinstance(factors, CachedForms):
+            # `mean = k(Z, x)' weights`, `var = k(x, x) - k(Z, x)' form k(Z, x)`.
             K = self._Kuf(points, dtype)
             return _project_mean(K, factors.weights), prior - quadratic_form(K, factors.form)
+        # Eqs. (7) and (8) with A = projection k(Z, x).
         A = tf.matmul(factors.projection, self._Kuf(points, factors.projection.dtype))
         mean = tf.cast(_project_mean(A, factors.alpha), dtype)
         if factors.S.shape.rank == 3 and factors.S.dtype == A.dtype:  # one pass over A instead of two
@@ -574,6 +591,7 @@ class SVGPLayer(Module):
     def _joint_moments(self, X: tf.Tensor, points: tf.Tensor, factors: AnyFactors) -> LayerMoments:
         """Mean [..., N, L] and covariance [..., L, N, N], computed in the model's float type."""
         dtype = points.dtype
+        # What the inducing outputs change in the covariance, A' (S - I) A: A, and the matrix in the middle.
         A = self._Kuf(points, dtype)  # [M, B] or [L, M, B]
         if isinstance(factors, CachedForms):
             q_mu = factors.weights
@@ -590,6 +608,7 @@ class SVGPLayer(Module):
             middle = -tf.eye(int(self.q_mu.shape[0]), dtype=dtype)[None]
             if factors.q_sqrt is not None:
                 middle = _covariances(factors.q_sqrt, dtype) + middle
+        # Eq. (7), and the product for Eq. (8) between all points of a row of X.
         mean = tf.reshape(_project_mean(A, q_mu), tf.concat([tf.shape(X)[:-1], [self.num_latent_gps]], axis=0))
         if self.is_shared:  # one product for all rows and latent GPs
             # known while tracing
@@ -601,6 +620,7 @@ class SVGPLayer(Module):
             product = tf.matmul(middle, A)
         A, product = (by_rows(part, tf.shape(X)[:-1], len(X.shape)) for part in (A, product))
         covariance = tf.matmul(A, product, transpose_a=True)  # [..., L or 1, N, N]
+        # k(x, x'), with the noise between layers where x = x'.
         kernels = [self.latent_kernels[0]] if self.is_shared else [kernel for _, kernel in self._pairs()]
         Kff = tf.stack([kernel(X, full_cov=True) for kernel in kernels], axis=-3)
         if self.noise_variance is not None:
@@ -615,15 +635,18 @@ class SVGPLayer(Module):
 
 def _num_latent_gps(kernel: Kernel, given: int | None, q_mu: TensorType | None) -> int:
     if isinstance(kernel, MultioutputKernel):
-        told = int(kernel.num_latent_gps)
-        if given is not None and given != told:
-            raise ValueError(f"num_latent_gps must equal the kernel's {told}, got {given}; leave it out.")
-        if not isinstance(kernel, SharedIndependent | LinearCoregionalization) and len(kernel.latent_kernels) != told:
+        num_of_kernel = int(kernel.num_latent_gps)
+        if given is not None and given != num_of_kernel:
+            raise ValueError(f"num_latent_gps must equal the kernel's {num_of_kernel}, got {given}; leave it out.")
+        if (
+            not isinstance(kernel, SharedIndependent | LinearCoregionalization)
+            and len(kernel.latent_kernels) != num_of_kernel
+        ):
             raise ValueError(
                 f"multi-output kernel {type(kernel).__name__} is not supported: use SharedIndependent, "
                 "SeparateIndependent or LinearCoregionalization."
             )
-        return told
+        return num_of_kernel
     if given is not None:
         return int(given)
     return 1 if q_mu is None else int(np.shape(q_mu)[1])
@@ -632,10 +655,10 @@ def _num_latent_gps(kernel: Kernel, given: int | None, q_mu: TensorType | None) 
 def _check_separate_counts(layer: SVGPLayer) -> None:
     inducing = latent_inducing_variables(layer.inducing_variable)
     kernels = layer.latent_kernels
-    for what, count in (("separate inducing variables", len(inducing)), ("latent kernels", len(kernels))):
+    for label, count in (("separate inducing variables", len(inducing)), ("latent kernels", len(kernels))):
         if count not in (1, layer.num_latent_gps):
             raise ValueError(
-                f"the number of {what} must be 1 or num_latent_gps = {layer.num_latent_gps}, got {count}; "
+                f"the number of {label} must be 1 or num_latent_gps = {layer.num_latent_gps}, got {count}; "
                 "give one for each latent GP or a shared one."
             )
 

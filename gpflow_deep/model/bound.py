@@ -49,6 +49,7 @@ def elbo(model: Any, data: RegressionData, factors: Factors, draws: Draws) -> tf
     :param factors: of each layer.
     :param draws: of the inner layers.
     """
+    # The first sum of Eq. (17), of the rows; then KL[q(U^l) || p(U^l)] of each layer.
     expected = model.likelihoods_part(data, factors, draws)
     kl = tf.add_n([layer.prior_kl(part) for layer, part in zip(model.layers, factors, strict=True)])
     return expected - tf.cast(model.kl_weight, expected.dtype) * kl

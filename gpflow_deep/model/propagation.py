@@ -83,10 +83,10 @@ def checked_inputs(X: TensorType, first: Layer) -> tf.Tensor:
     :raises ValueError: if it has another float type or number of columns.
     :raises tf.errors.InvalidArgumentError: the same, where the number of columns is known only when the graph runs.
     """
-    given = getattr(X, "dtype", None)
-    if given is not None and tf.as_dtype(given) != first.dtype:
+    float_type = getattr(X, "dtype", None)
+    if float_type is not None and tf.as_dtype(float_type) != first.dtype:
         raise ValueError(
-            f"X must have the model's float type {first.dtype.name}, got {tf.as_dtype(given).name}; cast X, or "
+            f"X must have the model's float type {first.dtype.name}, got {tf.as_dtype(float_type).name}; cast X, or "
             "call gpflow.config.set_default_float before building the model."
         )
     X = tf.convert_to_tensor(X, first.dtype)
@@ -94,6 +94,7 @@ def checked_inputs(X: TensorType, first: Layer) -> tf.Tensor:
     if D is None:
         return X
     requirement = f"X must have {D} columns, as many as the first layer takes"
+    # While tracing, the number of columns may be unknown: the graph checks it when it runs.
     if X.shape.rank is None or X.shape[-1] is None:
         check = tf.debugging.assert_equal(tf.shape(X)[-1], D, f"{requirement}.")
         with tf.control_dependencies([] if check is None else [check]):
@@ -122,6 +123,7 @@ def propagate(
             f"noise must have one array for each of the {len(layers) - 1} inner layers and may have one for the last "
             f"layer, got {len(noise)} arrays."
         )
+    # Eq. (15), layer by layer from f^0 = X: moments given the draw of the layer below, then a draw from them.
     F = X
     steps = []
     num_fixed = num_same_in_all_draws(layers)
@@ -169,6 +171,7 @@ def evaluate(
     def of_slice(start: tf.Tensor, stop: tf.Tensor) -> Sequence[tf.Tensor]:
         return read(propagate(layers, factors, X, [eps[start:stop] for eps in noise], full_cov=full_cov))
 
+    # A single draw, or a number of draws that is unknown while tracing, is not cut into slices.
     S = noise[0].shape[0] if noise else 1
     if S is None or S == 1:
         return tuple(read(propagate(layers, factors, X, noise, full_cov=full_cov)))
@@ -189,21 +192,22 @@ def _evaluate_ensemble(
     """`evaluate` in slices of draws that have the same factors."""
     K = factors.size
     S = int(noise[0].shape[0]) if noise else K
+    # A slice has draws of one member only: all of these if it may be so long, else a single one.
     num_own = S // K if S % K == 0 else 1
     largest = tf.where(tf.convert_to_tensor(size) >= num_own, num_own, 1)
 
     def of_slice(start: tf.Tensor, stop: tf.Tensor) -> Sequence[tf.Tensor]:
-        own = factors.member(start * K // S)
-        parts = list(read(propagate(layers, own, X, [eps[start:stop] for eps in noise], full_cov=full_cov)))
+        member_factors = factors.member(start * K // S)
+        parts = list(read(propagate(layers, member_factors, X, [eps[start:stop] for eps in noise], full_cov=full_cov)))
         for i, part in enumerate(parts[: num_results - num_sums]):  # of layers below which nothing is drawn
             parts[i] = tf.broadcast_to(part, tf.concat([[stop - start], tf.shape(part)[1:]], axis=0))
             parts[i].set_shape([None, *part.shape[1:]])
         return parts
 
-    found = map_slices(of_slice, S, largest, [X.dtype] * num_results, num_sums=num_sums)
+    outputs = map_slices(of_slice, S, largest, [X.dtype] * num_results, num_sums=num_sums)
     return tuple(
         part if i >= num_results - num_sums else tf.ensure_shape(part, [S, *part.shape[1:]])
-        for i, part in enumerate(found)
+        for i, part in enumerate(outputs)
     )
 
 

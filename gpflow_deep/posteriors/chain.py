@@ -66,7 +66,9 @@ def move(
     """
     weight = tf.cast(weight, gradient.dtype)
     T = tf.cast(temperature, gradient.dtype)
+    # V: half the mean square of the differences of successive gradients.
     V = state.variance + weight * (0.5 * tf.square(gradient - state.gradient) - state.variance)
+    # Where h^2 V is large, a shorter step and more friction.
     h2 = tf.minimum(tf.cast(step_size**2, V.dtype), LARGEST_NOISE * T / tf.maximum(V, 1e-30))
     alpha = tf.maximum(tf.cast(friction, V.dtype), h2 * V / T)
     momentum = (1.0 - alpha) * state.momentum - h2 * gradient + tf.sqrt(h2 * (2.0 * alpha * T - h2 * V)) * eps
@@ -96,6 +98,7 @@ def trust(samples: tf.Tensor) -> Trust:
     K = int(samples.shape[0])
     if K < 4:
         raise ValueError(f"effective sample sizes need at least 4 samples, got {K}; keep more (num_kept).")
+    # Each number of a sample is a quantity.
     flat = tf.reshape(tf.cast(samples, tf.float64), [K, -1])
     with _silenced():  # of a cast of real numbers from complex ones
         effective = tfp.mcmc.effective_sample_size(flat)

@@ -62,6 +62,7 @@ def fit_collapsed(model: DeepGP, X: NDArray[Any], Y: NDArray[Any], *, max_iter: 
             "and a Gaussian likelihood with one trainable variance; train others by make_train_step or a Trainer."
         )
     layer = model.layers[0]
+    # The same bound by GPflow, of what the mean function does not explain.
     inputs = tf.constant(X)
     error = tf.constant(Y) - layer.mean_function(inputs)
     collapsed = SGPR((inputs, error), layer.kernel, layer.inducing_variable, likelihood=model.likelihood)
@@ -72,6 +73,7 @@ def fit_collapsed(model: DeepGP, X: NDArray[Any], Y: NDArray[Any], *, max_iter: 
         last[:] = [value.numpy() for value in values]
 
     if max_iter:
+        # L-BFGS: where a factorisation fails, the parameters before that.
         try:
             Scipy().minimize(collapsed.training_loss, variables, step_callback=keep, options={"maxiter": max_iter})
         except tf.errors.InvalidArgumentError:
@@ -87,14 +89,17 @@ def _set_best_q(layer: SVGPLayer, X: NDArray[Any], error: NDArray[Any], noise: f
     By the QR decomposition of A' / sqrt(s) above I, as the condition of the sum squares that of A: without noise S
     would be nothing but its rounding.
     """
+    # R'R = I + A A' / s, hence S = R^-1 R^-T.
     Luu = layer.factors().Luu
     A = tf.linalg.triangular_solve(Luu, layer.kernel(layer.inducing_variable.Z, X)).numpy()
     Q, R = np.linalg.qr(np.concatenate([A.T / np.sqrt(noise), np.eye(len(A))]))
     inverse = solve_triangular(R, np.eye(len(A)))
     mean = inverse @ (Q[: len(X)].T @ error) / np.sqrt(noise)
+    # The lower factor of S with a positive diagonal.
     _, upper = np.linalg.qr(inverse.T)
     root = upper.T  # S = inverse inverse' = root root'
     root *= np.where(np.diag(root) < 0, -1.0, 1.0)
+    # u = L v.
     if not layer.whiten:
         mean = Luu.numpy() @ mean
         root = Luu.numpy() @ root

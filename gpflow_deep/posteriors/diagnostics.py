@@ -51,6 +51,7 @@ def _diagnose(layer: Layer, factors: Any) -> LayerDiagnostics:
     layer = layer.gp if isinstance(layer, ConvolutionalLayer | WeightedConvolutionalLayer) else layer
     if not isinstance(layer, SVGPLayer | GlobalInducingLayer):
         return LayerDiagnostics(layer.label, kl_nats, None, None, np.zeros(0), np.zeros(0), noise_variance=0.0)
+    # L L' = Kuu + jitter I: what the diagonal has beside the variances is jitter.
     K = tf.matmul(factors.Luu, factors.Luu, transpose_b=True)
     if isinstance(layer, GlobalInducingLayer):
         noise = None

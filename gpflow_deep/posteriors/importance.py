@@ -58,11 +58,14 @@ def importance_weighted(model: Any, data: RegressionData, factors: Factors, draw
     X, Y = data
     layers = model.layers
     K = model.num_importance_samples
+    # w_nk ~ q(w_n), and the logarithms of their weights.
     weighting = Weighting(layers, draws.noise, X, tf.convert_to_tensor(Y), K)
+    # The last layer given what is drawn below; for K > 1 by one function at the K inputs of a row.
     if K > 1:
         f_mean, f_var = joint_outputs(layers, factors, X, weighting.noise, K)
     else:
         f_mean, f_var = evaluate(last_outputs, layers, factors, X, weighting.noise, size=rows_per_slice(layers))
+    # L_b(K), of the terms E[log p(y_b | f^L)].
     terms = likelihoods.variational_expectations(model.likelihood, X, f_mean, f_var, Y, draws.likelihood_seed)
     return for_all_rows(weighting.per_row(terms, draws.weights), model.num_data)
 
@@ -82,14 +85,17 @@ def joint_outputs(
     S = tf.shape(noise[0])[0] // K
     B = tf.shape(X)[0]
     F = X
+    # Below the latent variables the K inputs of a row are one, and drawn once.
     first = next(i for i, layer in enumerate(layers) if isinstance(layer, LatentVariableLayer))
     for layer, part, eps in zip(layers[:first], factors, noise, strict=False):
         F = layer.sample(F, layer.latent_moments(F, part), eps[::K])
+    # From there on K inputs of a row, at which each function is drawn jointly.
     rows = tf.broadcast_to(F, tf.stack([S, B, tf.shape(F)[-1]]))
     F = tf.repeat(tf.reshape(rows, tf.stack([S * B, 1, -1])), K, axis=1)  # [S B, K, D]
     F.set_shape([None, K, layers[first].input_dim])
     for layer, part, eps in zip(layers[first:-1], factors[first:], noise[first:], strict=False):
         F = joint_draw(layer, part, F, _by_rows(eps, S, K, B))
+    # The last layer's moments, with the axis of draws in front again.
     moments = layers[-1].outputs(F, layers[-1].latent_moments(F, factors[-1]))
     mean, var = (
         tf.reshape(tf.transpose(tf.reshape(part, [S, B, K, part.shape[-1]]), [0, 2, 1, 3]), [S * K, B, part.shape[-1]])
@@ -136,6 +142,7 @@ class Weighting:
         terms = terms + self._added
         if self.K == 1:
             return tf.reduce_mean(terms, axis=0) if weights is None else tf.linalg.matvec(terms, weights, True)
+        # log 1/K sum_k exp(term_k); the normalised weights v_k are for the gradient.
         grouped = tf.reshape(terms, tf.stack([-1, self.K, tf.shape(terms)[1]]))  # [S, K, B]
         self._weights = tf.reshape(tf.stop_gradient(tf.nn.softmax(grouped, axis=1)), tf.shape(terms))
         return tf.reduce_mean(tf.reduce_logsumexp(grouped, axis=1) - np.log(self.K), axis=0)
@@ -146,9 +153,11 @@ class Weighting:
         """w = a + b eps, [S K, B, Q]; keeps what it adds to the terms."""
         w = mean + std * eps
         if self.K == 1:
+            # KL[q(w_n) || p(w_n)] in closed form.
             kl = 0.5 * tf.reduce_sum(tf.square(mean) + tf.square(std) - 1.0 - 2.0 * tf.math.log(std), axis=-1)
             self._added = self._added - kl
             return w
+        # log p(w) - log q(w) with q held fixed, and the doubly reparametrised gradient of the module's docstring.
         w = _scaled_gradient(w, self._weights_of_draws)
         mean = tf.stop_gradient(mean)
         std = tf.stop_gradient(std)

@@ -70,13 +70,15 @@ def fit_noise(
         parts: Any = strategy.run(sums, args=(X, Y))
         return np.array([float(strategy.reduce("SUM", part, axis=None)) for part in parts])
 
-    found = of_step(step)
-    enough = min(float(model.num_data or ROWS), ROWS)
-    count = math.ceil(enough / found[1])
+    totals = of_step(step)
+    # Steps before it, until there are as many rows as are looked at.
+    num_rows = min(float(model.num_data or ROWS), ROWS)
+    count = math.ceil(num_rows / totals[1])
     for t in range(max(step + 1 - count, 0), step):  # forwards, as a stream is read
-        found = found + of_step(t)
+        totals = totals + of_step(t)
     likelihood = model.likelihood
-    best = max(found[0] / found[2], ABOVE_BOUND * float(likelihood.variance_lower_bound))
+    # s = 1 / (N P) sum_np E_q[(y_np - f_p(x_n))^2].
+    best = max(totals[0] / totals[2], ABOVE_BOUND * float(likelihood.variance_lower_bound))
     if best < float(likelihood.variance.numpy()):
         likelihood.variance.assign(best)
     return float(likelihood.variance.numpy())

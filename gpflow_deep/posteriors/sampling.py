@@ -105,14 +105,17 @@ class Sampler(tf.Module):
             raise ValueError("a model must have a layer with inducing outputs to sample them, got none.")
         self._parts = self._divided(len(X))
         model.samples = InducingSamples(config.num_kept, model.layers)
+        # The chain: its units, its state, and the window of its last states.
         self._mean, self._root = ([_variable(q) for q in parts] for parts in self._q())
         self._chains = [[_variable(part) for part in chain.start(tf.zeros_like(mean))] for mean in self._mean]
         states = max(config.window // HYPER_EVERY, 1) if config.choosing else 0
         self._window = [_variable(tf.zeros([states, *mean.shape], mean.dtype)) for mean in self._mean]
-        own = {id(part.unconstrained_variable) for gps in self._gps for part in (gps.q_mu, gps.q_sqrt)}
-        self._hyper = [v for v in model.trainable_variables if id(v) not in own] if config.hyper_steps else []
+        # Hyperparameters are what is trained, but for q.
+        ids_of_q = {id(part.unconstrained_variable) for gps in self._gps for part in (gps.q_mu, gps.q_sqrt)}
+        self._hyper = [v for v in model.trainable_variables if id(v) not in ids_of_q] if config.hyper_steps else []
         self.optimizer = tf.keras.optimizers.Adam(config.hyper_rate)
         self.optimizer.build(self._hyper)
+        # The best so far of what held-out rows decide.
         self._best = [_variable(v) for v in self._hyper]
         self._scores = _variable(tf.zeros([len(self._parts[1])], tf.float64))
         self._gain, self._best_score = (_variable(tf.constant(value, tf.float64)) for value in (0.0, -np.inf))
@@ -149,10 +152,12 @@ class Sampler(tf.Module):
         if first == 0:
             self._begin()
         while t < (stop := min(first + count, end)):
+            # A block of steps in one compiled call, up to where something else is due.
             stop = min(stop, self._next_event(t))
             rows = tf.constant(np.stack([self._batch(step) for step in range(t, stop)]), tf.int32)
             potential = self._steps(rows, tf.constant(t), tf.constant(self._temperature_at(t), tf.float64))
             t = stop
+            # Held-out rows choose in the first steps; from the last ones every `thin`-th state is kept.
             if t <= config.choosing:
                 self._choose(t, rows[-1])
             if t > sample_from and (t - sample_from) % thin == 0 and not self.model.is_sampled:
@@ -173,15 +178,16 @@ class Sampler(tf.Module):
         samples = self.model.samples
         if samples is None or not samples.is_complete:
             raise ValueError(f"the chain must have made all of its {self.num_steps} steps; call advance.")
-        found = {}
+        trusts = {}
         for layer, values in zip(model.layers, samples.values, strict=True):
             if gps_of(layer) is not None:
-                found[layer.label] = chain.trust(tf.convert_to_tensor(values))
+                trusts[layer.label] = chain.trust(tf.convert_to_tensor(values))
+        # The model's function, at some training rows and with inner layers at their means.
         X = tf.constant(self._data[0][:100])
         ensemble = samples.cache(model.layers)
         zeros = [tf.zeros([samples.size, 1, layer.num_latent_gps], X.dtype) for layer in model.layers[:-1]]
         means, _ = evaluate(last_outputs, model.layers, ensemble, X, zeros, size=1)
-        return {**found, "functions": chain.trust(means)}
+        return {**trusts, "functions": chain.trust(means)}
 
     # Private.
 
@@ -195,6 +201,7 @@ class Sampler(tf.Module):
         for variables, values in zip((self._mean, self._root), self._q(), strict=True):
             for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)
+        # At rest at z = 0, the mean of q.
         for variables in self._chains:
             for variable in variables:
                 variable.assign(tf.zeros_like(variable))
@@ -207,11 +214,11 @@ class Sampler(tf.Module):
 
     def _values(self, z: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """v = q_mu + q_sqrt z, [M, L] of each layer with inducing outputs."""
-        found = []
+        values = []
         for mean, root, part in zip(self._mean, self._root, z, strict=True):
             moved = root * part if root.shape.rank == 2 else tf.einsum("lmk,kl->ml", root, part)
-            found.append(mean + moved)
-        return found
+            values.append(mean + moved)
+        return values
 
     def _now(self) -> list[tf.Tensor]:
         """The same of the current state."""
@@ -223,8 +230,8 @@ class Sampler(tf.Module):
         return [tf.zeros([0, 0]) if gps_of(layer) is None else next(values) for layer in self.model.layers]
 
     def _factors(self, roots: Sequence[tf.Tensor], values: Sequence[tf.Tensor]) -> list[Any]:
-        known = iter([LayerFactors(Luu, v, None) for Luu, v in zip(roots, values, strict=True)])
-        return [layer.factors() if gps_of(layer) is None else next(known) for layer in self.model.layers]
+        sampled_factors = iter([LayerFactors(Luu, v, None) for Luu, v in zip(roots, values, strict=True)])
+        return [layer.factors() if gps_of(layer) is None else next(sampled_factors) for layer in self.model.layers]
 
     def _potential(
         self, roots: Sequence[tf.Tensor], values: Sequence[tf.Tensor], X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor
@@ -259,18 +266,22 @@ class Sampler(tf.Module):
         """What is due after t steps until temperature and hyperparameters are chosen."""
         config = self.config
         (adapt_from, adapt_to) = self.config.adapting
+        # Every few steps the state goes into the window, and hyperparameters move.
         if t % HYPER_EVERY == 0:
             self._record(t)
             if config.hyper_steps and t > adapt_from:
                 self._move(t, rows)
+        # The temperature: the best so far, after the burn-in of each.
         if t <= len(config.ladder) * config.burn_in and t % config.burn_in == 0:
             scores = self._held_out_scores(t)
             if scores.mean() > float(self._best_score):
                 self._best_score.assign(scores.mean())
                 self._scores.assign(scores)
                 self._temperature.assign(config.ladder[t // config.burn_in - 1])
+        # The noise, at the chosen temperature.
         if self._noise is not None and config.trying[0] <= t <= config.trying[1] and t % config.burn_in == 0:
             self._try_noise(t, self._noise)
+        # Hyperparameters: held-out rows are scored before they move and now and then, and the best ones stay.
         if config.hyper_steps and t >= adapt_from:
             if t == adapt_from:
                 self._scores.assign(self._held_out_scores(t))
@@ -306,10 +317,12 @@ class Sampler(tf.Module):
         """Move the chain by one step; U before it."""
         seed = tf.random.fold_in(_stream(self._seed, 3), t)
         options = {name: getattr(self.config, name) for name in ("step_size", "friction")}
+        # U and its gradient g at z, from the minibatch.
         z = [tf.convert_to_tensor(variables[0]) for variables in self._chains]
         with tf.GradientTape() as tape:
             tape.watch(z)
             potential = self._potential(roots, self._values(z), X, Y, seed)
+        # V is an average over the last steps; while samples are kept it stays.
         weight = 1.0 / tf.cast(tf.minimum(t + 1, VARIANCE_STEPS), X.dtype)
         weight = tf.where(t < self.config.sampling[0], weight, 0.0)
         for i, (variables, gradient) in enumerate(zip(self._chains, tape.gradient(potential, z), strict=True)):
@@ -368,6 +381,7 @@ class Sampler(tf.Module):
     def _held_out_scores(self, t: int) -> NDArray[np.float64]:
         """Log densities of the held-out rows by states of the window, [n], nats."""
         states = int(self._window[0].shape[0])
+        # States evenly from the window, and the log of the mean of their densities.
         last = t // HYPER_EVERY
         recent = [(last - i * states // LOOK_STATES) % states for i in range(min(LOOK_STATES, states))]
         seeds = [_stream((self._seed + i) % (MAX_SEED + 1), 5) for i in range(len(recent))]
@@ -382,8 +396,8 @@ class Sampler(tf.Module):
             self._keep_best()
 
     def _keep_best(self) -> None:
-        for kept, variable in zip(self._best, self._hyper, strict=True):
-            kept.assign(variable)
+        for best, variable in zip(self._best, self._hyper, strict=True):
+            best.assign(variable)
 
     def _try_noise(self, t: int, search: NoiseSearch) -> None:
         """Judge the noise of the last steps, and try the next one."""
@@ -396,8 +410,8 @@ class Sampler(tf.Module):
             self._scores.assign(scores)
 
     def _assign_best(self) -> None:
-        for kept, variable in zip(self._best, self._hyper, strict=True):
-            variable.assign(kept)
+        for best, variable in zip(self._best, self._hyper, strict=True):
+            variable.assign(best)
         self._set_roots(self._factorise())
 
     def _divided(self, num_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -87,6 +87,7 @@ class SigmaPoints(tf.Module):
 
         :param seed: int32 [2].
         """
+        # A point for each uniform number, by the cumulative weights.
         ends = tf.cumsum(tf.nn.softmax(self.logits))[:-1]
         uniform = tf.random.stateless_uniform([num_points, num_draws], tf.random.fold_in(seed, 0), dtype=ends.dtype)
         chosen = tf.reshape(tf.searchsorted(ends, tf.reshape(uniform, [-1]), side="right"), tf.shape(uniform))
@@ -103,6 +104,7 @@ def predicted_log_density(model: Any, data: RegressionData, factors: Factors, dr
     """
     X, Y = data
     layers = model.layers
+    # log p(y_b | x_b, eps_s) with the last layer integrated out, and the mixture over s.
     f_mean, f_var = evaluate(last_outputs, layers, factors, X, draws.noise, size=rows_per_slice(layers))
     terms = likelihoods.predict_log_density(model.likelihood, X, f_mean, f_var, Y, draws.likelihood_seed)  # [S, B]
     weights = draws.weights
@@ -127,8 +129,8 @@ class _AtAllRows:
     def outputs(self, X: tf.Tensor, moments: Any, *, full_cov: bool = False, **options: Any) -> Any:
         """As of the layer."""
         of_rows, joint = moments
-        found = joint(full_cov=True) if full_cov else of_rows
-        return self.layer.outputs(X, found, full_cov=full_cov, **options)
+        layer_moments = joint(full_cov=True) if full_cov else of_rows
+        return self.layer.outputs(X, layer_moments, full_cov=full_cov, **options)
 
     def sample(self, X: tf.Tensor, moments: Any, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
         """From the moments of each row."""
@@ -175,18 +177,20 @@ class PointPredictions(Predictions):
         weights = tf.exp(self._integrator.log_weights(dims, S, X.dtype))
         noise = self._integrator.noise(dims, S, 1, self.seed, X.dtype)
         layers = [*map(_AtAllRows, self.layers[:-1]), self.layers[-1]]
+        # sum_s w_s cov_s, one point after the other, as each has covariances of all rows.
         means = list[tf.Tensor]()
         total = tf.zeros([], X.dtype)
         for s in range(S):
-            own = (
+            member_factors = (
                 self.factors.member(s * self.factors.size // S) if isinstance(self.factors, Ensemble) else self.factors
             )
             steps = propagate(
-                layers, own, checked_points(X, layers[0]), [eps[s : s + 1] for eps in noise], full_cov=True
+                layers, member_factors, checked_points(X, layers[0]), [eps[s : s + 1] for eps in noise], full_cov=True
             )
             mean, cov = steps[-1].outputs(full_cov=True, full_output_cov=full_output_cov)
             means.append(mean[0])
             total += weights[s] * cov[0]
+        # Cov[f] = sum_s w_s (cov_s + (mean_s - mean) (mean_s - mean)').
         mean = tf.tensordot(weights, tf.stack(means), axes=1)
         centred = tf.stack(means) - mean
         equation = "s,snp,smq->npmq" if full_output_cov else "s,snp,smp->pnm"

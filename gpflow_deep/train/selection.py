@@ -184,6 +184,7 @@ class _Trained:
 
         :raises FloatingPointError: if a step fails.
         """
+        # From the start: parameters of a new model go into the one whose step is compiled.
         if anew:
             gpflow.utilities.multiple_assign(self.model, gpflow.utilities.parameter_dict(self._new(part)))
         self.model.num_data.assign(len(part))
@@ -192,8 +193,8 @@ class _Trained:
         else:
             self.trainer.restart(num_steps, num_data=len(part))
         X, Y = (array[part] for array in self._rows)
-        made, _ = train(self.trainer, batches((X, Y), self._batch_size, self._seed), draws(self._seed), show=show)
-        self.num_steps += made
+        steps_made, _ = train(self.trainer, batches((X, Y), self._batch_size, self._seed), draws(self._seed), show=show)
+        self.num_steps += steps_made
         assert self.trainer.course is not None  # of mypy: num_steps was given
         return self.trainer.course.bounds
 
@@ -208,18 +209,18 @@ class _Trained:
 
     def residuals(self, part: NDArray[Any], Y: Array) -> Array:
         """Of rows with these numbers, [n, P]: standard normal if the predictions are right, whatever their form."""
-        found = self._forecast(part, Y).predictive
-        assert found is not None  # of mypy: Gaussian and Student's t have it
-        return np.asarray(ndtri(np.clip(found.cdf(Y[part]), 1e-12, 1 - 1e-12)))
+        predictive = self._forecast(part, Y).predictive
+        assert predictive is not None  # of mypy: Gaussian and Student's t have it
+        return np.asarray(ndtri(np.clip(predictive.cdf(Y[part]), 1e-12, 1 - 1e-12)))
 
     def scores(self, part: NDArray[Any], Y: Array, *, by_crps: bool) -> Scores:
         """Of rows with these numbers."""
-        found = self._forecast(part, Y)
-        log_density = np.asarray(found.log_density, np.float64)
+        forecast = self._forecast(part, Y)
+        log_density = np.asarray(forecast.log_density, np.float64)
         if not by_crps:
             return Scores(log_density, log_density)
-        assert found.predictive is not None  # of mypy: Gaussian and Student's t have it
-        return Scores(log_density, -np.mean(found.predictive.crps(Y[part]) / self.predictor.units.y.scale, axis=1))
+        assert forecast.predictive is not None  # of mypy: Gaussian and Student's t have it
+        return Scores(log_density, -np.mean(forecast.predictive.crps(Y[part]) / self.predictor.units.y.scale, axis=1))
 
     def _forecast(self, part: NDArray[Any], Y: Array) -> Forecast:
         X = self.predictor.units.x.inverse_transform(self._rows[0][part])
@@ -380,20 +381,23 @@ class _Search:
         training = self.course.training
         batch_size = self.course.batch_size
         if self._is_asked_for():
+            # Depth or likelihood are given: the single layer is only what is wanted beside it.
             self.chosen = self._with_kernel()
             finished = None
             if with_single and self.config.likelihood == "gaussian":
                 self.config = dataclasses.replace(self.chosen, num_layers=1, num_inducing=self.config.num_inducing)
-                asked = self.chosen
+                deep_config = self.chosen
                 self.free = self.free - {"kernel"}
                 finished = self._finish_single(self._single(np.arange(len(self.X)))).predictor
-                self.chosen = asked
+                self.chosen = deep_config
             return Begun(self._told(None, None), None, False, finished, training, batch_size, self.single_seconds)
         single, best, residuals = self._choose()
+        # The single layer is the choice, trained to the end.
         if best is None:
             fitted = self._finish_single(single).predictor
             choice = self._told(fitted, residuals)
             return Begun(choice, fitted, True, fitted, training, batch_size, self.single_seconds)
+        # Something by steps is the choice, whose training goes on elsewhere.
         is_beside = with_single and best.config.num_layers > 1 and best.config.likelihood == "gaussian"
         finished = self._finish_single(single).predictor if is_beside else None
         self.chosen = best.config
@@ -441,12 +445,14 @@ class _Search:
 
     def _searched(self, part: NDArray[Any]) -> SingleLayer:
         rows = part
+        # Of more rows than the bound can take at once, some.
         if len(rows) > MAX_ROWS:
             rows = np.sort(np.random.default_rng([self.course.seed, 4]).choice(part, MAX_ROWS, replace=False))
         x = self.x[rows]
         y = self.y[rows]
         seed = self.course.seed
         max_iter = min(self.course.max_iter, 200)
+        # Exact at once; or sparse first, from which an exact one goes on.
         if self.is_exact and len(rows) <= EXACT_ROWS:
             return search_exact(x, y, self._kernels(), max_iter=max_iter, seed=seed, show=self.show_climb)
         options: dict[str, Any] = {"max_iter": max_iter, "seed": seed, "show": self.show}
@@ -462,6 +468,7 @@ class _Search:
         name = self._name(dataclasses.replace(self.config, num_layers=1, kernel=single.kernel), single)
         volume = self.units.y.log_volume
         if self.is_exact:
+            # Leave-one-out in closed form.
             residuals, log_densities = leave_one_out(single, self.x, self.y)
             self._add(name, log_densities.sum(axis=1) - volume, "left out one by one")
             self.left_out_error = rms_error(residuals, log_densities)
@@ -481,6 +488,7 @@ class _Search:
         for rows, held in folds:
             mean, variance = single.predict(self.x[rows], self.y[rows], self.x[held])
             residuals = (self.y[held] - mean) / np.sqrt(variance)[:, None]
+            # Log densities of Gaussians in the units of the data; the CRPS is compared where there is no noise.
             terms = -0.5 * (np.log(2 * np.pi * variance)[:, None] + np.square(residuals))
             log_density = terms.sum(axis=1) - self.units.y.log_volume
             merit = log_density
@@ -503,6 +511,7 @@ class _Search:
         :param scores: of the held-out rows by the single layer; None if they are not known yet.
         """
         best: _Trained | None = None
+        # Of an exact single layer left-out residuals say whether there is any cause to try others.
         if self.is_exact:
             error = self.left_out_error
             is_uneven = is_long_tailed(residuals) or is_clustered(residuals, self.x / single.lengthscales)
@@ -515,14 +524,16 @@ class _Search:
         if scores is None:
             scores = self._held_out(single, folds)[1]
         base = dataclasses.replace(self.config, num_layers=1, kernel=single.kernel, num_inducing=self._num_deep())
+        # Step 2: Student's t, where central halves hold too many rows.
         if "likelihood" in self.free:
             inside = float(np.mean(np.abs(residuals) < 0.6745))
             if single.noise > NO_NOISE and inside > 0.5 + max(0.05, 2 * 0.5 / np.sqrt(len(residuals))):
-                tried, found = self._try(dataclasses.replace(base, likelihood="studentt"), single, folds, scores)
+                tried, tried_scores = self._try(dataclasses.replace(base, likelihood="studentt"), single, folds, scores)
                 if tried is not None:
                     best = tried
-                    scores = found
+                    scores = tried_scores
                     base = tried.config
+        # Step 3: two layers, then three, for as long as each of them gains.
         is_little = self.is_exact and single.noise > NO_NOISE and len(self.X) <= FEW_NOISY_ROWS
         if is_little:
             self._skip("deeper models", "not tried: of so few noisy rows held-out ones could not tell")
@@ -535,15 +546,16 @@ class _Search:
                 other = None
                 if "posterior" in self.free and is_simulator and len(folds) > 1:
                     other = dataclasses.replace(config, posterior="global")
-                tried, found = self._try(config, single, folds, scores, other=other)
+                tried, tried_scores = self._try(config, single, folds, scores, other=other)
                 if tried is None:
                     break
                 best = tried
-                scores = found
+                scores = tried_scores
+        # Last, deep sigma points, where residuals of the best so far are uneven.
         if {"num_layers", "posterior"} <= self.free and not self.is_exact and single.noise > NO_NOISE:
             held = folds[0][1]
-            left = residuals if best is None else best.residuals(held, self.Y)  # depth may have mended them
-            if is_long_tailed(left) or is_clustered(left, self.x[held] / single.lengthscales):
+            best_residuals = residuals if best is None else best.residuals(held, self.Y)  # depth may have mended them
+            if is_long_tailed(best_residuals) or is_clustered(best_residuals, self.x[held] / single.lengthscales):
                 config = dataclasses.replace(base, num_layers=2, posterior="sigma_points")
                 tried, _ = self._try(config, single, folds, scores)
                 best = best if tried is None else tried
@@ -563,8 +575,8 @@ class _Search:
         training = self.course.training
         if training.learning_rate is None:
             training = dataclasses.replace(training, learning_rate=0.02 if self.is_exact else 0.03)
-        most = min(self.course.batch_size, SMALL_BATCH if self.is_exact else LARGE_BATCH)
-        return training, min(most, num_rows)
+        limit = min(self.course.batch_size, SMALL_BATCH if self.is_exact else LARGE_BATCH)
+        return training, min(limit, num_rows)
 
     def _try(
         self,
@@ -589,12 +601,13 @@ class _Search:
         self._warn_of_time(config, steps, batch_size, len(folds))
         options: dict[str, Any] = {"batch_size": batch_size, "seed": self.course.seed}
         tried = _Trained(config, (self.x, self.y), self.units, single.noise, training, **options)
+        # Of a single part there are several looks; several parts are trained on one after the other.
         shares = (4, 2, 1) if self.is_exact else (12, 4, 1)
         looks = [max(steps // share, 1) for share in shares] if len(folds) == 1 else []
         parts: list[Scores] = []
         try:
             if looks:
-                found, gain, error = self._looked_at(tried, looks, rows, held, scores)
+                tried_scores, gain, error = self._looked_at(tried, looks, rows, held, scores)
                 last = held
             else:
                 count = max(min(int(steps * _share_of_steps(len(rows))), TRIAL_STEPS // (len(folds) + 1)), 1)
@@ -607,17 +620,18 @@ class _Search:
                     else:
                         tried.run(part, count, anew=True, show=self.show_steps)
                     parts.append(tried.scores(last, self.Y, by_crps=self.by_crps))
-                    found = Scores.joined(parts)
-                    gain, error = paired_gain(found.merit, scores.merit[: len(found.merit)])
+                    tried_scores = Scores.joined(parts)
+                    gain, error = paired_gain(tried_scores.merit, scores.merit[: len(tried_scores.merit)])
                     if gain < -error:  # it is behind: other parts are not tried
                         break
         except FloatingPointError as failure:
             self._skip(self._name(tried.config), f"failed: {failure}", began)
             return None, scores
+        # It is taken only if the gain is more than its standard error.
         tried.inside = (tried.share_inside(last, self.Y), self.Y[last].size) if gain > error else None
         words = f"held out, {self._gained(gain, error)} against the best before"
-        self._add(self._name(tried.config), found.log_density, words, began=began, gain=(gain, error))
-        return (tried, found) if gain > error else (None, scores)
+        self._add(self._name(tried.config), tried_scores.log_density, words, began=began, gain=(gain, error))
+        return (tried, tried_scores) if gain > error else (None, scores)
 
     def _looked_at(
         self, tried: _Trained, looks: Sequence[int], rows: NDArray[Any], held: NDArray[Any], scores: Scores
@@ -629,12 +643,13 @@ class _Search:
         for number, look in enumerate(looks):
             if look > tried.num_steps:
                 tried.run(rows, look - tried.num_steps, anew=number == 0, show=self.show_steps)
-            found = tried.scores(held, self.Y, by_crps=self.by_crps)
-            gain, error = paired_gain(found.merit, scores.merit)
+            tried_scores = tried.scores(held, self.Y, by_crps=self.by_crps)
+            gain, error = paired_gain(tried_scores.merit, scores.merit)
+            # At the first look it may be behind by a standard error, but not hopelessly.
             is_behind = gain < -(HOPELESS if number == 0 and not self.by_crps else error)
             if gain > error or is_behind or tried.config.num_layers > 2:
                 break
-        return found, gain, error
+        return tried_scores, gain, error
 
     def _better(
         self, tried: _Trained, rival: _Trained, fold: tuple[NDArray[Any], NDArray[Any]], num_steps: int
@@ -643,16 +658,16 @@ class _Search:
         began = time.process_time()
         (part, held) = fold
         tried.run(part, num_steps, anew=True, show=self.show_steps)
-        others = tried.scores(held, self.Y, by_crps=self.by_crps)
+        tried_scores = tried.scores(held, self.Y, by_crps=self.by_crps)
         try:
             rival.run(part, num_steps, anew=True, show=self.show_steps)
-            found = rival.scores(held, self.Y, by_crps=self.by_crps)
+            rival_scores = rival.scores(held, self.Y, by_crps=self.by_crps)
         except FloatingPointError as failure:
             self._skip(self._name(rival.config), f"failed: {failure}", began)
             return tried
-        gain, error = paired_gain(found.merit, others.merit)
+        gain, error = paired_gain(rival_scores.merit, tried_scores.merit)
         words = f"first part, {self._gained(gain, error)} against posterior={tried.config.posterior}"
-        self._add(self._name(rival.config), found.log_density, words, began=began, gain=(gain, error))
+        self._add(self._name(rival.config), rival_scores.log_density, words, began=began, gain=(gain, error))
         return rival if gain > 0 else tried
 
     def _gained(self, gain: float, error: float) -> str:
@@ -669,6 +684,7 @@ class _Search:
         max_iter = min(self.course.max_iter, 2 * MIDDLE)
         begun_at = time.monotonic()
         if not self.is_exact:
+            # The bound of all rows goes on rising, from where a part of them left it; then inducing inputs are added.
             rows = np.sort(np.random.default_rng([self.course.seed, 4]).permutation(len(self.X))[:MAX_ROWS])
             x = self.x[rows]
             y = self.y[rows]
@@ -682,6 +698,7 @@ class _Search:
                 assert single.Z is not None  # of mypy: it is sparse
                 value = single.value * self.y.shape[1] - self.units.y.log_volume
                 self._add(f"all rows, M={len(single.Z)}", None, "the bound", value=value, began=began)
+        # A GPflow model with these parameters and the best q(u).
         config = dataclasses.replace(
             self.config,
             num_layers=1,
@@ -700,6 +717,7 @@ class _Search:
     def _finish(self, best: _Trained) -> Fitted:
         """Train what was chosen on, with all rows."""
         began = time.process_time()
+        # With all rows: what is left of the steps, or half of them if that is more.
         before = best.num_steps
         steps = self._steps(best.config)
         steps = max(steps - before, steps // 2, 1)
@@ -874,13 +892,16 @@ def is_clustered(residuals: Array, scaled: Array) -> bool:
     count = len(scaled)
     if count <= 2 * _NEIGHBOURS:
         return False
+    # The nearest rows of each row.
     squares = squared_distances(scaled, scaled)
     np.fill_diagonal(squares, np.inf)
     nearest = np.argpartition(squares, _NEIGHBOURS, axis=1)[:, :_NEIGHBOURS]
+    # The correlation of ranks of sizes with their mean over these.
     sizes = np.square(residuals).sum(axis=1)
     ranks = np.argsort(np.argsort(sizes)).astype(np.float64)
     ranks = (ranks - ranks.mean()) / ranks.std()
     correlation = float(np.mean(ranks * ranks[nearest].mean(axis=1)))
+    # m, the share of neighbours that are mutual.
     is_near = np.zeros((count, count), dtype=bool)
     np.put_along_axis(is_near, nearest, True, axis=1)
     mutual = float(np.sum(is_near & is_near.T)) / (count * _NEIGHBOURS)
@@ -900,5 +921,6 @@ def build_single(single: SingleLayer, X: Array, Y: Array, config: ModelConfig) -
     model.num_data = tf.Variable(len(X), dtype=gpflow.default_float(), trainable=False, name="num_data")
     model.num_samples = config.num_samples
     model.num_predict_samples = config.num_predict_samples
+    # The best q(u) in closed form, by all rows.
     fit_collapsed(model, X, Y, max_iter=0)
     return model

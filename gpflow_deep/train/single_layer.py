@@ -135,14 +135,17 @@ class SingleLayer:
         """Mean [n, P] and variance [n] of targets at X_new [n, D], by rows X [N, D] and Y [N, P]."""
         prior = self.variance + self.linear * np.sum(np.square(X_new), axis=1)
         if self.Z is None:
+            # The exact GP: with K = L L' and A = L^-1 k(X, x), mean A' L^-1 Y and variance k(x, x) - A'A + s.
             K = self.covariance(X, X) + self.noise * np.eye(len(X))
             root = cholesky(K, lower=True)
             A = solve_triangular(root, self.covariance(X, X_new), lower=True)
             return A.T @ solve_triangular(root, Y, lower=True), prior - np.sum(A * A, axis=0) + self.noise
+        # The sparse one, with the best q(u) of the collapsed bound.
         M = len(self.Z)
         root = cholesky(self.covariance(self.Z, self.Z) + _jitter(M) * np.eye(M), lower=True)
         A, A_new = (solve_triangular(root, self.covariance(self.Z, rows), lower=True) for rows in (X, X_new))
         root_B = cholesky(np.eye(M) + A @ A.T / self.noise, lower=True)
+        # With C = root_B^-1 A_new: mean C' root_B^-1 A Y / s, variance k(x, x) - A_new' A_new + C'C + s.
         C = solve_triangular(root_B, A_new, lower=True)
         mean = C.T @ solve_triangular(root_B, A @ Y, lower=True) / self.noise
         return mean, prior - np.sum(A_new * A_new, axis=0) + np.sum(C * C, axis=0) + self.noise
@@ -188,6 +191,7 @@ def log_marginal_likelihood(theta: Array, kernel: str, X: Array, Y: Array) -> tu
     """
     (N, D) = X.shape
     P = Y.shape[1]
+    # K, its stationary part, and slopes of that with respect to squared distances.
     A = X / np.exp(theta[1 : D + 1])
     squares = squared_distances(A, A)
     np.fill_diagonal(squares, 0.0)
@@ -204,11 +208,14 @@ def log_marginal_likelihood(theta: Array, kernel: str, X: Array, Y: Array) -> tu
         root = cholesky(K, lower=True, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError:
         return -_FAILED, np.zeros_like(theta)
+    # log p(Y | X) = -tr(Y'a) / 2 - P log det(K) / 2 - N P log(2 pi) / 2.
     a = cho_solve((root, True), Y, check_finite=False)
     value = -0.5 * np.sum(Y * a) - P * np.sum(np.log(np.diag(root))) - 0.5 * N * P * np.log(2 * np.pi)
+    # G = d log p(Y | X) / dK; a parameter has the gradient sum of G * dK/d(parameter).
     G = 0.5 * (a @ a.T - P * _inverse(root))
     gradient = np.zeros_like(theta)
     gradient[0] = np.sum(G * values)
+    # Of log lengthscales: scaled squared distances change by -2 (a_i - a_j)^2 in each column.
     W = G * (variance * slopes)
     gradient[1 : D + 1] = -4 * (W.sum(axis=1) @ (A * A) - np.sum(A * (W @ A), axis=0))
     gradient[D + 1] = noise * np.trace(G)
@@ -229,6 +236,7 @@ def leave_one_out(single: SingleLayer, X: Array, Y: Array) -> tuple[Array, Array
     others by an exact GP."""
     K = single.covariance(X, X) + single.noise * np.eye(len(X))
     root = cholesky(K, lower=True)
+    # Of left-out rows the variance 1 / B_nn and the standardised residual a_n / sqrt(B_nn).
     variance = 1 / np.diag(_inverse(root))[:, None]
     residuals = cho_solve((root, True), Y) * np.sqrt(variance)
     return residuals, -0.5 * (np.log(2 * np.pi * variance) + np.square(residuals))
@@ -255,6 +263,7 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
     variance = np.exp(theta[0])
     noise = np.exp(theta[D + 1])
     linear = np.exp(theta[-1]) if kernel.endswith(LINEAR) else 0.0
+    # Kuu with jitter, Kuf, and the slopes of both with respect to squared distances.
     scaled = X / scales
     scaled_Z = Z / scales
     squares = squared_distances(scaled_Z, scaled_Z)
@@ -265,6 +274,7 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
     Kuf = variance * values_f
     if linear:
         Kuf += linear * Z @ X.T
+    # A = L^-1 Kuf and B = I + A A' / s.
     identity = np.eye(M)
     try:
         root = cholesky(Kuu, lower=True, check_finite=False)
@@ -273,6 +283,7 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
         root_B = cholesky(B, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
         return -_FAILED, np.zeros_like(packed)
+    # The bound: log N(Y | 0, Qff + s I), by A and B alone, minus P tr(Kff - Qff) / (2 s).
     c = solve_triangular(root_B, A @ Y, lower=True) / noise
     gap = N * variance + linear * np.sum(X * X) - noise * (np.trace(B) - M)  # tr(Kff - Qff)
     value = 0.5 * np.sum(c * c) - 0.5 / noise * np.sum(Y * Y) - P * np.sum(np.log(np.diag(root_B)))
@@ -290,6 +301,7 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
     # Those with respect to the parameters.
     gradient = np.zeros_like(packed)
     gradient[0] = variance * (np.sum(Gf * values_f) + np.sum(Gu * values_u) - 0.5 * P * N / noise)
+    # Of log lengthscales, by the slopes of Kuf and of Kuu.
     Wf = Gf * (variance * slopes_f)
     Wu = Gu * (variance * slopes_u)
     sums_f = Wf.sum(axis=1)[:, None]
@@ -300,6 +312,7 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
     of_u = 2 * (sums_u.T @ scaled_Z**2 - np.sum(scaled_Z * moved_u, axis=0))
     gradient[1 : D + 1] = -2 * (of_f + of_u)[0]
     gradient[D + 1] = noise * slope
+    # Of Z, as d|z - x|^2 / dz = 2 (z - x) in each scaled column.
     dZ = (2 * (sums_f * scaled_Z - moved_f) + 4 * (sums_u * scaled_Z - moved_u)) / scales
     if linear:
         dZ += linear * (Gf @ X + 2 * Gu @ Z)
@@ -341,9 +354,9 @@ def _climb(
     iterations = [0]
 
     def loss(x: Array) -> tuple[float, Array]:
-        found, gradient = value(x)
-        last[0] = found / count
-        return -found / count, -gradient / count
+        objective, gradient = value(x)
+        last[0] = objective / count
+        return -objective / count, -gradient / count
 
     def tell(x: Array) -> None:
         iterations[0] += 1
@@ -370,7 +383,8 @@ def search_exact(
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, P].
     """
-    raced = sorted(_race(X, Y, kernels, max_iter=max_iter, seed=seed).items(), key=lambda each: -each[1].value)
+    raced = sorted(_race(X, Y, kernels, max_iter=max_iter, seed=seed).items(), key=lambda entry: -entry[1].value)
+    # After the race, the two best kernels of each start go on with all rows.
     begins = []
     for noise in _STARTS:
         of_start = [single for (_, begun_with), single in raced if begun_with == noise][:2]
@@ -378,14 +392,18 @@ def search_exact(
             if noise == min(_STARTS) and len(X) > RACE_ROWS:
                 single = dataclasses.replace(single, theta=first_theta(single.kernel, X.shape[1], noise))
             begins.append(climb_exact(single, X, Y, min(max_iter, MIDDLE), show=show))
-    best = max(begins, key=lambda each: each.value)
-    left_out = [leave_one_out(each, X, Y)[1].sum(axis=1) for each in begins]
+    # Two are climbed to the end: the best by its marginal likelihood, and the best by left-out rows.
+    best = max(begins, key=lambda candidate: candidate.value)
+    left_out = [leave_one_out(candidate, X, Y)[1].sum(axis=1) for candidate in begins]
     other = begins[int(np.argmax([scores.mean() for scores in left_out]))]
-    ends = [climb_exact(each, X, Y, max_iter, show=show) for each in ([best] if other is best else [best, other])]
-    best = max(ends, key=lambda each: each.value)
+    ends = [
+        climb_exact(candidate, X, Y, max_iter, show=show) for candidate in ([best] if other is best else [best, other])
+    ]
+    best = max(ends, key=lambda candidate: candidate.value)
+    # The other one is taken if its left-out rows gain more than a standard error.
     for other in ends:
         if other is not best and len(X) > 1:
-            gain, error = paired_gain(*(leave_one_out(each, X, Y)[1].sum(axis=1) for each in (other, best)))
+            gain, error = paired_gain(*(leave_one_out(candidate, X, Y)[1].sum(axis=1) for candidate in (other, best)))
             best = other if gain > error else best
     if best.kernel + LINEAR in kernels and len(X) > RACE_ROWS:
         # Few rows say little of a trend: the best one gets a linear part if that is better with all rows.
@@ -393,15 +411,16 @@ def search_exact(
         theta = np.append(best.theta, first_theta(name, X.shape[1], 1.0)[-1])
         linear = climb_exact(dataclasses.replace(best, kernel=name, theta=theta), X, Y, max_iter, show=show)
         best = linear if linear.value > best.value else best
+    # Another kernel has to be clearly better than the better one of the plain ones.
     if best.kernel in PLAIN or not set(PLAIN) <= set(kernels) or len(X) < 3:
         return best
     if best.noise < 2 * LEAST_NOISE:  # errors of rounding say nothing of a function without noise, as of an exact line
         return best
-    some = _some_rows(len(X), seed)
+    rows = _some_rows(len(X), seed)
     begins = [SingleLayer(name, first_theta(name, X.shape[1], max(_STARTS)), None, 0.0, 0) for name in PLAIN]
-    tried = [climb_exact(each, X[some], Y[some], min(max_iter, MIDDLE), tolerance=1e-5) for each in begins]
-    plain = climb_exact(max(tried, key=lambda each: each.value), X, Y, max_iter, show=show)
-    gain, error = paired_gain(*(leave_one_out(each, X, Y)[1].sum(axis=1) for each in (best, plain)))
+    tried = [climb_exact(candidate, X[rows], Y[rows], min(max_iter, MIDDLE), tolerance=1e-5) for candidate in begins]
+    plain = climb_exact(max(tried, key=lambda candidate: candidate.value), X, Y, max_iter, show=show)
+    gain, error = paired_gain(*(leave_one_out(candidate, X, Y)[1].sum(axis=1) for candidate in (best, plain)))
     return best if gain > error else plain
 
 
@@ -459,22 +478,24 @@ def search_sparse(
     :param num_inducing: M.
     :param show: gets lines of progress.
     """
+    # The best of each kernel in the race goes on with inducing inputs.
     raced = _race(X, Y, kernels, max_iter=max_iter, seed=seed).values()
     Z = inducing_inputs(X, num_inducing, seed=seed)
     begins = []
     for kernel in KERNELS:
-        if of_kernel := [each for each in raced if each.kernel.removesuffix(LINEAR) == kernel]:
-            best = max(of_kernel, key=lambda each: each.value)
+        if of_kernel := [single for single in raced if single.kernel.removesuffix(LINEAR) == kernel]:
+            best = max(of_kernel, key=lambda single: single.value)
             theta = best.theta.copy()
             position = 1 + X.shape[1]
             theta[position] = max(
                 theta[position], np.log(0.01)
             )  # what inducing inputs do not explain is noise at first
             begins.append(dataclasses.replace(best, theta=theta, Z=Z))
+    # A few iterations of each, and all of the best one.
     tried = begins
     if len(begins) > 1:
-        tried = [climb_sparse(each, X, Y, min(max_iter, MIDDLE), show=show) for each in begins]
-    return climb_sparse(max(tried, key=lambda each: each.value), X, Y, max_iter, show=show)
+        tried = [climb_sparse(single, X, Y, min(max_iter, MIDDLE), show=show) for single in begins]
+    return climb_sparse(max(tried, key=lambda single: single.value), X, Y, max_iter, show=show)
 
 
 def climb_sparse(
@@ -501,17 +522,21 @@ def grow(
     single: SingleLayer, X: Array, Y: Array, max_inducing: int, *, max_iter: int, seed: int, show: Show = None
 ) -> SingleLayer:
     """Twice as many inducing inputs, from rows that the others say least about, while the bound rises by `RISE`."""
-    most = min(max_inducing, len(X), int(np.sqrt(MAX_WORK / len(X))))
-    while single.Z is not None and 2 * len(single.Z) <= most:
+    limit = min(max_inducing, len(X), int(np.sqrt(MAX_WORK / len(X))))
+    while single.Z is not None and 2 * len(single.Z) <= limit:
+        # Of some rows, how much of k(x, x) the inducing inputs do not explain.
         rng = np.random.default_rng([seed, len(single.Z)])
-        some = X[rng.permutation(len(X))[: 10 * len(single.Z)]]
+        candidates = X[rng.permutation(len(X))[: 10 * len(single.Z)]]
         root = cholesky(
             single.covariance(single.Z, single.Z) + _jitter(len(single.Z)) * np.eye(len(single.Z)), lower=True
         )
-        explained = np.sum(np.square(solve_triangular(root, single.covariance(single.Z, some), lower=True)), axis=0)
-        left = single.variance + single.linear * np.sum(np.square(some), axis=1) - explained
-        chosen = np.argsort(-left, kind="stable")[: len(single.Z)]
-        begin = dataclasses.replace(single, Z=np.concatenate([single.Z, some[chosen]]))
+        explained = np.sum(
+            np.square(solve_triangular(root, single.covariance(single.Z, candidates), lower=True)), axis=0
+        )
+        unexplained = single.variance + single.linear * np.sum(np.square(candidates), axis=1) - explained
+        # Rows with the most of it become inducing inputs, too.
+        chosen = np.argsort(-unexplained, kind="stable")[: len(single.Z)]
+        begin = dataclasses.replace(single, Z=np.concatenate([single.Z, candidates[chosen]]))
         larger = climb_sparse(begin, X, Y, max_iter, show=show)
         if larger.value - single.value < RISE:
             return larger if larger.value > single.value else single
