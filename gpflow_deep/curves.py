@@ -56,8 +56,8 @@ def intervals(predictor: Predictor, part: Part, rng: np.random.Generator, *, max
     X, Y = part
     rows = np.sort(rng.permutation(len(X))[:max_rows])
     predicted = predictor.predict(X[rows])
-    lower, upper, what = predicted.interval
-    return Intervals(Y[rows], predicted.mean, lower, upper, what, predictor.target_names)
+    lower, upper, interval = predicted.interval
+    return Intervals(Y[rows], predicted.mean, lower, upper, interval, predictor.target_names)
 
 
 class FitOnGrid(NamedTuple):
@@ -85,6 +85,7 @@ def fit_on_grid(predictor: Predictor, train: Part, *, num_points: int = 200, num
     X, _ = train
     if X.shape[1] != 1:
         raise ValueError(f"a fit is drawn over one input, got {X.shape[1]}; give a model of one input.")
+    # The range of the inputs, and a tenth of it to either side, in the units of the model.
     scaled = predictor.units.x.transform(X)
     low = scaled.min()
     high = scaled.max()
@@ -93,8 +94,8 @@ def fit_on_grid(predictor: Predictor, train: Part, *, num_points: int = 200, num
     grid = predictor.units.x.inverse_transform(points)
     layers = [np.asarray(draw)[:, :, 0] for draw in draws.samples[:-1]]
     predicted = predictor.predict(grid, num_samples=1000)
-    lower, upper, what = predicted.interval
-    return FitOnGrid(train, grid, layers, (predicted.mean, lower, upper), what)
+    lower, upper, interval = predicted.interval
+    return FitOnGrid(train, grid, layers, (predicted.mean, lower, upper), interval)
 
 
 class Calibration(NamedTuple):
@@ -116,20 +117,22 @@ def calibration(title: str, judged: Evaluation, *, num_bins: int = 10) -> Calibr
     p = np.linspace(0, 1, 101)
     spread = None
     if judged.pit is not None:
+        # Numbers: the distribution of their transforms, in the band of samples from right ones.
         pit = np.sort(np.ravel(judged.pit))
         spread = 1.96 * np.sqrt(p * (1 - p) / len(pit))
         title = f"{title}: {pages.calibration_in_words(judged)}"
         line: tuple[Any, ...] = (pit, np.arange(1, len(pit) + 1) / len(pit), None, "-")
         axes = ("probability", "share of targets below this quantile")
     elif judged.confidence is not None and judged.is_right is not None:
+        # Labels: the share of right ones, by bins of confidence.
         bins = confidence_bins(judged.confidence, num_bins)
         groups = [(judged.confidence[bins == b], judged.is_right[bins == b]) for b in np.unique(bins)]
         share = np.array([is_right.mean() for _, is_right in groups])
         error = np.sqrt(share * (1 - share) / [len(is_right) for _, is_right in groups])
         line = ([confidence.mean() for confidence, _ in groups], share, error, "o")
         axes = ("confidence", "share of right labels")
-        if (found := judged.calibration_error) is not None:
-            title = f"{title}: calibration error {found.value:.3f} ± {found.error:.2g}"
+        if (calibration_error := judged.calibration_error) is not None:
+            title = f"{title}: calibration error {calibration_error.value:.3f} ± {calibration_error.error:.2g}"
     else:
         return None
     of_right = "right probabilities" if spread is None else "right probabilities, 95% of samples"
@@ -165,8 +168,8 @@ def drawings(
     names = predictor.target_names
     (X, Y) = test
     drawn: dict[str, tuple[str, dict[str, Any]]] = {}
-    if (found := calibration(title, judged)) is not None:
-        drawn["calibration"] = "lines", found._asdict()
+    if (diagram := calibration(title, judged)) is not None:
+        drawn["calibration"] = "lines", diagram._asdict()
     if (pit := pit_histogram(judged)) is not None:
         drawn["pit"] = "histograms", {"panels": {title: (*pit, {})}, "xlabel": "probability integral transform"}
     if predictor.task != "regression":

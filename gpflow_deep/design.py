@@ -59,10 +59,11 @@ def variance_reduction(predictor: Predictor, X: Array, reference: Array) -> Arra
     n = len(X)
     both = _inputs(predictor, np.concatenate([X, reference]))
     _, covariance = predictor.model.predict_f(both, full_cov=True)
+    # cov(x, r)^2 / (var(x) + noise), the mean over the reference, summed over the targets.
     covariance = np.asarray(covariance, np.float64)  # [P, n + m, n + m]
     shared = np.square(covariance[:, :n, n:]).mean(axis=2)
-    own = np.diagonal(covariance[:, :n, :n], axis1=1, axis2=2)
-    return np.asarray((shared / (own + _noise(predictor))).sum(axis=0))
+    variances = np.diagonal(covariance[:, :n, :n], axis1=1, axis2=2)
+    return np.asarray((shared / (variances + _noise(predictor))).sum(axis=0))
 
 
 def expected_improvement(predictor: Predictor, X: Array, best: float, *, maximise: bool = False) -> Array:
@@ -81,6 +82,7 @@ def expected_improvement(predictor: Predictor, X: Array, best: float, *, maximis
     offset = predictor.units.y.mean[0]
     sign = -1.0 if maximise else 1.0
     deviations = np.sqrt(np.maximum(np.asarray(variances, np.float64)[..., 0], 1e-300))  # [S, n]
+    # Of each Gaussian: gain Phi(u) + deviation phi(u) with u = gain / deviation.
     gain = sign * ((best - offset) / scale - np.asarray(means, np.float64)[..., 0])
     u = gain / deviations
     return np.asarray(scale * (weights @ (gain * norm.cdf(u) + deviations * norm.pdf(u))))
@@ -119,6 +121,7 @@ def leave_one_out(predictor: Predictor, X: Array, Y: Array) -> LeftOut:
     Y = np.asarray(Y, np.float64).reshape(len(X), -1)
     x, y = predictor.units.transform(X, Y)
     y = y - np.asarray(layer.mean_function(x), np.float64)
+    # With K = k(X, X) + s I a left-out row has variance 1 / (K^-1)_nn and error (K^-1 y)_n / (K^-1)_nn.
     K = np.asarray(layer.latent_kernels[0](x), np.float64) + _noise(predictor) * np.eye(len(x))
     root = cholesky(K, lower=True)
     inverse = cho_solve((root, True), np.eye(len(x)))

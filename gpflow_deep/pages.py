@@ -66,6 +66,7 @@ def dependences(
     rows = X[np.unique(np.linspace(0, len(X) - 1, min(len(X), NUM_ROWS)).astype(int))]
     grids = list[Array]()
     varied = list[Array]()
+    # For each input its grid, and all rows with each of these values.
     for column in columns:
         values = np.unique(X[:, column])
         low, high = np.quantile(X[:, column], [0.02, 0.98])
@@ -73,18 +74,21 @@ def dependences(
         block = np.repeat(rows[None], len(grids[-1]), axis=0)
         block[:, :, column] = grids[-1][:, None]
         varied.append(block.reshape(-1, X.shape[1]))
-    found = predictor.predict(np.concatenate(varied))
+    predicted = predictor.predict(np.concatenate(varied))
     # means over the rows, of each value of each input
-    at = label if predictor.task == "multiclass" else 0
-    curves = [found.mean[:, at]]
+    output = label if predictor.task == "multiclass" else 0
+    curves = [predicted.mean[:, output]]
     if predictor.task == "regression":
-        low_limit, high_limit, _ = found.interval
+        low_limit, high_limit, _ = predicted.interval
         curves += [low_limit[:, 0], high_limit[:, 0]]
-    means = [each.reshape(-1, len(rows)).mean(axis=1) for each in curves]
+    means = [curve.reshape(-1, len(rows)).mean(axis=1) for curve in curves]
     ends = np.cumsum([len(grid) for grid in grids])[:-1]
-    of_inputs = zip(*(np.split(each, ends) for each in means), strict=True)
-    all_inputs = [Dependence(d, grid, *of) for d, grid, of in zip(columns, grids, of_inputs, strict=True)]
-    return sorted(all_inputs, key=lambda each: -each.relevance)
+    of_inputs = zip(*(np.split(mean, ends) for mean in means), strict=True)
+    all_inputs = [
+        Dependence(d, grid, *curves_of_input)
+        for d, grid, curves_of_input in zip(columns, grids, of_inputs, strict=True)
+    ]
+    return sorted(all_inputs, key=lambda dependence: -dependence.relevance)
 
 
 def calibration_parts(judged: Mapping[str, Evaluation]) -> list[Panels]:
@@ -93,11 +97,11 @@ def calibration_parts(judged: Mapping[str, Evaluation]) -> list[Panels]:
     :param judged: by the name of the model.
     """
     panels = []
-    for name, found in judged.items():
-        if found.pit is not None:
-            panels += _of_pit(name, found)
-        elif found.confidence is not None and found.is_right is not None:
-            panels.append(_of_confidence(name, found))
+    for name, judged_model in judged.items():
+        if judged_model.pit is not None:
+            panels += _of_pit(name, judged_model)
+        elif judged_model.confidence is not None and judged_model.is_right is not None:
+            panels.append(_of_confidence(name, judged_model))
     if not panels:
         return []
     note = (
@@ -147,10 +151,11 @@ def course_part(courses: Mapping[str, Sequence[Mapping[str, Any]]], tags: Sequen
     for tag in tags:
         marks = list[Any]()
         for title, records in courses.items():
-            known = [(record["step"], record[tag]) for record in records if record.get(tag) is not None]
-            if not known:
+            logged = [(record["step"], record[tag]) for record in records if record.get(tag) is not None]
+            if not logged:
                 continue
-            steps, values = map(np.asarray, zip(*known, strict=True))
+            steps, values = map(np.asarray, zip(*logged, strict=True))
+            # Of many values the running mean.
             is_noisy = len(values) > 40
             late = steps >= 0.05 * steps[-1] if is_noisy else np.ones(len(steps), bool)  # the start hides the rest
             shown = smoothed(values[late]) if is_noisy else values[late]
@@ -163,6 +168,7 @@ def course_part(courses: Mapping[str, Sequence[Mapping[str, Any]]], tags: Sequen
 
 def _of_pit(name: str, found: Evaluation) -> list[Panel]:
     pit = np.sort(np.ravel(np.asarray(found.pit)))
+    # The distribution of the transforms, in the band of as many right ones.
     count = len(pit)
     p = np.linspace(0, 1, 101)
     half = Z95 * np.sqrt(p * (1 - p) / count)
@@ -170,6 +176,7 @@ def _of_pit(name: str, found: Evaluation) -> list[Panel]:
     share = np.searchsorted(pit, p, side="right") / count
     curve: list[Any] = [Band(p, p - half, p + half, "right, 95% of samples"), Line(p, share, "test rows")]
     curve.append(Line([0, 1], [0, 1], "right", is_dashed=True))
+    # Their histogram, with the same band of its bars.
     counts, edges = np.histogram(pit, NUM_BINS, (0.0, 1.0))
     mean = count / NUM_BINS
     spread = Z95 * np.sqrt(count / NUM_BINS * (1 - 1 / NUM_BINS))
@@ -200,22 +207,22 @@ def _of_confidence(name: str, found: Evaluation) -> Panel:
 def _function_parts(predictor: Predictor, X: NDArray[Any], names: Sequence[str]) -> list[Panels]:
     if X.shape[1] >= PIXELS:
         return []
-    found = dependences(predictor, X)
+    curves = dependences(predictor, X)
     is_regression = predictor.task == "regression"
     target = predictor.target_names[0] if is_regression else f"probability of {_label_of(predictor)}"
     panels = []
-    for each in found[:SHOWN_INPUTS]:
-        marks: list[Any] = [Line(each.grid, each.mean, "mean")]
-        if each.low is not None and each.high is not None:
-            marks.insert(0, Band(each.grid, each.low, each.high, "95% of new targets"))
-        panels.append(Panel(names[each.column], marks, names[each.column], target))
-    kept = found[:20]
-    bars = Bars([each.relevance for each in kept], names=[names[each.column] for each in kept])
+    for curve in curves[:SHOWN_INPUTS]:
+        marks: list[Any] = [Line(curve.grid, curve.mean, "mean")]
+        if curve.low is not None and curve.high is not None:
+            marks.insert(0, Band(curve.grid, curve.low, curve.high, "95% of new targets"))
+        panels.append(Panel(names[curve.column], marks, names[curve.column], target))
+    shown_curves = curves[:20]
+    bars = Bars([curve.relevance for curve in shown_curves], names=[names[curve.column] for curve in shown_curves])
     relevance = Panel("standard deviation along an input", [bars], f"units of {target}")
-    about = f"Mean over {min(len(X), NUM_ROWS)} rows with this input varied and the others as they are."
+    note = f"Mean over {min(len(X), NUM_ROWS)} rows with this input varied and the others as they are."
     cut = f" Only the first {MOST_INPUTS} of {X.shape[1]} inputs were varied." if X.shape[1] > MOST_INPUTS else ""
     return [
-        Panels("The function, by its most relevant inputs", panels, about),
+        Panels("The function, by its most relevant inputs", panels, note),
         Panels("Relevance of inputs", [relevance], f"How far the curves above vary; 0 has no effect.{cut}"),
     ]
 
@@ -230,20 +237,24 @@ def _residuals(predictor: Predictor, X: NDArray[Any], Y: NDArray[Any]) -> Panels
     rows = np.unique(np.linspace(0, len(X) - 1, min(len(X), MOST_RESIDUALS)).astype(int))
     X = X[rows]
     Y = Y[rows]
-    found = predictor.predict(X)
+    predicted = predictor.predict(X)
     target = predictor.target_names[0]
-    residual = Y[:, 0] - found.mean[:, 0]
-    mean = found.mean[:, 0]
+    residual = Y[:, 0] - predicted.mean[:, 0]
+    mean = predicted.mean[:, 0]
     zero = Line([mean.min(), mean.max()], [0, 0], "", is_dashed=True)
     panels = [
         Panel("true minus predicted", [zero, Points(mean, residual)], f"predicted {target}", f"residual, {target}")
     ]
-    if found.std is not None:
-        share = np.abs(residual) / found.std[:, 0]
+    # Where deviations are predicted: whether errors are larger where these are.
+    if predicted.std is not None:
+        share = np.abs(residual) / predicted.std[:, 0]
         panels.append(
             Panel(
                 "error by the deviation that was predicted",
-                [Points(found.std[:, 0], np.abs(residual)), Line(*_running(found.std[:, 0], np.abs(residual)), "mean")],
+                [
+                    Points(predicted.std[:, 0], np.abs(residual)),
+                    Line(*_running(predicted.std[:, 0], np.abs(residual)), "mean"),
+                ],
                 f"predicted standard deviation, {target}",
                 f"absolute error, {target}",
             )

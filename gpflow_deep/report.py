@@ -117,28 +117,30 @@ class Watch:
 
     def during(self) -> dict[str, float]:
         """`scalars` of the rows to look at."""
-        some = {name: (X[self.rows[name]], Y[self.rows[name]]) for name, (X, Y) in self.parts.items()}
-        return scalars(self.predictor, some, self._input_names)
+        rows_by_part = {name: (X[self.rows[name]], Y[self.rows[name]]) for name, (X, Y) in self.parts.items()}
+        return scalars(self.predictor, rows_by_part, self._input_names)
 
     def final(self) -> Final:
         """Scores of all test rows and of the rows to look at of other parts; and again of those to look at."""
         predicted: dict[str, Predicted] = {}
         judged: dict[str, Evaluation] = {}
         scores = {}
-        seen = {}
+        watched_scores = {}
         for name, (X, Y) in self.parts.items():
+            # All test rows are judged, and of other parts the rows that are looked at while training.
             is_whole = name == "test"
             rows = np.arange(len(X)) if is_whole else self.rows[name]
             looked_at = self.rows[name] if is_whole else np.arange(len(rows))
-            judged[name] = found = evaluate(self.predictor, (X[rows], Y[rows]))
-            assert found.means is not None  # of mypy: evaluations of rows have it
-            assert found.log_densities is not None
-            predicted[name] = Predicted(found.means, log_density=found.log_densities)
-            some = Predicted(found.means[looked_at], log_density=found.log_densities[looked_at])
-            scores[name] = {**_with_errors(found), **self.predictor.scores(Y[rows], predicted[name])}
-            seen[name] = self.predictor.scores(Y[rows][looked_at], some)
+            judged[name] = judged_part = evaluate(self.predictor, (X[rows], Y[rows]))
+            assert judged_part.means is not None  # of mypy: evaluations of rows have it
+            assert judged_part.log_densities is not None
+            predicted[name] = Predicted(judged_part.means, log_density=judged_part.log_densities)
+            # Once more these rows alone, as the course of training shows them.
+            watched = Predicted(judged_part.means[looked_at], log_density=judged_part.log_densities[looked_at])
+            scores[name] = {**_with_errors(judged_part), **self.predictor.scores(Y[rows], predicted[name])}
+            watched_scores[name] = self.predictor.scores(Y[rows][looked_at], watched)
         layers = layer_scalars(self.predictor.model, self._input_names)
-        return Final(scores, {**_tagged(seen), **layers}, predicted, judged)
+        return Final(scores, {**_tagged(watched_scores), **layers}, predicted, judged)
 
 
 def layer_scalars(model: DeepGP, input_names: Sequence[str] = ()) -> dict[str, float]:
@@ -163,7 +165,7 @@ def layer_scalars(model: DeepGP, input_names: Sequence[str] = ()) -> dict[str, f
         if len(lengthscales) <= MAX_SINGLE_LENGTHSCALES:
             tags = [str(d) for d in range(len(lengthscales))]
             if number == 1 and len(input_names) == len(lengthscales):
-                tags = [re.sub(r"[^\w.-]+", "_", each) for each in input_names]  # as TensorBoard has names
+                tags = [re.sub(r"[^\w.-]+", "_", column) for column in input_names]  # as TensorBoard has names
                 tags = tags if len(set(tags)) == len(tags) else [f"{d}_{tag}" for d, tag in enumerate(tags)]
             scalars.update({f"{name}/lengthscale_{tag}": float(v) for tag, v in zip(tags, lengthscales, strict=True)})
         else:
@@ -184,9 +186,11 @@ def histograms(model: DeepGP) -> dict[str, NDArray[Any]]:
         q_sqrt = layer.q_sqrt.numpy()
         shown[f"layer_{number}/q_mu"] = layer.q_mu.numpy()
         shown[f"layer_{number}/q_sqrt_diagonal"] = q_sqrt if layer.q_diag else np.diagonal(q_sqrt, axis1=1, axis2=2)
-        found = [np.ravel(kernel.lengthscales) for kernel in layer.latent_kernels if hasattr(kernel, "lengthscales")]
-        if found:
-            shown[f"layer_{number}/lengthscales"] = np.concatenate(found)
+        lengthscales = [
+            np.ravel(kernel.lengthscales) for kernel in layer.latent_kernels if hasattr(kernel, "lengthscales")
+        ]
+        if lengthscales:
+            shown[f"layer_{number}/lengthscales"] = np.concatenate(lengthscales)
     return shown
 
 
@@ -199,7 +203,7 @@ def summary(
         test rows than the simplest model, see `fitting.worse_than_simplest`.
     :return: "calibration" among it, where intervals on the test rows hold far more or fewer rows than they should.
     """
-    found = {
+    entries = {
         "num_layers": depth(trainer.model),
         "is_settled": trainer.is_settled,
         "train_seconds": float(trainer.seconds),
@@ -207,28 +211,31 @@ def summary(
         **final.scores,
     }
     if isinstance(trainer, FoundTrainer):
-        found["trained_by"] = "L-BFGS"
+        entries["trained_by"] = "L-BFGS"
     if isinstance(trainer, SampledTrainer) and trainer.model.is_sampled:
-        found["chain"] = trainer.about()
+        entries["chain"] = trainer.about()
     name = title(depth(trainer.model))
     can_have_tails = isinstance(trainer.model.likelihood, gpflow.likelihoods.StudentT)
+    # What a user should know of: intervals that are off, and scores below those of the simplest model.
     if "test" in final.judged and (words := coverage_in_words(final.judged["test"], can_have_tails=can_have_tails)):
-        found["calibration"] = f"{name}: {words}"
+        entries["calibration"] = f"{name}: {words}"
     if train is not None and test is not None:
         log_density = final.scores["test"]["log_likelihood_nats"]
         if words := worse_than_simplest(trainer.model.likelihood, log_density, train, test):
-            found["warning"] = f"{name}: {words} on the test rows; train it for more steps, or give it other settings."
-    return found
+            entries["warning"] = (
+                f"{name}: {words} on the test rows; train it for more steps, or give it other settings."
+            )
+    return entries
 
 
 def metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
     """What runs are compared by, of a :func:`summary`: scores of the test rows, and seconds."""
     test = summary.get("test", {})
     names = ("rmse", "crps", "coverage_90", "calibration_error")
-    found = {"log_density_nats": test.get("log_likelihood_nats"), **{name: test.get(name) for name in names}}
+    scores = {"log_density_nats": test.get("log_likelihood_nats"), **{name: test.get(name) for name in names}}
     accuracy = test.get("accuracy")
-    found["error_percent"] = None if accuracy is None else 100.0 * (1.0 - accuracy)
-    return {**found, "train_seconds": summary["train_seconds"]}
+    scores["error_percent"] = None if accuracy is None else 100.0 * (1.0 - accuracy)
+    return {**scores, "train_seconds": summary["train_seconds"]}
 
 
 def num_parameters(model: DeepGP) -> int:
@@ -255,19 +262,19 @@ def linear_baseline(
         raise ValueError(f"compare=linear: {error}") from error
     seconds = time.monotonic() - start
     judged = {name: evaluate(model, part) for name, part in parts.items()}
-    scores = {name: _with_errors(found) for name, found in judged.items()}
+    scores = {name: _with_errors(judged_part) for name, judged_part in judged.items()}
     size = model.weights.size + model.variance.size
     return {"train_seconds": seconds, "num_parameters": size, **scores}, judged
 
 
 def notes(config: ModelConfig, units: Units, feature_names: Sequence[str], num_rows: int) -> list[str]:
     """What a user may want to change: inputs that do not vary, and more inducing inputs than training rows."""
-    found = []
+    lines = []
     if names := [feature_names[d] for d in units.x.constant_columns]:
-        found.append(f"these inputs do not vary in the training part and have no effect: {', '.join(names)}.")
+        lines.append(f"these inputs do not vary in the training part and have no effect: {', '.join(names)}.")
     if num_rows < config.num_inducing:
-        found.append(f"num_inducing={config.num_inducing} is more than the {num_rows} training rows; fewer would do.")
-    return found
+        lines.append(f"num_inducing={config.num_inducing} is more than the {num_rows} training rows; fewer would do.")
+    return lines
 
 
 def depth(model: DeepGP) -> int:
@@ -317,18 +324,21 @@ def warnings(models: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def _scores(named: Mapping[str, Evaluation], seconds: Sequence[float]) -> list[list[str]]:
     """Scores of the test rows as the cells of a table of at most 80 characters, with a line of headers."""
     kinds = {"log_density": "nats a row", "rmse": "RMSE", "error": "error"}
-    shown = [kind for kind in kinds if any(getattr(found, kind) is not None for found in named.values())]
-    has_numbers = any(found.coverage for found in named.values())
+    shown = [kind for kind in kinds if any(getattr(judged_model, kind) is not None for judged_model in named.values())]
+    has_numbers = any(judged_model.coverage for judged_model in named.values())
     others = ["CRPS", "50%", "90%"] if has_numbers else ["calibration error"]
     lines = [["", *(kinds[kind] for kind in shown), *others, "seconds"]]
-    for (name, found), time_taken in zip(named.items(), seconds, strict=True):
-        scores = [getattr(found, kind) for kind in shown]
+    for (name, judged_model), time_taken in zip(named.items(), seconds, strict=True):
+        scores = [getattr(judged_model, kind) for kind in shown]
         cells = ["" if score is None else f"{score.value:.4g} ± {score.error:.2g}" for score in scores]
         if has_numbers:
-            cells.append("" if found.crps is None else f"{found.crps.value:.4g}")
-            cells += ["" if found.coverage is None else f"{found.coverage[level].value:.0%}" for level in (0.5, 0.9)]
+            cells.append("" if judged_model.crps is None else f"{judged_model.crps.value:.4g}")
+            cells += [
+                "" if judged_model.coverage is None else f"{judged_model.coverage[level].value:.0%}"
+                for level in (0.5, 0.9)
+            ]
         else:
-            score = found.calibration_error
+            score = judged_model.calibration_error
             cells.append("" if score is None else f"{score.value:.2g}")
         lines.append([name, *cells, f"{time_taken:.1f}"])
     return lines
@@ -345,22 +355,22 @@ def verdict(models: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Evalua
         best = max(others, key=lambda name: judged[name].log_density.value)
         score = evaluation.difference(judged[last], judged[best])
         if score is not None:
-            how = "better" if score.value > 0 else "worse"
+            word = "better" if score.value > 0 else "worse"
             clear = "" if abs(score.value) > 2 * score.error else " (within two standard errors)"
             parts.append(
-                f"{abs(score.value):.3f} ± {score.error:.2g} nats a row {how} than {label(best, models[best])}{clear}"
+                f"{abs(score.value):.3f} ± {score.error:.2g} nats a row {word} than {label(best, models[best])}{clear}"
             )
-    found = models[last]
+    model = models[last]
     if (half := (judged[last].coverage or {}).get(0.5)) is not None:
         parts.append(f"50% intervals hold {half.value:.0%}")
-    if "trained_by" in found:
-        parts.append(f"fitted by {found['trained_by']}")
-    elif "num_steps" in found:
-        is_settled = found.get("is_settled", False)
+    if "trained_by" in model:
+        parts.append(f"fitted by {model['trained_by']}")
+    elif "num_steps" in model:
+        is_settled = model.get("is_settled", False)
         parts.append(
-            f"{'settled' if is_settled else 'not settled, more steps may help,'} after {found['num_steps']} steps"
+            f"{'settled' if is_settled else 'not settled, more steps may help,'} after {model['num_steps']} steps"
         )
-    return f"{label(last, found)}: {'; '.join(parts)}." if parts else ""
+    return f"{label(last, model)}: {'; '.join(parts)}." if parts else ""
 
 
 def html(model: Any, X: Any, y: Any, *, others: Mapping[str, Any] | None = None, heading: str = "") -> str:
@@ -379,6 +389,7 @@ def html(model: Any, X: Any, y: Any, *, others: Mapping[str, Any] | None = None,
     :param heading: of the page.
     :raises ValueError: as `evaluate`.
     """
+    # The model, and rows in the form that it takes.
     predictor = getattr(model, "predictor_", model)
     columns = getattr(X, "columns", getattr(model, "feature_names_in_", None))
     inputs = np.asarray(X, np.float64)
@@ -387,15 +398,16 @@ def html(model: Any, X: Any, y: Any, *, others: Mapping[str, Any] | None = None,
         targets = np.searchsorted(model.classes_, targets)
     targets = targets.reshape(len(targets), -1)
     names = [f"x{d}" for d in range(inputs.shape[1])] if columns is None else [str(column) for column in columns]
-    own = title(depth(predictor.model))
+    own_title = title(depth(predictor.model))
+    # All models on the same rows, this one last.
     judged = {name: evaluate(other, (inputs, targets)) for name, other in (others or {}).items()}
-    judged[own] = evaluate(predictor, (inputs, targets))
-    about = {name: {"num_layers": depth(predictor.model)} if name == own else {} for name in judged}
+    judged[own_title] = evaluate(predictor, (inputs, targets))
+    models = {name: {"num_layers": depth(predictor.model)} if name == own_title else {} for name in judged}
     can_have_tails = isinstance(predictor.model.likelihood, gpflow.likelihoods.StudentT)
-    said = [verdict(about, judged), coverage_in_words(judged[own], can_have_tails=can_have_tails)]
+    said = [verdict(models, judged), coverage_in_words(judged[own_title], can_have_tails=can_have_tails)]
     said.append(caption(predictor.task, predictor.target_names))
     parts = pages.model_parts(predictor, judged, inputs, targets, names)
-    return page(heading or own, "\n".join(filter(None, said)), parts)
+    return page(heading or own_title, "\n".join(filter(None, said)), parts)
 
 
 def label(name: str, model: Mapping[str, Any]) -> str:

@@ -41,15 +41,16 @@ def train_further(
 
     :param sampling: how a model that predicts from samples is sampled anew; the defaults, for as many, if None.
     """
-    kept = model.samples.size if model.samples is not None and model.is_sampled else 0
-    if kept and sampling is not None and sampling.num_kept != kept:
-        raise ValueError(f"num_kept must be {kept}, as before, got {sampling.num_kept}; make a new TriesteModel.")
+    num_kept = model.samples.size if model.samples is not None and model.is_sampled else 0
+    if num_kept and sampling is not None and sampling.num_kept != num_kept:
+        raise ValueError(f"num_kept must be {num_kept}, as before, got {sampling.num_kept}; make a new TriesteModel.")
+    # The bound of q(u) is climbed without samples; these are drawn anew if there were any.
     model.samples = None
     trainer = Trainer(model, TrainingConfig(learning_rate=0.01), num_steps=num_steps)
     rows = tf.constant(X), tf.constant(Y)
     trainer.advance(lambda step: rows, 0, num_steps, tf.constant([0, len(X)]))
-    if kept:
-        sampler = Sampler(model, X, Y, sampling or SamplingConfig(num_kept=kept), seed=len(X))
+    if num_kept:
+        sampler = Sampler(model, X, Y, sampling or SamplingConfig(num_kept=num_kept), seed=len(X))
         sampler.advance(0, sampler.num_steps)
     return trainer.scalars()["train/elbo_nats"] / len(X)
 

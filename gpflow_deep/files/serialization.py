@@ -77,10 +77,10 @@ def load_model(
         nor imported (saying what), would take more memory, or has another float type than GPflow's current default
         (call `gpflow.config.set_default_float` first).
     """
-    given = given_names(custom_objects)
+    named = given_names(custom_objects)
     _, structure, arrays = load_container(path, kind=_KIND, versions=(_VERSION,), max_bytes=max_bytes)
     _check_settings(path, structure)
-    model = _decoded(structure, arrays, given, str(path), max_bytes)
+    model = _decoded(structure, arrays, named, str(path), max_bytes)
     if not isinstance(model, DeepGP):
         raise ValueError(f"{path} must have a DeepGP, got {type(model).__name__}; it was not written by save_model.")
     return model
@@ -98,6 +98,7 @@ def _content(model: DeepGP) -> bytes:
         "model": node,
     }
     content = container_bytes(kind=_KIND, version=_VERSION, header=structure, arrays=arrays)
+    # The copy has to have the same structure, the same arrays, and the same parameters and priors.
     try:
         copy = _decoded(structure, arrays, named, "the model", sys.maxsize)
     except ValueError as error:
@@ -155,6 +156,7 @@ def _check_settings(path: str | os.PathLike[str], structure: dict[str, Any]) -> 
             f"{path} has a {float_type} model, but GPflow's default is {gpflow.default_float().__name__}; call "
             f"gpflow.config.set_default_float(np.{float_type}) first."
         )
+    # Versions are compared by their first two numbers.
     differences = [
         f"{package} {one_line(versions.get(package))} (here {here})"
         for package, here in _VERSIONS.items()

@@ -106,8 +106,8 @@ class _Decoder:
         if not isinstance(node, dict):
             return node
         for part in (self._constant, self._container, self._array, self._callable, self._object):
-            if (made := part(node)) is not _NOTHING:
-                return made
+            if (decoded := part(node)) is not _NOTHING:
+                return decoded
         raise Refused(f"has an unknown part in its structure: {', '.join(map(repr, [*node][:3]))}")
 
     def _numbered(self, number: int, made: Any) -> Any:
@@ -162,14 +162,14 @@ class _Decoder:
         match node:
             case {"variable": str(array), "trainable": bool(trainable), "name": str(name), "number": int(number)}:
                 shape = tf.TensorShape(node["shape"])
-                made = tf.Variable(self._stored(array), trainable=trainable, name=name, shape=shape)
+                decoded = tf.Variable(self._stored(array), trainable=trainable, name=name, shape=shape)
             case {"tensor": str(array), "number": int(number)}:
-                made = tf.constant(self._stored(array))
+                decoded = tf.constant(self._stored(array))
             case {"array": str(array), "number": int(number)}:
-                made = self._stored(array)
+                decoded = self._stored(array)
             case _:
                 return _NOTHING
-        return self._numbered(number, made)
+        return self._numbered(number, decoded)
 
     def _stored(self, name: str) -> np.ndarray:
         if name not in self._arrays or name in self.used:
@@ -210,12 +210,12 @@ class _Decoder:
     def _object(self, node: dict[str, Any]) -> Any:
         match node:
             case {"object": str(name), "state": dict(state), "number": int(number)}:
-                made = self._numbered(number, object.__new__(find_class(name, self._given)))
-                if "distribution_class" in node and isinstance(made, HeteroskedasticTFPConditional):
+                instance = self._numbered(number, object.__new__(find_class(name, self._given)))
+                if "distribution_class" in node and isinstance(instance, HeteroskedasticTFPConditional):
                     distribution = find_class(node["distribution_class"], self._given, tfp.distributions.Distribution)
-                    HeteroskedasticTFPConditional.__init__(made, distribution)
-                self._fill(made, state)
-                return made
+                    HeteroskedasticTFPConditional.__init__(instance, distribution)
+                self._fill(instance, state)
+                return instance
             case {"made": str(name), "arguments": dict(arguments), "number": int(number)}:
                 cls = find_class(name, self._given)
                 if not _is_made_by_arguments(cls):
@@ -240,9 +240,9 @@ class _Decoder:
         if self._num_parts > _FREE_PARTS + _PARTS_PER_CONSTRUCTOR * (1 + len(self._extents)):
             raise Refused(f"has a {cls.__name__} with the same parts over and over, {extent.num_parts} in all")
         self._take(extent.shape, f"a {cls.__name__}")
-        made = cls(**values)
-        self._extents[id(made)] = extent
-        return made
+        instance = cls(**values)
+        self._extents[id(instance)] = extent
+        return instance
 
     def _extent(self, value: Any) -> _Extent:
         """What a value among the arguments of a constructor asks for."""

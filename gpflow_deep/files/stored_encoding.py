@@ -254,6 +254,7 @@ class _Encoder:
                 f"is a {type(value).__name__}, which does not say what made it: its constructor has to call "
                 "super().__init__ with parameters=dict(locals())"
             )
+        # Arguments, but for the object itself and functions that are defaults.
         defaults = {key: item.default for key, item in inspect.signature(type(value).__init__).parameters.items()}
         arguments = {
             key: item
@@ -266,6 +267,7 @@ class _Encoder:
         config, weights, named = stored_keras.encode(value)
         self.named.update(named)
         self.has_keras = True
+        # Each variable by its layer and its place there, as Keras and as TensorFlow have it.
         for i, weight in enumerate(weights):
             if self.weights.setdefault(id(weight), (value, i))[0] is not value:
                 raise Refused("shares weights with another Keras layer of the model: keep one of them, and ask it")

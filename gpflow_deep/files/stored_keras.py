@@ -97,6 +97,7 @@ def decode(
     import keras
 
     custom_objects = _custom_objects(config, given)
+    # A variable without an array of its shape is refused before it takes any memory.
     remaining = Counter(value.shape for value in values)
 
     def creator(next_creator: Callable[..., tf.Variable], **options: Any) -> tf.Variable:
@@ -110,6 +111,7 @@ def decode(
         layer = keras.saving.deserialize_keras_object(deepcopy(config), custom_objects, safe_mode=True)
     if [tuple(variable.shape) for variable in layer.variables] != [value.shape for value in values]:
         raise Refused("has a Keras layer with other variables than it has arrays")
+    # Values, and which of them are trained.
     for variable, value, is_trained in zip(layer.variables, values, trainable, strict=True):
         variable.assign(value)
         if variable.trainable != is_trained:
@@ -132,7 +134,7 @@ def _custom_objects(config: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """
     import keras
 
-    found = {}
+    objects = {}
     for part in _parts(config):
         module = part.get("module")
         name = part["class_name"]
@@ -141,17 +143,19 @@ def _custom_objects(config: Any, given: Mapping[str, Any]) -> dict[str, Any]:
             name = registered = part.get("config")
         if not isinstance(name, str) or not isinstance(module, str | None):
             raise Refused("has a Keras layer with a part that has no name")
+        # Keras' own parts need nothing.
         if name in _VALUES or module in _OPERATIONS or (_is_safe(module, name) and registered in (None, name)):
             continue
         if f"{module}.".startswith(("None.", "keras.")) or name.startswith("__"):
             raise Refused(f"has the Keras part {module}.{name}, which no file may have")
+        # Others by any of their names, from the caller or from what the program has registered.
         keys = [f"{module}:{name}", str(registered), name]
         things = [given.get(key) for key in keys] + [keras.saving.get_registered_object(str(registered))]
         thing = next((thing for thing in things if thing is not None), None)
         if thing is None and is_function:
             raise Refused(f"has a Keras layer with the function {name}: decorate it by {_DECORATOR}, and import it")
-        found.update(dict.fromkeys(keys, find_class(keys[0], given, keras.Layer) if thing is None else thing))
-    return found
+        objects.update(dict.fromkeys(keys, find_class(keys[0], given, keras.Layer) if thing is None else thing))
+    return objects
 
 
 def _is_safe(module: str | None, name: str) -> bool:

@@ -64,10 +64,10 @@ class Refused(ValueError):
 @functools.cache
 def _functions() -> dict[str, Callable[..., Any]]:
     spaces = {"tf": tf, "tf.math": tf.math, "tf.nn": tf.nn}
-    found = {
+    functions = {
         f"{space}.{name}": getattr(spaces[space], name) for space in spaces for name in _ELEMENTWISE[space].split()
     }
-    return {**found, "gpflow.likelihoods.utils.inv_probit": gpflow.likelihoods.utils.inv_probit}
+    return {**functions, "gpflow.likelihoods.utils.inv_probit": gpflow.likelihoods.utils.inv_probit}
 
 
 def given_names(custom_objects: CustomObjects) -> dict[str, Any]:
@@ -113,6 +113,7 @@ def find_class(name: str, given: Mapping[str, Any], base: type = tf.Module) -> t
         cls = _found(name)
         if not isinstance(cls, type):
             raise Refused(f"has an object of the class {_readable(name)}, which {_unknown(name)}")
+        # What is not given has to be of a kind that may be a part of a model.
         is_part = issubclass(cls, base)
         if _is_keras_2(cls) or (_is_foreign(cls) and not is_part) or hasattr(cls, "__del__"):
             raise Refused(f"has an object of the class {_readable(name)}, which no file may have")
@@ -139,8 +140,8 @@ def name_of_function(function: Callable[..., Any]) -> str:
 
     :raises Refused: if it would not.
     """
-    for name, known in _functions().items():
-        if known is function:
+    for name, elementwise in _functions().items():
+        if elementwise is function:
             return name
     name = _full_name(function)
     if getattr(_found(name), "__qualname__", None) != function.__qualname__:
@@ -195,12 +196,12 @@ def _found(name: str) -> Any:
             importlib.import_module(module_name)
         except ImportError:
             return None
-    found: Any = sys.modules.get(module_name)
-    if module_name.split(".")[0] in _OWN_PACKAGES and qualname in getattr(found, "__all__", ()):
-        return getattr(found, qualname)  # of own packages, which import their parts when these are used
+    thing: Any = sys.modules.get(module_name)
+    if module_name.split(".")[0] in _OWN_PACKAGES and qualname in getattr(thing, "__all__", ()):
+        return getattr(thing, qualname)  # of own packages, which import their parts when these are used
     for part in qualname.split("."):
-        found = vars(found).get(part) if hasattr(found, "__dict__") else None  # a module's __getattr__ may import
-    return found
+        thing = vars(thing).get(part) if hasattr(thing, "__dict__") else None  # a module's __getattr__ may import
+    return thing
 
 
 def _unfindable(thing: Any) -> str:

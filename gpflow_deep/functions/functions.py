@@ -91,10 +91,10 @@ class FunctionDraws(tf.Module):
         return F if F.shape.rank == 3 else tf.broadcast_to(F, shape)
 
     def _checked(self, X: TensorType) -> tf.Tensor:
-        given = getattr(X, "dtype", None)
-        if given is not None and tf.as_dtype(given) != self.dtype:
+        dtype = getattr(X, "dtype", None)
+        if dtype is not None and tf.as_dtype(dtype) != self.dtype:
             raise ValueError(
-                f"X must have the float type of the model, {self.dtype.name}, got {tf.as_dtype(given).name}; cast X."
+                f"X must have the float type of the model, {self.dtype.name}, got {tf.as_dtype(dtype).name}; cast X."
             )
         X = tf.convert_to_tensor(X, self.dtype)
         S = self.num_functions
@@ -155,10 +155,12 @@ def draw_functions(
     for number, layer in enumerate(layers, start=1):
         seed_of_layer = tf.random.fold_in(seed, number)
         if isinstance(layer, GlobalInducingLayer):
-            given = members[number - 1]
-            drawn.append(layer.functions_of(given, seed_of_layer, num_features=num_features, noise=noise))
+            # Through known global inducing outputs of each function.
+            layer_factors = members[number - 1]
+            drawn.append(layer.functions_of(layer_factors, seed_of_layer, num_features=num_features, noise=noise))
             continue
         if number <= len(points) and layer.num_latent_gps:
+            # At the same point of the noise for all inputs.
             drawn.append(AtPoints(layer, points[number - 1]))
             continue
         if not hasattr(layer, "sample_functions"):
@@ -166,6 +168,7 @@ def draw_functions(
                 f"functions can be drawn of layers with a method sample_functions, got {type(layer).__name__} as layer "
                 f"{number}; see gpflow_deep.SVGPLayer.sample_functions for what it returns."
             )
+        # By Matheron's rule, through samples of the inducing outputs or draws from q(u).
         options: dict[str, Any] = {"num_features": num_features, "noise": noise}
         if samples is not None and (values := samples.chosen(number - 1, num_functions, seed)) is not None:
             options["values"] = values

@@ -61,6 +61,7 @@ def thompson(
     def heights(points: tf.Tensor) -> tf.Tensor:  # [N, D] or [batch, N, D] in the unit cube -> [batch, N]
         return sign * functions(tf.constant(low, dtype) + tf.constant(width, dtype) * points)[..., 0]
 
+    # Sobol points, and the best of them for each function to start from.
     sobol = qmc.Sobol(len(low), seed=np.random.default_rng(seed))
     points = sobol.random_base2((num_candidates - 1).bit_length())[:num_candidates]
     candidates = heights(tf.constant(points, dtype)).numpy()
@@ -73,10 +74,11 @@ def thompson(
             total = tf.reduce_sum(heights(at)) / scale
         return -float(total), -tape.gradient(total, at).numpy().astype(np.float64).ravel()
 
+    # Ascent of all starts of all functions together, as their sum.
     box = [(0.0, 1.0)] * starts.size
     steps = {"maxiter": max_iter}
-    found = minimize(descent, starts.ravel(), jac=True, method="L-BFGS-B", bounds=box, options=steps).x
-    ends = np.concatenate([found.reshape(starts.shape), starts], axis=1)  # the sum has risen, not every summand
+    maximisers = minimize(descent, starts.ravel(), jac=True, method="L-BFGS-B", bounds=box, options=steps).x
+    ends = np.concatenate([maximisers.reshape(starts.shape), starts], axis=1)  # the sum has risen, not every summand
     return np.asarray(low + width * ends[range(batch), np.argmax(heights(tf.constant(ends, dtype)), axis=1)])
 
 

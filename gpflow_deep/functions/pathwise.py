@@ -86,8 +86,8 @@ class SeparateGPFunctions(tf.Module):
 
     def __call__(self, X: tf.Tensor) -> tf.Tensor:
         """[N, D] or [S, N, D] -> [S, N, L], without noise."""
-        each = X if X.shape.rank == 3 else tf.broadcast_to(X, tf.concat([tf.shape(self.Z)[:1], tf.shape(X)], axis=0))
-        return self.prior(X) + tf.matmul(_covariances(self.kernel, each, self.Z), self.coefficients)
+        inputs = X if X.shape.rank == 3 else tf.broadcast_to(X, tf.concat([tf.shape(self.Z)[:1], tf.shape(X)], axis=0))
+        return self.prior(X) + tf.matmul(_covariances(self.kernel, inputs, self.Z), self.coefficients)
 
 
 class _NoisyGPs(tf.Module):
@@ -130,9 +130,9 @@ class _Mixed(tf.Module):
         f = f + self.mean_function(X)
         if not self.input_propagation:
             return f
-        kept = X[..., : self.input_propagation]
+        propagated = X[..., : self.input_propagation]
         shape = tf.concat([tf.shape(f)[:-1], [self.input_propagation]], axis=0)
-        return tf.concat([tf.broadcast_to(kept, shape), f], axis=-1)
+        return tf.concat([tf.broadcast_to(propagated, shape), f], axis=-1)
 
 
 def draw_gps(
@@ -158,14 +158,15 @@ def draw_gps(
     between = 0.0 if layer.noise_variance is None else tf.convert_to_tensor(layer.noise_variance)
     if values is None:
         values = _draw_inducing(factors.q_mu, factors.q_sqrt, num_functions, tf.random.fold_in(seed, 0))  # [S, M, L]
+    # Matheron's rule for each pair: a draw of the prior, and its update towards the values.
     parts = []
     variances = []
     for i, (inducing, kernel) in enumerate(pairs):
-        own = values if shared else values[..., i : i + 1]
+        part_values = values if shared else values[..., i : i + 1]
         Luu = factors.Luu if shared else factors.Luu[i]
-        part = draw_part(layer, inducing, kernel, own, Luu, tf.random.fold_in(seed, i + 1), num_features)
+        part = draw_part(layer, inducing, kernel, part_values, Luu, tf.random.fold_in(seed, i + 1), num_features)
         parts.append(part)
-        variances.append(tf.fill([own.shape[-1]], part.prior.noise_variance + between))
+        variances.append(tf.fill([part_values.shape[-1]], part.prior.noise_variance + between))
     latent = _NoisyGPs(parts, tf.concat(variances, axis=0), noise, tf.random.fold_in(seed, len(pairs) + 1))
     return _Mixed(latent, W, copied(layer.mean_function), layer.input_propagation)
 
@@ -186,12 +187,12 @@ def draw_separate(
     :param values: whitened, [S, M, L].
     :param Luu: Cholesky factors of k(Z, Z), [S or 1, M, M].
     """
-    own = tf.random.fold_in(seed, 0)
+    part_seed = tf.random.fold_in(seed, 0)
     kernel = layer.kernel
     if Z.shape[0] == 1:
-        part: Any = draw_part(layer, InducingPoints(Z[0]), kernel, values, Luu[0], own, num_features)
+        part: Any = draw_part(layer, InducingPoints(Z[0]), kernel, values, Luu[0], part_seed, num_features)
     else:
-        conditioned = _conditioned(layer, kernel, Z, values, Luu, own, num_features)
+        conditioned = _conditioned(layer, kernel, Z, values, Luu, part_seed, num_features)
         part = SeparateGPFunctions(conditioned[0], copied(kernel), Z, conditioned[1])
     variances = tf.fill([values.shape[-1]], part.prior.noise_variance)
     latent = _NoisyGPs([part], variances, noise, tf.random.fold_in(seed, 1))
@@ -256,12 +257,15 @@ def _conditioned(
         prior = draw_prior(kernel, int(Z.shape[-1]), S, L, num_features, tf.random.fold_in(seed, 0))
     except ValueError as error:
         raise ValueError(f"{layer.label}: {error}") from None
+    # g(Z), in slices of bounded memory.
     size = max(1, _SLICE_NUMBERS // (S * num_features * max(1, len(prior.frequencies))))
     (at_Z,) = map_slices(lambda start, stop: [prior(Z[..., start:stop, :])], M, size, [Z.dtype], axis=1)  # [S, M, L]
+    # A draw of u from the prior: g(Z), and the jitter and noise that L L' has beside k(Z, Z).
     smooth = kernel(Z, full_cov=False) - prior.noise_variance
     extra = tf.maximum(tf.reduce_sum(tf.square(Luu), axis=-1) - smooth, 0.0)  # jitter and noise: diag(LL') - k(Z, Z)
     eps = tf.random.stateless_normal([S, M, L], tf.random.fold_in(seed, 1), dtype=Z.dtype)
     residual = at_Z + tf.sqrt(extra)[..., None] * eps
+    # f(x) = g(x) + k(x, Z) L^-T (v - L^-1 u).
     if Luu.shape.rank == 3:
         whitened = values - tf.linalg.triangular_solve(Luu, residual)
         return prior, tf.linalg.triangular_solve(Luu, whitened, adjoint=True)

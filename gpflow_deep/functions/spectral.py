@@ -72,9 +72,9 @@ def terms_of(kernel: Kernel) -> list[Term]:
     if type(kernel) is kernels.Product:
         parts = [terms_of(part) for part in kernel.kernels]
         return functools.reduce(lambda left, right: [_product(a, b) for a in left for b in right], parts)
-    known = ", ".join(sorted(kind.__name__ for kind in _SPECTRAL))
+    names = ", ".join(sorted(kind.__name__ for kind in _SPECTRAL))
     raise ValueError(
-        f"functions can be drawn for the stationary kernels {known}, for Linear, Constant and White, and for sums and "
+        f"functions can be drawn for the stationary kernels {names}, for Linear, Constant and White, and for sums and "
         f"products of them, got {type(kernel).__name__}; use predict_f_samples, whose draws are joint over given rows."
     )
 
@@ -142,12 +142,14 @@ def draw_prior(
         if term.is_white:
             continue
         if term.linear is not None:
+            # A linear kernel, x' V x: slopes from N(0, V).
             embed = _embedding(term.linear, input_dim, dtype)  # [d, D]
             scale = tf.sqrt(tf.linalg.matvec(embed, tf.broadcast_to(term.variance, [embed.shape[0]]), transpose_a=True))
             slopes.append(normal(input_dim, seeds[0], scale[:, None]))
         elif not term.factors:
             constants.append(normal(1, seeds[0], tf.sqrt(term.variance)))
         else:
+            # A stationary one: F cosines and F sines at frequencies from its spectral density.
             frequencies.append(_frequencies(term.factors, input_dim, S, F, seeds[2], dtype))
             scale = tf.sqrt(term.variance / F)
             cosines.append(normal(F, seeds[0], scale))
@@ -190,12 +192,13 @@ def _frequencies(
     """Frequencies [S, F, D] of a product of stationary kernels: the sums of theirs."""
     embeddings = [_embedding(kernel, input_dim, dtype) for kernel in factors]
     widths = [int(embedding.shape[0]) + 1 for embedding in embeddings]
+    # Sobol points, moved for each function; a kernel of d inputs takes d + 1 columns.
     points = tf.constant(_sobol_points(sum(widths), count))
     shifts = tf.random.stateless_uniform([num_functions, 1, sum(widths)], seed, dtype=tf.float64)
     uniform = tf.clip_by_value(tf.math.floormod(points + shifts, 1.0), 2.0**-33, 1.0 - 2.0**-33)
     parts = []
-    for kernel, embedding, own in zip(factors, embeddings, tf.split(uniform, widths, axis=-1), strict=True):
-        omega = _SPECTRAL[type(kernel)](kernel, tf.math.ndtri(own[..., :-1]), own[..., -1:])
+    for kernel, embedding, columns in zip(factors, embeddings, tf.split(uniform, widths, axis=-1), strict=True):
+        omega = _SPECTRAL[type(kernel)](kernel, tf.math.ndtri(columns[..., :-1]), columns[..., -1:])
         parts.append(tf.matmul(tf.cast(omega, dtype) / kernel.lengthscales, embedding))
     return tf.add_n(parts)
 

@@ -92,14 +92,15 @@ class Patches:
         """Rows of images [..., D] -> [..., K, A], the patches row by row."""
         images = tf.reshape(X, [-1, *self.image_shape])
         size = [1, *self.patch_shape, 1]
-        found = tf.image.extract_patches(images, size, [1, self.stride, self.stride, 1], [1, 1, 1, 1], "VALID")
+        patches = tf.image.extract_patches(images, size, [1, self.stride, self.stride, 1], [1, 1, 1, 1], "VALID")
         if self.place_scale:
+            # Row and column of each patch, as two more numbers of it.
             places = tf.constant(
-                self.place_scale * np.indices(self.grid) * self.stride, found.dtype
+                self.place_scale * np.indices(self.grid) * self.stride, patches.dtype
             )  # [2, rows, columns]
-            places = tf.broadcast_to(tf.transpose(places, [1, 2, 0]), tf.concat([tf.shape(found)[:3], [2]], axis=0))
-            found = tf.concat([found, places], axis=-1)
-        return tf.reshape(found, tf.concat([tf.shape(X)[:-1], [self.num_patches, self.patch_dim]], axis=0))
+            places = tf.broadcast_to(tf.transpose(places, [1, 2, 0]), tf.concat([tf.shape(patches)[:3], [2]], axis=0))
+            patches = tf.concat([patches, places], axis=-1)
+        return tf.reshape(patches, tf.concat([tf.shape(X)[:-1], [self.num_patches, self.patch_dim]], axis=0))
 
 
 class ConvolutionalLayer(Module):
@@ -174,15 +175,17 @@ class ConvolutionalLayer(Module):
 
     def _points(self, X: tf.Tensor, full_cov: bool) -> tf.Tensor:
         """Patches [..., N, K, h w channels], or with `full_cov` [..., N K, h w channels]."""
-        found = self.patches(X)
-        return tf.reshape(found, tf.concat([tf.shape(X)[:-2], [-1, found.shape[-1]]], axis=0)) if full_cov else found
+        patches = self.patches(X)
+        return (
+            tf.reshape(patches, tf.concat([tf.shape(X)[:-2], [-1, patches.shape[-1]]], axis=0)) if full_cov else patches
+        )
 
 
 def at_patches(
     function: LayerFunctions, patches: Patches, sizes: list[int], X: tf.Tensor, keys: tf.Tensor
 ) -> tf.Tensor:
     """Functions of patches at all patches of the images [..., N, D]: `sizes` [S, P] -> [S, N, P]."""
-    found = patches(X)  # [..., N, K, h w channels]
-    points = tf.reshape(found, tf.concat([tf.shape(X)[:-2], [-1, found.shape[-1]]], axis=0))
-    own = tf.reshape(sub_keys(keys, patches.num_patches), tf.concat([tf.shape(keys)[:-1], [-1]], axis=0))
-    return tf.reshape(function(points, own), tf.stack([sizes[0], tf.shape(X)[-2], sizes[1]]))
+    all_patches = patches(X)  # [..., N, K, h w channels]
+    points = tf.reshape(all_patches, tf.concat([tf.shape(X)[:-2], [-1, all_patches.shape[-1]]], axis=0))
+    patch_keys = tf.reshape(sub_keys(keys, patches.num_patches), tf.concat([tf.shape(keys)[:-1], [-1]], axis=0))
+    return tf.reshape(function(points, patch_keys), tf.stack([sizes[0], tf.shape(X)[-2], sizes[1]]))

@@ -35,11 +35,12 @@ def sum_covariances(kernel: Kernel, Z: tf.Tensor, patches: tf.Tensor, weights: t
         R, K, A = tf.unstack(tf.shape(patches))
         values = kernel(Z, tf.reshape(patches, [R * K, A]))
         return tf.linalg.matvec(tf.reshape(values, [-1, R, K]), weights)
+    # The exponent is [z / l^2, log variance - |z|^2 / 2] . [x, 1] - |x|^2 / 2.
     Z, patches, precisions, log_variance = _centred(kernel, Z, patches)
     z_square, x_square = (tf.linalg.matvec(tf.square(points), precisions) for points in (Z, patches))
-    left = tf.concat([Z * precisions, (log_variance - 0.5 * z_square)[:, None]], axis=-1)
+    augmented_Z = tf.concat([Z * precisions, (log_variance - 0.5 * z_square)[:, None]], axis=-1)
     is_far = tf.maximum(tf.reduce_max(z_square), tf.reduce_max(x_square)) > SQUARE_LIMIT
-    return _sums(left, patches, -0.5 * x_square, weights, is_far, dtype)
+    return _sums(augmented_Z, patches, -0.5 * x_square, weights, is_far, dtype)
 
 
 @check_shapes("patches: [R, K, A]", "weights: [K]", "return: [R]")
@@ -80,13 +81,15 @@ def _sums(
         w = tf.cast(weights, dtype)
         x_blocks = tf.split(x, sizes)
         h_blocks = tf.split(h, sizes)
+        # E = exp(left . [x, 1, h]) of each block of images, and its weighted sums over patches.
         rights = [tf.reshape(_augmented(xs, hs), [-1, A + 2]) for xs, hs in zip(x_blocks, h_blocks, strict=True)]
         wide = tf.concat([left, tf.ones_like(left[:, :1])], axis=1)
         values = [_exponentials(wide, right, is_far, dtype) for right in rights]  # [M, r K]
-        result = [tf.reshape(tf.linalg.matvec(tf.reshape(E, [-1, K]), w), [M, -1]) for E in values]
+        block_sums = [tf.reshape(tf.linalg.matvec(tf.reshape(E, [-1, K]), w), [M, -1]) for E in values]
         lows = [tf.cast(right[:, : A + 1], dtype) for right in rights]
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            # With G = d/d sums:  d/d left = (G E) (w [x, 1]),  d/d x = w (G E)' left,  d/d h = w (G E)' 1.
             ones = tf.ones([1, M], dtype)
             low_left = tf.cast(left[:, :A], dtype)
             d_left = []
@@ -102,7 +105,7 @@ def _sums(
             parts = tf.add_n(d_left), tf.concat(d_x, axis=0), d_h * w, tf.reduce_sum(d_h, axis=0)
             return tuple(tf.cast(part, left.dtype) for part in parts)
 
-        return tf.cast(tf.concat(result, axis=1), left.dtype), gradient
+        return tf.cast(tf.concat(block_sums, axis=1), left.dtype), gradient
 
     return sums(left, x, h, weights)
 

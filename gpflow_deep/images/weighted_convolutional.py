@@ -97,11 +97,12 @@ class WeightedConvolutionalLayer(LatentOutputs, Module):
         """Mean [..., N, P], and variances [..., N, P] or with `full_cov` covariances [..., P, N, N]."""
         X = tf.convert_to_tensor(X)
         # [..., N, K, A]
-        found = self.patches(X)
+        patches = self.patches(X)
         low = self.dtype if self.precision == "full" else tf.float32
-        K, A = found.shape[-2:]
-        flat = tf.reshape(found, [-1 if None in X.shape[:-1] else int(np.prod(X.shape[:-1])), K, A])
+        K, A = patches.shape[-2:]
+        flat = tf.reshape(patches, [-1 if None in X.shape[:-1] else int(np.prod(X.shape[:-1])), K, A])
         kernel = self.gp.kernel
+        # cov(u, f(x)) = 1/K sum_k w_k k(Z, x[k]); A = L^-1 of it, and A' q_sqrt.
         w = self.weights / K
         Kuf = sum_covariances(kernel, tf.convert_to_tensor(self.gp.inducing_variable.Z), flat, w, low)  # [M, R]
         projected = tf.linalg.triangular_solve(factors.Luu, Kuf)
@@ -110,7 +111,8 @@ class WeightedConvolutionalLayer(LatentOutputs, Module):
         mean = tf.reshape(tf.matmul(projected, factors.q_mu, transpose_a=True), tf.concat([lead, [-1]], axis=0))
         mean.set_shape(X.shape[:-1].concatenate([self.num_latent_gps]))
         if full_cov:
-            return LayerMoments(mean, self._joint(found, w, projected, spread, low))
+            return LayerMoments(mean, self._joint(patches, w, projected, spread, low))
+        # Eq. (8): var f(x) - A'A + A' S A.
         prior = sum_variances(kernel, flat, w, low) - tf.reduce_sum(tf.square(projected), axis=0)  # [R]
         added = tf.cast(tf.reduce_sum(tf.square(spread), axis=1), self.dtype)  # [P, R]
         return LayerMoments(mean, tf.reshape(tf.transpose(tf.maximum(prior + added, 0.0)), tf.shape(mean)))
@@ -138,10 +140,11 @@ class WeightedConvolutionalLayer(LatentOutputs, Module):
             return tf.einsum("nkm,k->nm", tf.reshape(rows, [-1, K, tf.shape(images)[0]]), w)
 
         Kff = tf.map_fn(prior, tf.reshape(found, tf.stack([-1, N, K, A])))  # [S, N, N]
+        # The same between images: their prior covariance, less what u explains, and what q adds.
         a = tf.transpose(tf.reshape(projected, tf.stack([M, -1, N])), [1, 0, 2])  # [S, M, N]
         b = tf.transpose(tf.reshape(tf.cast(spread, self.dtype), tf.stack([P, M, -1, N])), [2, 0, 1, 3])  # [S, P, M, N]
-        known = tf.matmul(a, a, transpose_a=True)
-        cov = (Kff - known)[:, None] + tf.matmul(b, b, transpose_a=True)
+        explained = tf.matmul(a, a, transpose_a=True)
+        cov = (Kff - explained)[:, None] + tf.matmul(b, b, transpose_a=True)
         return tf.reshape(cov, tf.concat([lead[:-1], [P, N, N]], axis=0))
 
 

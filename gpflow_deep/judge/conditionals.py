@@ -122,6 +122,7 @@ def _t_cdf(df: float, t: Array) -> Array:
     """Student's distribution function; that of three degrees of freedom, GPflow's default, has a fast closed form."""
     if df != 3:
         return np.asarray(stdtr(df, t))
+    # With u = |t| / sqrt(3) the smaller tail is (arctan(1 / u) - u / (1 + u^2)) / pi.
     tail = np.abs(t) / np.sqrt(3.0)
     with np.errstate(divide="ignore"):  # 1 / 0 is the angle pi / 2
         smaller = np.arctan(1.0 / tail)
@@ -204,8 +205,8 @@ def _of_distribution(likelihood: MultiLatentTFPConditional) -> Conditional:
         return _mixed(weights, np.asarray(distribution.mean()), np.asarray(distribution.variance()))
 
     is_real = isinstance(likelihood, HeteroskedasticTFPConditional)
-    found = Conditional(lambda f: (f,), cdf, moments, is_joint=True)
-    return found if is_real else found._replace(support=(-np.inf, np.nextafter(np.inf, 0)))
+    joint = Conditional(lambda f: (f,), cdf, moments, is_joint=True)
+    return joint if is_real else joint._replace(support=(-np.inf, np.nextafter(np.inf, 0)))
 
 
 def _by_density(likelihood: ScalarLikelihood, X: tf.Tensor) -> Conditional:
@@ -220,6 +221,7 @@ def _by_density(likelihood: ScalarLikelihood, X: tf.Tensor) -> Conditional:
             likelihood.conditional_mean(X, values), likelihood.conditional_variance(X, values)
         ))  # fmt: skip
         center, width = _mixed(np.full(len(f), 1.0 / len(f)), mean, variance)
+        # Densities on a grid, and their integral up to each point by the trapezium rule.
         grid = np.linspace(center - _DEVIATIONS * width, center + _DEVIATIONS * width, _GRID, axis=-1)  # [N, P, G]
         density = np.stack([_densities(likelihood, X, f, grid[..., g]) for g in range(_GRID)], axis=-1)
         step = np.diff(grid, axis=-1)
@@ -235,11 +237,12 @@ def _by_density(likelihood: ScalarLikelihood, X: tf.Tensor) -> Conditional:
     def cdf(y: Array, mass: Array, grid: Array) -> Array:
         low = grid[0, ..., 0]
         high = grid[0, ..., -1]
+        # Linear between the points of the grid.
         place = np.clip((y - low) / (high - low) * (_GRID - 1), 0, _GRID - 1)
-        left = np.minimum(place.astype(np.int64), _GRID - 2)
-        index = np.broadcast_to(left, mass.shape[:-1])[..., None]
+        cell = np.minimum(place.astype(np.int64), _GRID - 2)
+        index = np.broadcast_to(cell, mass.shape[:-1])[..., None]
         lower, upper = (np.take_along_axis(mass, index + i, axis=-1)[..., 0] for i in (0, 1))
-        return np.asarray(lower + (place - left) * (upper - lower))
+        return np.asarray(lower + (place - cell) * (upper - lower))
 
     def moments(weights: Array, mass: Array, grid: Array) -> tuple[Array, Array]:
         center = 0.5 * (grid[0, ..., 0] + grid[0, ..., -1])

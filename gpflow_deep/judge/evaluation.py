@@ -167,6 +167,7 @@ def _rows(found: Forecast, task: str, Y: NDArray[Any], coverages: tuple[float, .
     rows = _Rows(found.log_density, found.mean, np.mean(np.square(found.mean - Y), axis=1))
     if found.predictive is None:
         return rows
+    # Of counts P(target <= y) jumps at y: a row is inside where the jump meets the interval.
     below, up_to = found.predictive.probabilities(Y)
     tails = [0.5 * (1 - level) for level in coverages]
     inside = np.stack([np.mean((up_to >= tail) & (below <= 1 - tail), axis=1) for tail in tails], axis=1)
@@ -197,9 +198,10 @@ def _of_labels(rows: _Rows) -> Evaluation:
     confidence = rows.confidence
     is_right = rows.is_right
     count = len(rows.is_right)
+    # The error of the calibration, by drawing rows again.
     rng = np.random.default_rng(0)
     drawn = (rng.integers(count, size=count) for _ in range(_NUM_RESAMPLES))
-    resampled = [expected_calibration_error(confidence[some], is_right[some]) for some in drawn]
+    resampled = [expected_calibration_error(confidence[sample], is_right[sample]) for sample in drawn]
     calibration = Score(expected_calibration_error(confidence, is_right), float(np.std(resampled, ddof=1)))
     return Evaluation(
         count,
@@ -275,9 +277,9 @@ def table(evaluations: Mapping[str, Evaluation]) -> list[list[str]]:
     shown = [name for name in names if any(getattr(e, name) is not None for e in evaluations.values())]
     levels = sorted({level for e in evaluations.values() for level in e.coverage or {}})
     lines = [["", *(headers.get(name, name) for name in shown), *(f"in {100 * level:g}%" for level in levels)]]
-    for name, found in evaluations.items():
-        scores = [getattr(found, score) for score in shown]
+    for name, evaluation in evaluations.items():
+        scores = [getattr(evaluation, score) for score in shown]
         cells = ["" if s is None else f"{s.value:.4g} ± {s.error:.2g}" for s in scores]
-        cells += [f"{100 * found.coverage[level].value:.1f}%" if found.coverage else "" for level in levels]
+        cells += [f"{100 * evaluation.coverage[level].value:.1f}%" if evaluation.coverage else "" for level in levels]
         lines.append([name, *cells])
     return lines

@@ -77,9 +77,10 @@ class LinearModel:
         center = X.mean(axis=0)
         spread = X.std(axis=0)
         spread = np.where(spread > 0, spread, 1.0)  # inputs of one size, so that least squares drops none as noise
-        found = np.linalg.lstsq(_with_one((X - center) / spread), Y, rcond=None)[0]
-        slopes = found[:-1] / spread[:, None]
-        weights = np.concatenate([slopes, found[-1:] - center @ slopes], axis=0)
+        coefficients = np.linalg.lstsq(_with_one((X - center) / spread), Y, rcond=None)[0]
+        # For inputs as they are, with the constant in the last row.
+        slopes = coefficients[:-1] / spread[:, None]
+        weights = np.concatenate([slopes, coefficients[-1:] - center @ slopes], axis=0)
         variance = np.mean(np.square(Y - _with_one(X) @ weights), axis=0)
         variance = np.maximum(variance, least_share * np.var(Y, axis=0))
         if not np.all(variance > _LEAST_SHARE * np.mean(np.square(Y), axis=0)):
@@ -94,8 +95,8 @@ class LinearModel:
         """Gaussians with one variance for each target."""
         mean = self.predict(X)
         terms = np.log(2 * np.pi * self.variance) + np.square(Y - mean) / self.variance
-        found = gaussian(np.ones(1), mean[None], np.broadcast_to(self.variance, mean.shape)[None])
-        return Forecast(-0.5 * terms.sum(axis=1), mean, found)
+        distribution = gaussian(np.ones(1), mean[None], np.broadcast_to(self.variance, mean.shape)[None])
+        return Forecast(-0.5 * terms.sum(axis=1), mean, distribution)
 
 
 def forecaster_of(model: Any) -> Forecaster:

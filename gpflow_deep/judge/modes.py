@@ -58,29 +58,38 @@ def find_modes(predictive: Predictive, *, prominence: float = PROMINENCE) -> Mod
     """
     if not 0 < prominence < 1:
         raise ValueError(f"prominence must be between 0 and 1, got {prominence}.")
+    # Probabilities of cells, and densities by their widths.
     edges = _edges(predictive)
     masses = np.diff(np.stack([predictive.cdf(edge) for edge in edges], axis=-1), axis=-1)  # [N, P, cells]
     masses = np.where(masses < _EMPTY, 0.0, masses)
     widths = np.diff(np.moveaxis(edges, 0, -1), axis=-1)
     heights = masses / widths
+    # The cells of the maxima that count; -1 where there are fewer than C.
     peaks = [_peaks(row, prominence) for row in heights.reshape(-1, heights.shape[-1])]
-    C = max((len(found) for found in peaks), default=1)
-    index = np.array([[*found, *[-1] * (C - len(found))] for found in peaks], np.int64).reshape(*heights.shape[:2], C)
-    left = np.take_along_axis(np.moveaxis(edges, 0, -1), np.maximum(index, 0), axis=-1)
-    values = left + 1.0
+    C = max((len(row_peaks) for row_peaks in peaks), default=1)
+    index = np.array([[*row_peaks, *[-1] * (C - len(row_peaks))] for row_peaks in peaks], np.int64).reshape(
+        *heights.shape[:2], C
+    )
+    lower_edges = np.take_along_axis(np.moveaxis(edges, 0, -1), np.maximum(index, 0), axis=-1)
+    values = lower_edges + 1.0
     densities = np.take_along_axis(heights, np.maximum(index, 0), axis=-1)
+    # Of real numbers the highest point near such a cell.
     if not predictive.is_count:
         width = np.take_along_axis(widths, np.maximum(index, 0), axis=-1)
-        refined = [_refined(predictive, left[..., c], width[..., c]) for c in range(C)]
+        refined = [_refined(predictive, lower_edges[..., c], width[..., c]) for c in range(C)]
         values, densities = (np.stack(part, axis=-1) for part in zip(*refined, strict=True))
-    shares = [_shares(row, found, C) for row, found in zip(heights.reshape(-1, heights.shape[-1]), peaks, strict=True)]
+    # Masses between the lowest points on either side of a mode.
+    shares = [
+        _shares(row, row_peaks, C) for row, row_peaks in zip(heights.reshape(-1, heights.shape[-1]), peaks, strict=True)
+    ]
     cells = np.array(shares, np.int64).reshape(*heights.shape[:2], C, 2)
     sums = np.concatenate([np.zeros_like(masses[..., :1]), np.cumsum(masses, axis=-1)], axis=-1)
     sums = sums / sums[..., -1:]
     of_modes = [np.take_along_axis(sums, cells[..., end], axis=-1) for end in (0, 1)]
+    # The highest mode first.
     order = np.argsort(np.where(index < 0, np.inf, -densities), axis=-1)
-    found = (np.where(index < 0, np.nan, part) for part in (values, densities, of_modes[1] - of_modes[0]))
-    return Modes(*(np.take_along_axis(part, order, axis=-1) for part in found))
+    masked = (np.where(index < 0, np.nan, part) for part in (values, densities, of_modes[1] - of_modes[0]))
+    return Modes(*(np.take_along_axis(part, order, axis=-1) for part in masked))
 
 
 def joined(parts: Sequence[Modes]) -> Modes:
@@ -106,19 +115,20 @@ def _peaks(heights: Array, prominence: float) -> NDArray[np.int64]:
     starts = np.flatnonzero(np.diff(heights, prepend=-1.0))  # of runs of equal heights
     ends = np.append(starts[1:], len(heights))
     runs = heights[starts]
-    kept = []
+    peaks = []
     padded = np.concatenate([[0.0], runs, [0.0]])
+    # A maximum counts that is so far above the lowest points on the ways to higher ones.
     for i in np.flatnonzero((padded[1:-1] > padded[:-2]) & (padded[1:-1] > padded[2:])):
         higher = np.flatnonzero(padded > runs[i])
-        left = higher[higher < i + 1]
-        right = higher[higher > i + 1]
+        higher_before = higher[higher < i + 1]
+        higher_behind = higher[higher > i + 1]
         lows = [
-            padded[(left[-1] if len(left) else 0) : i + 1].min(),
-            padded[i + 1 : (right[0] if len(right) else len(padded) - 1) + 1].min(),
+            padded[(higher_before[-1] if len(higher_before) else 0) : i + 1].min(),
+            padded[i + 1 : (higher_behind[0] if len(higher_behind) else len(padded) - 1) + 1].min(),
         ]
         if runs[i] - max(lows) >= prominence * runs[i]:
-            kept.append((starts[i] + ends[i] - 1) // 2)
-    return np.array(kept or [np.argmax(heights)], np.int64)
+            peaks.append((starts[i] + ends[i] - 1) // 2)
+    return np.array(peaks or [np.argmax(heights)], np.int64)
 
 
 def _shares(heights: Array, peaks: NDArray[np.int64], C: int) -> list[list[int]]:
@@ -135,6 +145,7 @@ def _refined(predictive: Predictive, left: Array, width: Array) -> tuple[Array, 
     edges = np.linspace(np.maximum(low, predictive.low), np.minimum(high, predictive.high), _FINE + 1)
     heights = np.diff([predictive.cdf(edge) for edge in edges], axis=0) / np.diff(edges, axis=0)  # [cells, N, P]
     best = np.argmax(heights, axis=0)[None]
+    # The top of the parabola through the highest cell and its neighbours.
     middle = np.clip(best, 1, _FINE - 2)
     a, b, c = (np.take_along_axis(heights, middle + i, axis=0)[0] for i in (-1, 0, 1))
     with np.errstate(divide="ignore", invalid="ignore"):

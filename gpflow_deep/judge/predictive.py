@@ -74,11 +74,11 @@ class Predictive:
 
         :raises ValueError: if a level is not between 0 and 1.
         """
-        wanted = np.asarray(levels, np.float64).reshape(-1)
-        if not np.all((wanted > 0) & (wanted < 1)):
+        probabilities = np.asarray(levels, np.float64).reshape(-1)
+        if not np.all((probabilities > 0) & (probabilities < 1)):
             raise ValueError(f"levels of quantiles must be between 0 and 1, got {list(levels)}.")
-        found = [self._by_rows(lambda rows, level=level: self._quantile(rows, level)) for level in wanted]
-        return np.stack(found) if found else np.zeros([0, *self.center.shape])
+        quantiles = [self._by_rows(lambda rows, level=level: self._quantile(rows, level)) for level in probabilities]
+        return np.stack(quantiles) if quantiles else np.zeros([0, *self.center.shape])
 
     def probabilities(self, Y: NDArray[Any]) -> tuple[Array, Array]:
         """P(target < y) and P(target <= y), [N, P] each, for Y [N, P]: the same but for counts."""
@@ -99,8 +99,8 @@ class Predictive:
         if self.is_gaussian:
             means, variances = self.parts
             return gaussian_mixture_crps(self.weights, means, variances, Y)
-        if self.is_count and np.max(most := self.quantiles([1 - 1e-7])[0]) <= _MAX_COUNTS:
-            return self._by_rows(self._summed, Y, most)
+        if self.is_count and np.max(largest := self.quantiles([1 - 1e-7])[0]) <= _MAX_COUNTS:
+            return self._by_rows(self._summed, Y, largest)
         return self._by_rows(self._integrated, Y)
 
     def sample(self, num_samples: int, rng: np.random.Generator) -> Array:
@@ -136,6 +136,7 @@ class Predictive:
             center = np.floor(center)
             step = np.ceil(np.maximum(step, 1.0))
         low, high = (np.clip(center + sign * step, self._floor, self.high) for sign in (-1, 1))
+        # Steps away from the middle, each twice as long, until the quantile is between.
         for _ in range(_MAX_DOUBLINGS):
             is_high = (self._cdf(rows, low) >= level) & (low > self._floor)
             is_low = (self._cdf(rows, high) < level) & (high < self.high)
@@ -166,16 +167,20 @@ class Predictive:
         width = np.maximum(self.width[rows], 1e-300)
         low = np.minimum(center, Y)
         high = np.maximum(center, Y)
+        # The last u on either side, where targets end; 1 if they do not.
         with np.errstate(divide="ignore"):
             last_below = 1 / (1 + width / np.maximum(low - self.low, 0.0))
             last_above = 1 / (1 + width / np.maximum(self.high - high, 0.0))
         total = np.zeros_like(Y)
         for node, weight in zip(0.5 * (_LEGENDRE[0] + 1), 0.5 * _LEGENDRE[1], strict=True):
+            # Between the middle and y.
             z = low + node * (high - low)
             total += weight * (high - low) * np.square(self._cdf(rows, z) - (z >= Y))
+            # Below both.
             u = last_below * node
             slope = last_below * width / np.square(1 - u)
             total += weight * slope * np.square(self._cdf(rows, low - width * u / (1 - u)))
+            # Above both.
             u = last_above * node
             slope = last_above * width / np.square(1 - u)
             total += weight * slope * np.square(1 - self._cdf(rows, high + width * u / (1 - u)))
@@ -217,10 +222,10 @@ def predictive(
     if isinstance(likelihood, Gaussian):
         noise = np.asarray(likelihood.variance_at(tf.convert_to_tensor(X)), np.float64)[None]
         return gaussian(weights, offset + scale * means, np.square(scale) * (variances + noise))
-    found = conditional(likelihood, X)
-    if not found.is_real and (np.any(offset != 0) or np.any(scale != 1)):
+    targets_given_f = conditional(likelihood, X)
+    if not targets_given_f.is_real and (np.any(offset != 0) or np.any(scale != 1)):
         raise ValueError(f"targets of {type(likelihood).__name__} cannot be scaled; leave them in their own units.")
-    return _of_conditional(found, weights, means, variances, offset, scale)
+    return _of_conditional(targets_given_f, weights, means, variances, offset, scale)
 
 
 def gaussian(weights: Array, means: Array, variances: Array) -> Predictive:
@@ -247,6 +252,7 @@ def _nodes(weights: Array, means: Array, variances: Array, *, is_joint: bool) ->
     """Values of the latent functions [K, N, L] and their weights [K], which integrate over the mixture of Gaussians."""
     S, _, L = means.shape
     if is_joint:
+        # Sobol points of all latent functions together.
         count = max(1, NUM_NODES // S)
         points = np.clip(
             qmc.Sobol(L, rng=np.random.default_rng(0)).random(1 << (count - 1).bit_length()), 1e-9, 1 - 1e-9
@@ -254,6 +260,7 @@ def _nodes(weights: Array, means: Array, variances: Array, *, is_joint: bool) ->
         eps = ndtri(points)
         shares = np.full(len(points), 1.0 / len(points))
     else:
+        # Gauss-Hermite nodes of each of them.
         hermite, shares = np.polynomial.hermite_e.hermegauss(int(np.clip(NUM_NODES // S, 6, 60)))
         eps = np.repeat(hermite[:, None], L, axis=1)
         shares = shares / shares.sum()
@@ -284,12 +291,13 @@ def root(function: Callable[[Array], Array], low: Array, high: Array, tolerance:
     f3 = f2
     share = np.full_like(low, 0.5)
     is_open = (f1 < 0) & (f2 > 0)
-    found = np.where(f1 >= 0, low, high)
+    roots = np.where(f1 >= 0, low, high)
     for _ in range(_MAX_STEPS):
         if not is_open.any():
             break
         x = x1 + share * (x2 - x1)
         f = function(x)
+        # The root is between x1 and x2, and x3 is the point before x1.
         is_same = np.sign(f) == np.sign(f1)
         x3 = np.where(is_same, x1, x2)
         f3 = np.where(is_same, f1, f2)
@@ -297,13 +305,14 @@ def root(function: Callable[[Array], Array], low: Array, high: Array, tolerance:
         f2 = np.where(is_same, f2, f1)
         x1 = x
         f1 = f
-        found = np.where(is_open, np.where(np.abs(f1) <= np.abs(f2), x1, x2), found)
+        roots = np.where(is_open, np.where(np.abs(f1) <= np.abs(f2), x1, x2), roots)
         least = tolerance / np.maximum(np.abs(x2 - x1), np.finfo(np.float64).tiny)
         is_open &= (f1 != 0) & (least < 0.5)
+        # Inverse quadratic interpolation where that is safe, else bisection.
         with np.errstate(divide="ignore", invalid="ignore"):
             xi = (x1 - x2) / (x3 - x2)
             phi = (f1 - f2) / (f3 - f2)
             curved = f1 / (f2 - f1) * f3 / (f2 - f3) + (x3 - x1) / (x2 - x1) * f1 / (f3 - f1) * f2 / (f3 - f2)
             is_curved = (np.square(phi) < xi) & (np.square(1 - phi) < 1 - xi) & np.isfinite(curved)
         share = np.clip(np.where(is_curved, curved, 0.5), np.minimum(least, 0.5), 1 - np.minimum(least, 0.5))
-    return found
+    return roots

@@ -39,6 +39,7 @@ def draw_targets(model: DeepGP, units: Units, X: Array, num_samples: int, rng: n
     generator = np.random.default_rng(rng.randint(2**31 - 1, size=4))
     scaled = tf.constant(units.x.transform(X).astype(gpflow.default_float()))
     functions = np.asarray(model.predict_f_samples(scaled, num_samples, seed=seed), np.float64)  # [S, N, L]
+    # Noise for some of the draws at a time.
     size = max(1, NOISE_ROWS // max(len(X), 1))
     drawn = [
         _noisy(model.likelihood, units.y, functions[i : i + size], scaled, generator)

@@ -163,6 +163,7 @@ class GPLayer(keras.layers.Layer):
                 self.adapt(inputs)
             X = tf.cast(inputs, self.float_type)
             factors = gp.factors()
+            # KL and log priors per row; a pass for predictions adds no losses.
             if state is None:
                 log_prior = sum(parameter.log_prior_density() for parameter in gp.trainable_parameters)
                 self.add_loss(tf.cast((gp.prior_kl(factors) - log_prior) / self.num_data, keras.backend.floatx()))
@@ -170,6 +171,7 @@ class GPLayer(keras.layers.Layer):
             moments = tf.stack(gp.outputs(X, latent), axis=1)
             if state is not None and state.head is self:
                 return moments
+            # A draw while training, or the mean.
             noise = self._noise(tf.shape(X)[0], state, training=training)
             F = moments[:, 0] if noise is None else gp.sample(X, latent, noise)[0]
             returned = moments if state is None and self.outputs == "moments" else F

@@ -205,8 +205,8 @@ def _check_shapes(likelihood: Likelihood, Y: tf.Tensor, F: tf.Tensor) -> None:
     if needed not in (None, P):
         raise ValueError(f"{name} must have {needed} latent functions, got a GPLayer of {P} units.")
     is_own = isinstance(likelihood, ScalarLikelihood) and not isinstance(likelihood, SwitchedLikelihood)
-    wanted = 1 if isinstance(likelihood, MultiClass | Softmax) else P if is_own else None
-    if wanted is not None and Y.shape[-1] not in (wanted, None):
+    num_columns = 1 if isinstance(likelihood, MultiClass | Softmax) else P if is_own else None
+    if num_columns is not None and Y.shape[-1] not in (num_columns, None):
         is_labels = isinstance(likelihood, Bernoulli | MultiClass | Softmax)
         cure = "give the numbers of the labels, not one-hot" if is_labels else "give the last GPLayer as many units"
-        raise ValueError(f"targets of {name} must have {wanted} columns, got {Y.shape[-1]}; {cure}.")
+        raise ValueError(f"targets of {name} must have {num_columns} columns, got {Y.shape[-1]}; {cure}.")

@@ -66,6 +66,7 @@ class Predictor:
         batch_rows: int = BATCH_ROWS,
     ) -> None:
         layers = list(_leaves(model))
+        # The last layer of GPs is integrated out if nothing but a likelihood stands behind it; the others are drawn.
         ends = [layer for layer in layers if isinstance(layer, LikelihoodLayer)]
         gps = [layer for layer in layers if isinstance(layer, GPLayer)]
         if not gps:
@@ -104,6 +105,7 @@ class Predictor:
                 np.asarray(self._pass_through(tf.constant(X[i : i + size]), noise), np.float64)
                 for i in range(0, max(1, len(X)), size)
             ]
+        # [S rows, ...] of each slice -> [S, N, ...].
         moments = np.concatenate([part.reshape(S, -1, *part.shape[1:]) for part in parts], axis=1)
         return (moments, np.zeros_like(moments)) if self._head is None else (moments[:, :, 0], moments[:, :, 1])
 
@@ -119,8 +121,8 @@ class Predictor:
         if self.task != "regression":
             return Predicted(mean, log_density=log_density)
         lower = upper = None
-        if (found := self._distribution_or_none(*components)) is not None:
-            lower, upper = found.quantiles(LIMITS)
+        if (distribution := self._distribution_or_none(*components)) is not None:
+            lower, upper = distribution.quantiles(LIMITS)
         return Predicted(mean, np.sqrt(var), lower, upper, log_density)
 
     def quantiles(self, X: Any, levels: Sequence[float]) -> Array:
@@ -137,8 +139,8 @@ class Predictor:
         :param Y: targets [N, P], or labels [N, 1].
         """
         components = self.components(X)
-        found = self._distribution_or_none(*components) if self.task == "regression" else None
-        return Forecast(self._log_density(*components, Y), self._mixture(*components)[0], found)
+        distribution = self._distribution_or_none(*components) if self.task == "regression" else None
+        return Forecast(self._log_density(*components, Y), self._mixture(*components)[0], distribution)
 
     # Private.
 
@@ -160,16 +162,18 @@ class Predictor:
     def _mixture(self, means: Array, variances: Array) -> tuple[Array, Array]:
         """Mean and variance of the targets, [N, Q]."""
         with float_type(self._float_type):
-            each = likelihoods.predict_mean_and_var(self.likelihood, *self._arguments(means, variances), self._seed)
-            mean, var = mixture.moments(self._weights(means), *each)
+            component_moments = likelihoods.predict_mean_and_var(
+                self.likelihood, *self._arguments(means, variances), self._seed
+            )
+            mean, var = mixture.moments(self._weights(means), *component_moments)
         return np.asarray(mean, np.float64), np.asarray(var, np.float64)
 
     def _log_density(self, means: Array, variances: Array, Y: Any) -> Array:
         targets = np.asarray(Y, self._float_type).reshape(means.shape[1], -1)
         with float_type(self._float_type):
             arguments = (*self._arguments(means, variances), tf.constant(targets))
-            each = likelihoods.predict_log_density(self.likelihood, *arguments, self._seed)
-            return np.asarray(mixture.log_density(self._weights(means), each), np.float64)
+            component_densities = likelihoods.predict_log_density(self.likelihood, *arguments, self._seed)
+            return np.asarray(mixture.log_density(self._weights(means), component_densities), np.float64)
 
     def _distribution(self, means: Array, variances: Array) -> Predictive:
         with float_type(self._float_type):

@@ -50,8 +50,8 @@ class _Registered(dict[str, Any]):
     """What Keras knows by a name, in the place of a dictionary of custom objects."""
 
     def get(self, name: str, default: Any = None) -> Any:
-        found = keras.saving.get_registered_object(name)
-        return default if found is None else found
+        registered = keras.saving.get_registered_object(name)
+        return default if registered is None else registered
 
 
 def _base64(array: np.ndarray) -> str:

@@ -31,6 +31,7 @@ def map_slices(
     """
     static_length = tf.get_static_value(length)
     static_size = tf.get_static_value(size)
+    # All at once, if that is known while tracing.
     if static_length is not None and static_size is not None and static_length <= static_size:
         return tuple(fn(tf.constant(0), tf.convert_to_tensor(length)))
     length = tf.cast(length, tf.int32)
@@ -56,6 +57,7 @@ def map_slices(
         shape_invariants=(tf.TensorShape([]), [tf.TensorShape(None)] * num_arrays, [tf.TensorShape(None)] * num_sums),
         parallel_iterations=1,
     )
+    # Shapes, as far as those of the slices are known.
     results = []
     for array, shape in zip(arrays, shapes[:num_arrays], strict=True):
         result = array.concat()

@@ -43,6 +43,7 @@ def joint_draw(layer: Any, factors: Any, H: tf.Tensor, noise: tf.Tensor) -> tf.T
             f"{layer.label}, {type(layer).__name__}, must be one of GPs of its inputs to have num_importance_samples > "
             "1 of latent variables below it; put the latent variables above it, or take one sample."
         )
+    # F = m(H) + root eps with root root' = C(H, H), and alpha = C(H, H)^-1 (F - m(H)).
     root = root_of_joint(cov, label=f"{layer.label}: joint covariance of the outputs for the samples of a row")
     eps = tf.linalg.matrix_transpose(noise)[..., None]  # [R, L, K, 1]
     drawn = mean + tf.linalg.matrix_transpose(tf.matmul(root, eps)[..., 0])
@@ -51,6 +52,7 @@ def joint_draw(layer: Any, factors: Any, H: tf.Tensor, noise: tf.Tensor) -> tf.T
     def mean_through_draws(H: tf.Tensor) -> tf.Tensor:
         if isinstance(layer, SVGPLayer) and isinstance(factors, LayerFactors):
             return _at_values(layer, H, layer.slopes_through(H, alpha[..., 0], factors))
+        # m(h) + C(h, H) alpha.
         K = tf.shape(H)[1]
         both = layer.latent_moments(tf.concat([H, fixed], axis=1), factors, full_cov=True)
         update = tf.matmul(both.cov[..., :K, K:], alpha)[..., 0]  # [R, L, K]; no noise between different inputs

@@ -146,6 +146,7 @@ class LatentVariableLayer(LatentOutputs, Module):
             raise ValueError(f"{requirement}, got {B}; use an encoder for minibatches.")
         if B == N:
             return tf.identity(self.q_mean), tf.identity(self.q_std)
+        # While tracing, the number of rows is unknown: the graph checks it when it runs.
         rows = tf.shape(X)[0]
         check = tf.debugging.assert_equal(rows, N, f"{requirement}; use an encoder for minibatches.")
         with tf.control_dependencies([] if check is None else [check]):  # slices, that no shape fails before

@@ -66,6 +66,7 @@ class BayesianLinearLayer(LatentOutputs, Module):
     ) -> LayerMoments:
         """Mean x' M and covariance x' S x' of the outputs."""
         mean, S = factors
+        # The bias is the weight of a column of ones.
         X = tf.concat([X, tf.ones_like(X[..., :1])], axis=-1)
         if full_cov:
             return LayerMoments(X @ mean, tf.matmul(X[..., None, :, :] @ S, X[..., None, :, :], transpose_b=True))

@@ -45,6 +45,7 @@ def inducing_inputs(X: np.ndarray, num_inducing: int, *, seed: int = 0) -> np.nd
     rng = np.random.default_rng(seed)
     max_rows = max(MAX_KMEANS_ROWS, 50 * num_inducing)
     rows = X if len(X) <= max_rows else X[np.sort(rng.choice(len(X), max_rows, replace=False))]
+    # k-means, from distinct rows that are drawn as often as they occur.
     distinct, counts = np.unique(rows, axis=0, return_counts=True)
     if len(distinct) > num_inducing:
         start = distinct[rng.choice(len(distinct), num_inducing, replace=False, p=counts / counts.sum())]
@@ -52,6 +53,7 @@ def inducing_inputs(X: np.ndarray, num_inducing: int, *, seed: int = 0) -> np.nd
             warnings.simplefilter("ignore", UserWarning)  # a centre that lost its points stays where it was
             centres, _ = kmeans2(rows, start, minit="matrix")
         distinct = np.unique(centres, axis=0)
+    # Fewer distinct points than M: copies of them, moved a little.
     missing = num_inducing - len(distinct)
     if missing > 0:
         scale = np.std(rows, axis=0)
@@ -106,6 +108,7 @@ def residual_variance(X: np.ndarray, Y: np.ndarray) -> float:
     """
     X = np.asarray(X, np.float64)
     Y = np.asarray(Y, np.float64)
+    # Least squares of standardised inputs, and the degrees of freedom that it leaves.
     scale = np.std(X, axis=0)
     inputs = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
     targets = Y - Y.mean(axis=0)
@@ -113,5 +116,5 @@ def residual_variance(X: np.ndarray, Y: np.ndarray) -> float:
     num_free = len(Y) - 1 - int(rank)
     variance = np.mean(np.square(targets), axis=0)
     residual = variance if num_free < 1 else np.sum(np.square(targets - inputs @ weights), axis=0) / num_free
-    found = float(np.mean(np.maximum(residual, LEAST_NOISE * variance)))
-    return found if found > 0 else LEAST_NOISE
+    noise = float(np.mean(np.maximum(residual, LEAST_NOISE * variance)))
+    return noise if noise > 0 else LEAST_NOISE

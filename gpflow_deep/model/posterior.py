@@ -75,6 +75,7 @@ class DeepGPPosterior(Module):
         if kind is PrecomputeCacheType.TENSOR:
             self.cache = computed
         elif self._kind is kind and self.cache is not None:
+            # In place: functions that were exported with these variables use the new values.
             variables = tf.nest.flatten(self.cache)
             values = tf.nest.flatten(computed)
             if [variable.shape for variable in variables] != [value.shape for value in values]:

@@ -135,6 +135,7 @@ class Predictions:
             seed = tf.random.fold_in(self.seed, start)
             return self._draws(MonteCarlo(), self._dims, S, stop - start, seed, X.dtype)
 
+        # Rows of all batches together, and the axis of draws in its place again.
         flat = self._by_rows(read, (flat_rows(X)[0],), noise, S, num_results=1, axis=1)[0]  # [S, rows, P]
         shape = tf.shape(X)
         P = self.layers[-1].output_dim
@@ -223,8 +224,8 @@ class Predictions:
             eps = noise(start, stop)
             size = rows_per_slice(layers)
             count = 2 if finish else num_results
-            found = evaluate(read, layers, self.factors, parts[0], eps, size=size, num_results=count)
-            return found if finish is None else finish(*found, *parts)
+            outputs = evaluate(read, layers, self.factors, parts[0], eps, size=size, num_results=count)
+            return outputs if finish is None else finish(*outputs, *parts)
 
         size = rows_per_slice(layers, num_draws)
         return map_slices(of_slice, length_of(rows[0]), size, [dtype] * num_results, axis=axis)

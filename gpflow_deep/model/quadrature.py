@@ -89,11 +89,11 @@ class Sobol:
 
         :raises ValueError: with more dimensions than there are Sobol sequences for, 21,201.
         """
-        known = tf.get_static_value(seed)
-        if known is None:
+        static_seed = tf.get_static_value(seed)
+        if static_seed is None:
             eps = _normal_points(sum(dims), num_components, seed)
         else:
-            eps = tf.constant(_known_normal_points(sum(dims), num_components, *map(int, known)))
+            eps = tf.constant(_known_normal_points(sum(dims), num_components, *map(int, static_seed)))
         return [part[:, None, :] for part in tf.split(tf.cast(eps, dtype), list(dims), axis=1)] if dims else []
 
     def log_weights(self, dims: Sequence[int], num_components: int, dtype: tf.DType) -> tf.Tensor:
@@ -138,6 +138,7 @@ def _with_matched_moments(eps: tf.Tensor) -> tf.Tensor:
     centred = eps - tf.reduce_mean(eps, axis=0)
     blocks = -(-d // max(1, S - 2))
     matched = []
+    # Each block times the inverse of the factor of its covariance.
     for block in tf.split(centred, [d // blocks + (i < d % blocks) for i in range(blocks)], axis=1):
         root = tf.linalg.cholesky(tf.matmul(block, block, transpose_a=True) / S)
         matched.append(tf.transpose(tf.linalg.triangular_solve(root, tf.transpose(block))))
@@ -188,6 +189,7 @@ class GaussHermite:
         log_weights = np.log(weights / np.sum(weights))
         if dim == 0:
             return np.zeros((1, 0)), np.zeros(1)
+        # All combinations of nodes, with the products of their weights.
         grid = np.stack(np.meshgrid(*[nodes] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
         totals = sum(np.meshgrid(*[log_weights] * dim, indexing="ij"))
         return grid, np.asarray(totals).reshape(-1)

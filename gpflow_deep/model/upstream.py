@@ -75,6 +75,7 @@ def repaired(likelihood: Likelihood, seed: tf.Tensor, epsilon: Epsilon) -> Any:
             changes["likelihoods"] = parts
     if not changes:
         return likelihood
+    # A view has the same parameters, and its own attributes where it differs.
     view = copy.copy(likelihood)
     for name, value in changes.items():
         object.__setattr__(view, name, value)  # not by tf.Module's, which would record it for the original too

@@ -58,9 +58,9 @@ class Choice:
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers and words."""
-        kept = {name: getattr(self.config, name) for name in FREE}
+        chosen = {name: getattr(self.config, name) for name in FREE}
         rows = [dataclasses.asdict(candidate) for candidate in self.candidates]
-        return {"candidates": rows, "chosen": kept, "judged_by": self.judged_by, "advice": list(self.advice)}
+        return {"candidates": rows, "chosen": chosen, "judged_by": self.judged_by, "advice": list(self.advice)}
 
     @staticmethod
     def from_json(stored: Mapping[str, Any], config: ModelConfig) -> Choice:

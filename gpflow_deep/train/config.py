@@ -154,9 +154,13 @@ class ModelConfig:
             )
         if self.posterior == "global" and (self.natgrad or self.input_propagation):
             raise ValueError("posterior=global cannot have natgrad or input_propagation; leave them out.")
-        own = ("sigma_points", "kl_weight")
-        if self.posterior != "sigma_points" and any(getattr(self, name) != getattr(ModelConfig, name) for name in own):
-            raise ValueError(f"{' and '.join(own)} need posterior=sigma_points, got posterior={self.posterior}.")
+        point_fields = ("sigma_points", "kl_weight")
+        if self.posterior != "sigma_points" and any(
+            getattr(self, name) != getattr(ModelConfig, name) for name in point_fields
+        ):
+            raise ValueError(
+                f"{' and '.join(point_fields)} need posterior=sigma_points, got posterior={self.posterior}."
+            )
         if self.posterior == "sigma_points" and self.natgrad:
             raise ValueError("posterior=sigma_points cannot have natgrad, whose steps are those of a bound.")
         if self.preset == "modern" and (self.noise_variance is not None or not self.whiten):
@@ -255,6 +259,7 @@ class ModelConfig:
             return self._build_convolutional(X, Y, num_classes, num_data, seed)
         likelihood = self._likelihood(num_classes, X, Y)
         latents = None
+        # Latent variables are further inputs, from an encoder.
         if self.latent_dim:
             encoder = Encoder(X.shape[1] + Y.shape[1], self.latent_dim, seed=seed)
             latents = LatentVariableLayer(X.shape[1], self.latent_dim, encoder=encoder)
@@ -275,10 +280,12 @@ class ModelConfig:
         if self.noise_variance is not None:
             settings["noise_variance"] = self.noise_variance or None
         model = _PRESETS[self.preset](X, Y, self.num_layers, **settings)
+        # The layers of the preset stand above the latent variables.
         if latents is not None:
             counts = {name: getattr(self, name) for name in ("num_samples", "num_importance_samples")}
             model = DeepGP([latents, *model.layers], likelihood, num_data=model.num_data, **counts)
         model.num_predict_samples = self.num_predict_samples
+        # Another posterior of the same layers.
         if self.posterior == "sigma_points":
             return with_sigma_points(model, self.sigma_points, KL_WEIGHT if self.kl_weight is None else self.kl_weight)
         return with_global_inducing(model, (X, Y)) if self.posterior == "global" else model
@@ -343,6 +350,7 @@ class ModelConfig:
         kernels = []
         for number, dim in enumerate(dims, start=1):
             value = _PRESETS[self.preset].starting_lengthscale(dim) if self.lengthscale is None else self.lengthscale
+            # Only the last layer has the linear part of the kernel's name.
             name = self.kernel if number == self.num_layers else self.kernel.removesuffix(LINEAR)
             lengthscales = np.full(dim, value) if self.ard else value
             variance = 1.0 if self.kernel_variance is None else self.kernel_variance

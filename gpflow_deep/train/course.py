@@ -126,6 +126,7 @@ class Course(tf.Module):
         self._count.assign(0)
         self.bounds.append(mean)
         if patience := self.config.n_iter_no_change:
+            # Settled if no recent window is above the best one before them.
             oldest, *newer = self._recent.numpy()
             best = max(float(self._best), oldest)
             recent = [*newer, mean]

@@ -148,10 +148,11 @@ class DeepGPEstimator(BaseEstimator):
     def _fitted(self, X: Array, Y: Array, class_names: Sequence[str], seed: int) -> Fitted:
         """The model that is asked for; the data choose the rest where they can."""
         config = self._config()
-        given = self._given()
+        fields = self._given()
         show = print if self.verbose else None
-        is_single = config.num_layers == 1 and given.get("likelihood", "auto") in ("auto", "gaussian")
-        free = [name for name in FREE if given.get(name, "auto") == "auto"]
+        # A search where fields are left open, and for a single layer, which L-BFGS trains to the end.
+        is_single = config.num_layers == 1 and fields.get("likelihood", "auto") in ("auto", "gaussian")
+        free = [name for name in FREE if fields.get(name, "auto") == "auto"]
         free = [] if free == ["posterior"] else free  # which is chosen with the depth only
         if (is_single or free) and not self.early_stopping and can_choose(config, len(class_names)):
             return fit_chosen(
@@ -193,8 +194,8 @@ class DeepGPEstimator(BaseEstimator):
         if not hasattr(self, "predictor_"):
             seed = self._new_seed()
             training = self._training()
-            made = start(self._config(), X, Y, training=training, class_names=class_names, seed=seed)
-            self._keep(*made, seed)
+            predictor_and_trainer = start(self._config(), X, Y, training=training, class_names=class_names, seed=seed)
+            self._keep(*predictor_and_trainer, seed)
             self.n_iter_ = 0
         else:
             count_rows(self.predictor_.model, len(X))
@@ -212,7 +213,7 @@ class DeepGPEstimator(BaseEstimator):
     def _check_parameters(self) -> None:
         """Types; the values are checked where they are used."""
         values = {**self.get_params(deep=False), **self._given()}
-        for names, kind, what in ((_COUNTS, numbers.Integral, "whole number"), (_NUMBERS, numbers.Real, "number")):
+        for names, kind, noun in ((_COUNTS, numbers.Integral, "whole number"), (_NUMBERS, numbers.Real, "number")):
             for name in names:
                 value = values.get(name, 1)
                 is_optional = name in _OPTIONAL
@@ -220,7 +221,7 @@ class DeepGPEstimator(BaseEstimator):
                     continue
                 if not ((isinstance(value, kind) and not isinstance(value, bool)) or (value is None and is_optional)):
                     other = " or None" if is_optional else " or 'auto'" if name in _CHOSEN else ""
-                    raise TypeError(f"{name} must be a {what}{other}, got {value!r}.")
+                    raise TypeError(f"{name} must be a {noun}{other}, got {value!r}.")
 
     def _refuse(self, arguments: dict[str, Any], taken: str = "fit takes X and y") -> None:
         """A clear word on what is not taken; `sample_weight=None` is what some callers say for no weights."""
@@ -235,23 +236,25 @@ class DeepGPEstimator(BaseEstimator):
 
         :raises TypeError: if there is no such field.
         """
-        known = {field.name: field.default for field in dataclasses.fields(ModelConfig)}
+        defaults = {field.name: field.default for field in dataclasses.fields(ModelConfig)}
         fields = {} if self.model is None else self.model
+        # Of a whole configuration those fields that are not the defaults.
         if isinstance(fields, ModelConfig):
             config = fields
-            fields = {name: value for name in known if (value := getattr(config, name)) != known[name]}
-        if unknown := sorted(set(fields) - set(known)):
+            fields = {name: value for name in defaults if (value := getattr(config, name)) != defaults[name]}
+        if unknown := sorted(set(fields) - set(defaults)):
             raise TypeError(f"model must have fields of ModelConfig, got {', '.join(unknown)}; see its help.")
-        own = {name: getattr(self, name) for name in _SHARED}
+        # Parameters of the estimator go before `model`.
+        parameters = {name: getattr(self, name) for name in _SHARED}
         unset = {"latent_dim": 0}
-        return {**fields, **{name: value for name, value in own.items() if value != unset.get(name, "auto")}}
+        return {**fields, **{name: value for name, value in parameters.items() if value != unset.get(name, "auto")}}
 
     def _config(self) -> ModelConfig:
         """With the usual number or name for what is chosen by the data, if it is."""
-        given: dict[str, Any] = {"preset": "modern", **self._given()}
-        if "image_shape" in given:
-            given["image_shape"] = tuple(given["image_shape"])
-        return ModelConfig(**given)
+        fields: dict[str, Any] = {"preset": "modern", **self._given()}
+        if "image_shape" in fields:
+            fields["image_shape"] = tuple(fields["image_shape"])
+        return ModelConfig(**fields)
 
     def _training(self) -> TrainingConfig:
         training = TrainingConfig() if self.training is None else self.training
@@ -272,10 +275,12 @@ class DeepGPEstimator(BaseEstimator):
         """Say so if the model is worse than least squares, or than one rate, or than the frequencies of classes."""
         rows = np.random.default_rng(self._seed).permutation(len(X))[:CHECK_ROWS]
         predictor = fitted.predictor
-        some = (X[rows], Y[rows])
-        log_density = float(np.mean(np.asarray(predictor.forecast(*some).log_density)))
+        checked_rows = (X[rows], Y[rows])
+        log_density = float(np.mean(np.asarray(predictor.forecast(*checked_rows).log_density)))
         optimism = (X.shape[1] + 1) * Y.shape[1] / len(rows)  # of least squares, by Akaike
-        if text := worse_than_simplest(predictor.model.likelihood, log_density, some, some, margin=optimism):
+        if text := worse_than_simplest(
+            predictor.model.likelihood, log_density, checked_rows, checked_rows, margin=optimism
+        ):
             text = f"after {fitted.num_steps} steps the model is {text} on its training rows"
             warnings.warn(f"{text}. Raise max_iter, or lower training.tol.", ConvergenceWarning, stacklevel=4)
 

@@ -81,16 +81,18 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
         """Means of new targets, and their standard deviations with the noise: of the shape that y had."""
         inputs = self._inputs(X)
         with self._in_float():
-            found = self.predictor_.predict(inputs)
-        assert found.std is not None  # of mypy: numbers have it
-        return (self._shaped(found.mean), self._shaped(found.std)) if return_std else self._shaped(found.mean)
+            predicted = self.predictor_.predict(inputs)
+        assert predicted.std is not None  # of mypy: numbers have it
+        return (
+            (self._shaped(predicted.mean), self._shaped(predicted.std)) if return_std else self._shaped(predicted.mean)
+        )
 
     def predict_quantiles(self, X: Any, levels: Sequence[float] = (0.025, 0.5, 0.975)) -> Array:
         """Quantiles of new targets: [N, levels], or [N, P, levels] for y of two dimensions."""
         inputs = self._inputs(X)
         with self._in_float():
-            found = self.predictor_.quantiles(inputs, levels)
-        return self._shaped(np.moveaxis(found, 0, -1))
+            quantiles = self.predictor_.quantiles(inputs, levels)
+        return self._shaped(np.moveaxis(quantiles, 0, -1))
 
     def log_density(self, X: Any, y: Any) -> Array:
         """log p(y_n | x_n) of each row, [N], nats, in the units of y (of all its columns together)."""
@@ -110,8 +112,8 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
         inputs = self._inputs(X)
         rng = check_random_state(random_state)
         with self._in_float():
-            found = self.predictor_.sample_y(inputs, n_samples, rng=rng)
-        return self._shaped(np.moveaxis(found, 0, -1))
+            targets = self.predictor_.sample_y(inputs, n_samples, rng=rng)
+        return self._shaped(np.moveaxis(targets, 0, -1))
 
     def predict_modes(self, X: Any, *, prominence: float = PROMINENCE) -> Modes:
         """Where the densities of new targets are highest: [N, C] each, or [N, P, C] for y of two dimensions.
@@ -120,8 +122,8 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
         """
         inputs = self._inputs(X)
         with self._in_float():
-            found = self.predictor_.modes(inputs, prominence=prominence)
-        return Modes(*map(self._shaped, found))
+            modes = self.predictor_.modes(inputs, prominence=prominence)
+        return Modes(*map(self._shaped, modes))
 
     def _rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
         X = as_numbers(X, self, reset=reset)

@@ -125,6 +125,7 @@ def fit(
     check_counts(max_iter, batch_size)
     if not 0 <= validation_fraction < 1:
         raise ValueError(f"validation_fraction must be at least 0 and less than 1, got {validation_fraction}.")
+    # Rows to train on, and those that are held out, if any.
     order = np.random.default_rng([seed, 0]).permutation(len(X))
     num_held_out = int(np.ceil(validation_fraction * len(X)))
     if num_held_out >= len(X):
@@ -134,6 +135,7 @@ def fit(
     training = training.for_rows(len(rows), batch_size)
     chosen = None
     options: dict[str, Any] = {"training": training, "max_iter": max_iter, "class_names": class_names, "seed": seed}
+    # Deep sigma points: the weight of the KL by other held-out rows first.
     if config.posterior == "sigma_points" and config.kl_weight is None:
         chosen = choose_kl_weight(config, X[rows], Y[rows], **options, batch_size=batch_size, show=show)
         config = dataclasses.replace(config, kl_weight=chosen.kl_weight)
@@ -147,10 +149,11 @@ def fit(
     assert trainer.course is not None  # of mypy: max_iter was given
     course = trainer.course
     sampler = None
+    # The chain starts from the q that was trained.
     if config.posterior == "sghmc":
         sampler = sample(predictor, X[rows], Y[rows], sampling, batch_size=batch_size, seed=seed, show=show)
-    seen = tuple(course.bounds), tuple(scores)
-    return Fitted(predictor, trainer, num_steps, course.is_settled, *seen, sampler, chosen)
+    bounds_and_scores = tuple(course.bounds), tuple(scores)
+    return Fitted(predictor, trainer, num_steps, course.is_settled, *bounds_and_scores, sampler, chosen)
 
 
 def check_counts(max_iter: int, batch_size: int) -> None:
@@ -187,6 +190,7 @@ def choose_kl_weight(
     """
     if len(X) < 2:
         raise ValueError(f"kl_weight must be given for {len(X)} row: none can be held out.")
+    # Rows to train on, and others to judge the weights by.
     order = np.random.default_rng([seed, 1]).permutation(len(X))
     cut = max(1, round(held_out * len(X)))
     rows = np.sort(order[cut:])
@@ -195,11 +199,11 @@ def choose_kl_weight(
 
     def log_densities(tried: ModelConfig) -> NDArray[np.float64]:
         predictor = fit(tried, X[rows], Y[rows], **options).predictor
-        found = np.asarray(predictor.predict(X[others], Y[others]).log_density, np.float64)
+        densities = np.asarray(predictor.predict(X[others], Y[others]).log_density, np.float64)
         if show is not None:
             weight = "" if tried.kl_weight is None else f" with kl_weight={tried.kl_weight:g}"
-            show(f"posterior={tried.posterior}{weight}: {found.mean():.4f} nats per row held out")
-        return found
+            show(f"posterior={tried.posterior}{weight}: {densities.mean():.4f} nats per row held out")
+        return densities
 
     def make() -> KLWeight:
         return best_kl_weight(config, log_densities)
@@ -296,6 +300,7 @@ def train(
         trainer.scalars()  # refuses a bound that is not finite
         step = stop
         cost(step)
+        # Held-out rows: the best parameters so far, and whether they have stopped gaining.
         if score is not None:
             scores.append(score())
             if scores[-1] >= max(scores):
@@ -304,6 +309,7 @@ def train(
                 course.settle(step)
         if show is not None:
             show(_line(trainer, step, scores))
+    # Back to the best parameters.
     for variable, value in zip(trainer.model.variables if best else (), best, strict=True):
         variable.assign(value)
     return step, scores
@@ -381,10 +387,10 @@ def worse_than_simplest(
     if log_density >= simple - margin:
         return None
     if task_of(likelihood) != "regression":
-        what = "the frequencies of the classes"
+        simplest = "the frequencies of the classes"
     else:
-        what = "one rate for all rows" if isinstance(likelihood, Poisson) else "least squares"
-    return f"worse than {what}: {log_density:.3f} against {simple:.3f} nats per row"
+        simplest = "one rate for all rows" if isinstance(likelihood, Poisson) else "least squares"
+    return f"worse than {simplest}: {log_density:.3f} against {simple:.3f} nats per row"
 
 
 def simplest_model(likelihood: Likelihood, X: NDArray[Any], Y: NDArray[Any]) -> LogDensity | None:
@@ -397,15 +403,18 @@ def simplest_model(likelihood: Likelihood, X: NDArray[Any], Y: NDArray[Any]) -> 
         rows, or targets do not vary. Where it is exact it errs by a hundredth of the targets' standard deviation.
     """
     if isinstance(likelihood, Poisson):
+        # Counts: one rate.
         rate = np.maximum(Y.mean(axis=0), 1e-300)
         return lambda X, Y: np.sum(Y * np.log(rate) - rate - gammaln(Y + 1), axis=1)
     if task_of(likelihood) != "regression":
+        # Labels: their frequencies.
         labels, counts = np.unique(Y, return_counts=True)
         shares = dict(zip(labels.tolist(), (counts / len(Y)).tolist(), strict=True))
         return lambda X, Y: np.log([max(shares.get(label, 0.0), 1e-300) for label in Y[:, 0].tolist()])
+    # Real numbers: least squares.
     is_exact_anyway = len(X) <= X.shape[1] + 1
     try:
-        found = LinearModel.fit(X, Y, least_share=0.0 if is_exact_anyway else LEAST_ERROR**2)
+        linear = LinearModel.fit(X, Y, least_share=0.0 if is_exact_anyway else LEAST_ERROR**2)
     except ValueError:
         return None
-    return lambda X, Y: found.forecast(X, Y).log_density
+    return lambda X, Y: linear.forecast(X, Y).log_density

@@ -136,18 +136,20 @@ def convolutional(
     shape = shape_of_images(X.shape[1], image_shape)
     likelihood = likelihood or Gaussian(variance=0.1)
     check_targets(likelihood, Y)
+    # Each convolutional layer, from patches of what those below make of some images at the start.
     rng = np.random.default_rng(seed)
     layers = list[Any]()
     images = X[np.sort(rng.choice(len(X), min(MAX_IMAGES, len(X)), replace=False))]
     for number in range(1, num_layers):
         patches = Patches(shape, (config.patch, config.patch), config.stride or 2)
-        found = _Found.of(images, patches, num_inducing, rng)
-        kernel = config.kernel(patches, config.lengthscale or found.lengthscale)
-        mean = linear_mean(found.sample, config.channels)
+        drawn_patches = _Found.of(images, patches, num_inducing, rng)
+        kernel = config.kernel(patches, config.lengthscale or drawn_patches.lengthscale)
+        mean = linear_mean(drawn_patches.sample, config.channels)
         options: dict[str, Any] = {"mean_function": mean, "q_sqrt_scale": 1e-5, "name": f"layer_{number}"}
-        layers.append(ConvolutionalLayer(kernel, found.distinct, patches, config.channels, **options))
+        layers.append(ConvolutionalLayer(kernel, drawn_patches.distinct, patches, config.channels, **options))
         images = _mean_images(images, patches, mean)
         shape = (*patches.grid, config.channels)
+    # The last layer sums over the patches.
     P = num_outputs(likelihood, Y)
     layers.append(_last_layer(images, shape, num_inducing, P, config, rng, precision))
     return DeepGP(layers, likelihood, num_data=len(Y) if num_data is None else num_data, num_samples=num_samples)
@@ -174,11 +176,13 @@ class _Found(NamedTuple):
         count = min(len(everything), max(MAX_PATCHES, 20 * M))
         rows = rng.choice(len(everything), count, replace=False)
         sample = everything[rows]
+        # Distinct patches, in random order.
         _, first = np.unique(sample, axis=0, return_index=True)
         first = rng.permutation(first)
         distinct = sample[first]
         spread = float(np.mean(np.var(sample[first], axis=0))) or 1.0
         if len(first) < M:
+            # Fewer than M: copies of them, moved a little.
             first = np.concatenate([first, rng.choice(first, M - len(first))])
             jitter = 0.1 * np.sqrt(spread) * rng.standard_normal((M - len(distinct), distinct.shape[1]))
             distinct = np.concatenate([distinct, sample[first[len(distinct) :]] + jitter])
@@ -202,13 +206,14 @@ def _last_layer(
 ) -> WeightedConvolutionalLayer:
     """With equal weights, such that the prior variance between images is `PRIOR_VARIANCE` on average."""
     patches = Patches(shape, (config.patch, config.patch), config.stride or 1)
-    found = _Found.of(images, patches, num_inducing, rng)
-    lengthscale = config.lengthscale or found.lengthscale
-    Z = found.distinct
+    drawn_patches = _Found.of(images, patches, num_inducing, rng)
+    lengthscale = config.lengthscale or drawn_patches.lengthscale
+    Z = drawn_patches.distinct
     if config.places:  # in such units that all lengthscales are equal at the start
         patches = replace(patches, place_scale=lengthscale / (PLACE_LENGTHSCALE * max(shape[:2])))
-        Z = np.concatenate([Z, patches.place_scale * found.places], axis=1)
+        Z = np.concatenate([Z, patches.place_scale * drawn_patches.places], axis=1)
     kernel = config.kernel(patches, lengthscale)
+    # Weights with which the prior variance between images is the wanted one.
     K = patches.num_patches
     weights = np.full(K, np.sqrt(PRIOR_VARIANCE * config.kernel_variance / _variance(kernel, patches(images[:20]))))
     options: dict[str, Any] = {"q_sqrt_scale": Q_SCALE, "precision": precision}
@@ -219,6 +224,7 @@ def _variance(kernel: SquaredExponential, patches: tf.Tensor) -> float:
     """Of plain means over patches [n, K, A], between images: mean variance less mean covariance."""
     w = tf.fill([patches.shape[1]], 1 / tf.constant(patches.shape[1], patches.dtype))
     covariances = [
-        tf.linalg.matvec(sum_covariances(kernel, own, patches, w, w.dtype), w, transpose_a=True) for own in patches
+        tf.linalg.matvec(sum_covariances(kernel, image_patches, patches, w, w.dtype), w, transpose_a=True)
+        for image_patches in patches
     ]
     return float(np.mean(np.diag(covariances)) - np.mean(covariances)) or 1.0

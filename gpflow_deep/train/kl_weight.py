@@ -48,30 +48,32 @@ def best_kl_weight(config: ModelConfig, log_densities: Callable[[ModelConfig], N
     :param config: with `posterior="sigma_points"`.
     :param log_densities: trains a model and says the log densities of held-out rows [n], nats.
     """
-    found: dict[float, NDArray[np.float64]] = {}
+    log_p: dict[float, NDArray[np.float64]] = {}
 
     def score(number: int) -> float:
         weight = KL_WEIGHTS[number]
-        if weight not in found:
-            found[weight] = log_densities(dataclasses.replace(config, kl_weight=weight))
-        return float(found[weight].mean())
+        if weight not in log_p:
+            log_p[weight] = log_densities(dataclasses.replace(config, kl_weight=weight))
+        return float(log_p[weight].mean())
 
+    # From the usual weight to the best of its neighbours, until none is better.
     best = -1
-    now = KL_WEIGHTS.index(KL_WEIGHT)
-    while now != best:
-        best = now
+    position = KL_WEIGHTS.index(KL_WEIGHT)
+    while position != best:
+        best = position
         near = range(max(best - 1, 0), min(best + 2, len(KL_WEIGHTS)))
-        now = max(near, key=score)
+        position = max(near, key=score)
     weight = KL_WEIGHTS[best]
+    # Beside it a Gaussian posterior, trained by a bound.
     plain = log_densities(config.plain(config.num_layers))
-    loss = plain - found[weight]
+    loss = plain - log_p[weight]
     note = None
     if loss.mean() > loss.std() / np.sqrt(len(loss)):
         note = (
-            f"posterior=sigma_points has {found[weight].mean():.3f} nats per row on {len(plain)} held-out rows with "
+            f"posterior=sigma_points has {log_p[weight].mean():.3f} nats per row on {len(plain)} held-out rows with "
             f"its best kl_weight, {weight:g}, and posterior=gaussian {plain.mean():.3f}: use that one for these data."
         )
-    scores = {weight: float(values.mean()) for weight, values in sorted(found.items())}
+    scores = {weight: float(values.mean()) for weight, values in sorted(log_p.items())}
     return KLWeight(weight, scores, float(plain.mean()), note)
 
 

@@ -177,7 +177,7 @@ class Predictor:
         :param num_samples: draws of the inner layers; the model's `num_predict_samples` if None.
         :raises FloatingPointError: if a factorisation fails.
         """
-        parts = [self._predict(part, some) for part, some in self._passes(X, Y, num_samples)]
+        parts = [self._predict(part, targets) for part, targets in self._passes(X, Y, num_samples)]
         return Predicted._make(None if v[0] is None else np.concatenate(v) for v in zip(*parts, strict=True))
 
     def quantiles(
@@ -237,8 +237,8 @@ class Predictor:
             predicted = self._predict(part, Y, with_limits=False)
         if predicted.log_density is None:
             raise ValueError("a forecast needs the targets of its rows, got none.")
-        found = self._distribution_or_none(part) if self.task == "regression" else None
-        return Forecast(predicted.log_density, predicted.mean, found)
+        distribution = self._distribution_or_none(part) if self.task == "regression" else None
+        return Forecast(predicted.log_density, predicted.mean, distribution)
 
     def _passes(
         self, X: NDArray[Any], Y: NDArray[Any] | None, num_samples: int | None, *, batch_rows: int = BATCH_ROWS
@@ -259,15 +259,17 @@ class Predictor:
         seed = self.model.likelihood_seed()
         scale = self.units.y
         X, weights, means, variances = part
-        each = likelihoods.predict_mean_and_var(likelihood, X, means, variances, seed)
-        mean, var = (np.asarray(moment, np.float64) for moment in mixture.moments(weights, *each))
+        # Mean and variance of the mixture, Eq. (18), in the units of the data.
+        component_moments = likelihoods.predict_mean_and_var(likelihood, X, means, variances, seed)
+        mean, var = (np.asarray(moment, np.float64) for moment in mixture.moments(weights, *component_moments))
         predicted = Predicted(mean)
         if self.task == "regression":
             predicted = Predicted(scale.inverse_transform(mean), np.sqrt(var) * scale.scale)
-            if with_limits and (found := self._distribution_or_none(part)) is not None:
-                lower, upper = found.quantiles(LIMITS)
+            if with_limits and (distribution := self._distribution_or_none(part)) is not None:
+                lower, upper = distribution.quantiles(LIMITS)
                 predicted = predicted._replace(lower=lower, upper=upper)
         if Y is not None:
+            # The log of the mean density of the components, in these units, too.
             targets = tf.constant(scale.transform(Y).astype(gpflow.default_float()))
             of_each = likelihoods.predict_log_density(likelihood, X, means, variances, targets, seed)
             log_density = np.asarray(mixture.log_density(weights, of_each), np.float64)
@@ -315,9 +317,9 @@ class Predictor:
 
         :raises ValueError: as `save_model`.
         """
-        about = {"targets": self.target_names, "task": self.task, "class_names": self.class_names}
+        description = {"targets": self.target_names, "task": self.task, "class_names": self.class_names}
         stored = {
-            "schema": {**self.schema, **about},
+            "schema": {**self.schema, **description},
             "x_scale": self.units.x.to_json(),
             "y_scale": self.units.y.to_json(),
             "float32": gpflow.default_float() is np.float32,

@@ -118,11 +118,13 @@ class Preset:
         if kernels is not None and len(kernels) != num_layers:
             raise ValueError(f"kernels must have one kernel for each of the {num_layers} layers, got {len(kernels)}.")
         if likelihood is None:
+            # With the noise that least squares leaves, where the preset says so.
             is_residual = self.likelihood_variance == "residual"
             likelihood = Gaussian(variance=residual_variance(X, Y) if is_residual else self.likelihood_variance)
         check_targets(likelihood, Y)
         if kernels is not None:
             warn_of_scale(kernels[0], X, Y)
+        # Inducing inputs of the first layer; those of others are what the mean functions below make of them.
         D = X.shape[1]
         Z = finite_matrix("Z", inducing_inputs(X, num_inducing, seed=seed) if Z is None else Z)
         if Z.shape[1] != D:
@@ -143,9 +145,11 @@ class Preset:
                 precision=precision,
                 name=f"layer_{number}",
             )
+            # What the next layer reads at the start.
             W = linear_projection(X, hidden_dim)
             X, Z = (np.concatenate([part[:, :propagated], part @ W], axis=1) for part in (X, Z))
             layers.append(layer)
+        # The last layer has mean zero, and the prior as its q(u).
         last = SVGPLayer(
             self._kernel(X.shape[1]) if kernels is None else kernels[-1],
             Z,
@@ -199,6 +203,7 @@ def with_global_inducing(
                 f"global inducing outputs need SVGPLayers with InducingPoints, without noise between layers and "
                 f"propagated inputs, got {layer.label}; use preset=modern, or posterior=gaussian."
             )
+        # Only the first layer has inducing inputs of its own.
         is_last = layer is model.layers[-1]
         M = int(layer.q_mu.shape[0])
         where: Any = {"num_inducing": M, "input_dim": layer.input_dim} if layers else {"Z": layer.inducing_variable.Z}
@@ -213,10 +218,12 @@ def with_global_inducing(
 def _observe(layers: Sequence[GlobalInducingLayer], X: np.ndarray, Y: np.ndarray, *, noise: float) -> None:
     """Pseudo-outputs of the last layer from the rows nearest to each inducing input; a precision of 1 where none is."""
     assert layers[0].Z is not None  # of mypy: it is the first
+    # Mean targets of the rows nearest to each inducing input.
     U = layers[0].Z.numpy()
     nearest, _ = vq(X, U)
     counts = np.bincount(nearest, minlength=len(U))[:, None]
     sums = np.stack([np.bincount(nearest, column, len(U)) for column in np.transpose(Y)], axis=1)
+    # The inducing inputs of the last layer are what the mean functions make of Z.
     for layer in layers[:-1]:
         U = layer.mean_function(U)
     last = layers[-1]

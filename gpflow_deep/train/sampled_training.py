@@ -68,18 +68,20 @@ class SampledTrainer:
         """
         step = first
         stop = first + count
-        found = None
+        objective = None
+        # Training, a window at a time, as settling can bring its end nearer.
         while step < stop and int(self._begun_at) < 0 and not self.trainer.is_done(step):
             end = min(stop, step - step % WINDOW + WINDOW, max(self.course.end, step + 1))
-            found = self.trainer.advance(batch_at, step, end - step, seed)
+            objective = self.trainer.advance(batch_at, step, end - step, seed)
             step = end
+        # The chain, from where training has ended.
         if step < stop:
             if int(self._begun_at) < 0:
                 self._begun_at.assign(step)
             with clear_errors(f"sampling failed behind step {step}: "):
-                found = self.sampler.advance(step - int(self._begun_at), stop - step)
-            self._potential = float(found)
-        return found
+                objective = self.sampler.advance(step - int(self._begun_at), stop - step)
+            self._potential = float(objective)
+        return objective
 
     def is_done(self, step: int) -> bool:
         """Whether so many steps are all that have to be made."""
@@ -98,7 +100,7 @@ class SampledTrainer:
 
     def about(self) -> dict[str, Any]:
         """What a report says of the chain: its steps, and how far its samples can be trusted."""
-        trust = {name: found._asdict() for name, found in self.sampler.trust().items()}
+        trust = {name: layer_trust._asdict() for name, layer_trust in self.sampler.trust().items()}
         gain = {"held_out_gain_nats": self.sampler.gain} if self.sampler.config.hyper_steps else {}
         return {"num_steps": self.sampler.num_steps, "num_kept": self.sampler.config.num_kept, **gain, "trust": trust}
 

@@ -68,6 +68,7 @@ class Trainer:
     ) -> None:
         if strategy is not None:
             mark_copies(model)
+        # The step size of natural gradients, if they train q(u) of the last layer.
         gamma = config.natgrad_gamma
         if not _is_left_to_natural_gradients(model.layers[-1]):
             if gamma is not None:
@@ -234,6 +235,7 @@ def make_train_step(
     """
     if strategy is not None:
         mark_copies(model)
+    # Natural gradients train q(u) of the last layer if and only if Adam does not.
     last = model.layers[-1]
     is_left_out = _is_left_to_natural_gradients(last)
     if natgrad_gamma is None:
@@ -329,11 +331,12 @@ def _replica_elbo(
     """The bound with this replica's rows of the draws for all rows; its mean over the replicas is that of all rows."""
     if not isinstance(model.integrator, MonteCarlo):
         return model.elbo(batch, seed=seed)
+    # The draws that one device would make for all rows, and of these the replica's.
     X = batch[0]
     dims = [layer.num_latent_gps for layer in model.layers[:-1]]
     count = model.integrator.num_components(dims, model.num_samples)
     rows = tf.shape(X)[0]
     noise = model.integrator.noise(dims, count, rows * context.num_replicas_in_sync, seed, X.dtype)
     start = rows * tf.cast(context.replica_id_in_sync_group, tf.int32)
-    mine = [eps[:, start : start + rows] for eps in noise]
-    return model.elbo(batch, seed=tf.random.fold_in(seed, context.replica_id_in_sync_group), noise=mine)
+    replica_noise = [eps[:, start : start + rows] for eps in noise]
+    return model.elbo(batch, seed=tf.random.fold_in(seed, context.replica_id_in_sync_group), noise=replica_noise)
