@@ -118,8 +118,8 @@ def calibration_in_words(found: Evaluation) -> str:
         return ""
     is_right = distance <= 1.36 / np.sqrt(np.size(found.pit))
     half = 0.5 if found.coverage is None or 0.5 not in found.coverage else found.coverage[0.5].value
-    way = "not calibrated" if abs(half - 0.5) < 0.05 else "too wide" if half > 0.5 else "too narrow"
-    return f"{'calibrated' if is_right else way} (distance {distance:.3f})"
+    verdict = "not calibrated" if abs(half - 0.5) < 0.05 else "too wide" if half > 0.5 else "too narrow"
+    return f"{'calibrated' if is_right else verdict} (distance {distance:.3f})"
 
 
 def model_parts(
@@ -210,12 +210,14 @@ def _function_parts(predictor: Predictor, X: NDArray[Any], names: Sequence[str])
     curves = dependences(predictor, X)
     is_regression = predictor.task == "regression"
     target = predictor.target_names[0] if is_regression else f"probability of {_label_of(predictor)}"
+    # The function over each of the most relevant inputs.
     panels = []
     for curve in curves[:SHOWN_INPUTS]:
         marks: list[Any] = [Line(curve.grid, curve.mean, "mean")]
         if curve.low is not None and curve.high is not None:
             marks.insert(0, Band(curve.grid, curve.low, curve.high, "95% of new targets"))
         panels.append(Panel(names[curve.column], marks, names[curve.column], target))
+    # How far it varies over each of more inputs.
     shown_curves = curves[:20]
     bars = Bars([curve.relevance for curve in shown_curves], names=[names[curve.column] for curve in shown_curves])
     relevance = Panel("standard deviation along an input", [bars], f"units of {target}")

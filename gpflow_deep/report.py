@@ -165,6 +165,7 @@ def layer_scalars(model: DeepGP, input_names: Sequence[str] = ()) -> dict[str, f
         if len(lengthscales) <= MAX_SINGLE_LENGTHSCALES:
             tags = [str(d) for d in range(len(lengthscales))]
             if number == 1 and len(input_names) == len(lengthscales):
+                # Names of columns, where each lengthscale is of one.
                 tags = [re.sub(r"[^\w.-]+", "_", column) for column in input_names]  # as TensorBoard has names
                 tags = tags if len(set(tags)) == len(tags) else [f"{d}_{tag}" for d, tag in enumerate(tags)]
             scalars.update({f"{name}/lengthscale_{tag}": float(v) for tag, v in zip(tags, lengthscales, strict=True)})
@@ -311,9 +312,9 @@ def text(
     :param judged: of the test rows, by the names of the models.
     """
     named = {label(name, model): judged[name] for name, model in models.items()}
-    said = warnings(models)
+    notices = warnings(models)
     seconds = [m["train_seconds"] for m in models.values()]
-    return [_scores(named, seconds), caption(task, target_names), JUDGED, verdict(models, judged), *said]
+    return [_scores(named, seconds), caption(task, target_names), JUDGED, verdict(models, judged), *notices]
 
 
 def warnings(models: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -327,6 +328,7 @@ def _scores(named: Mapping[str, Evaluation], seconds: Sequence[float]) -> list[l
     shown = [kind for kind in kinds if any(getattr(judged_model, kind) is not None for judged_model in named.values())]
     has_numbers = any(judged_model.coverage for judged_model in named.values())
     others = ["CRPS", "50%", "90%"] if has_numbers else ["calibration error"]
+    # Columns that at least one of the models has.
     lines = [["", *(kinds[kind] for kind in shown), *others, "seconds"]]
     for (name, judged_model), time_taken in zip(named.items(), seconds, strict=True):
         scores = [getattr(judged_model, kind) for kind in shown]
@@ -351,6 +353,7 @@ def verdict(models: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Evalua
     """
     *others, last = models
     parts = []
+    # Beside the best of the others, on the same rows.
     if others:
         best = max(others, key=lambda name: judged[name].log_density.value)
         score = evaluation.difference(judged[last], judged[best])
@@ -360,6 +363,7 @@ def verdict(models: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Evalua
             parts.append(
                 f"{abs(score.value):.3f} ± {score.error:.2g} nats a row {word} than {label(best, models[best])}{clear}"
             )
+    # Beside what it predicts: intervals, and whether training has settled.
     model = models[last]
     if (half := (judged[last].coverage or {}).get(0.5)) is not None:
         parts.append(f"50% intervals hold {half.value:.0%}")
@@ -404,10 +408,10 @@ def html(model: Any, X: Any, y: Any, *, others: Mapping[str, Any] | None = None,
     judged[own_title] = evaluate(predictor, (inputs, targets))
     models = {name: {"num_layers": depth(predictor.model)} if name == own_title else {} for name in judged}
     can_have_tails = isinstance(predictor.model.likelihood, gpflow.likelihoods.StudentT)
-    said = [verdict(models, judged), coverage_in_words(judged[own_title], can_have_tails=can_have_tails)]
-    said.append(caption(predictor.task, predictor.target_names))
+    sentences = [verdict(models, judged), coverage_in_words(judged[own_title], can_have_tails=can_have_tails)]
+    sentences.append(caption(predictor.task, predictor.target_names))
     parts = pages.model_parts(predictor, judged, inputs, targets, names)
-    return page(heading or own_title, "\n".join(filter(None, said)), parts)
+    return page(heading or own_title, "\n".join(filter(None, sentences)), parts)
 
 
 def label(name: str, model: Mapping[str, Any]) -> str:

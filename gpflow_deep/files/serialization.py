@@ -103,8 +103,8 @@ def _content(model: DeepGP) -> bytes:
         copy = _decoded(structure, arrays, named, "the model", sys.maxsize)
     except ValueError as error:
         raise ValueError(f"the model cannot be saved, because its copy could not be made: {error}") from error
-    again = encode(copy, "model")
-    is_same = again.node == node and all(_is_equal(arrays[name], again.arrays[name]) for name in arrays)
+    encoded_copy = encode(copy, "model")
+    is_same = encoded_copy.node == node and all(_is_equal(arrays[name], encoded_copy.arrays[name]) for name in arrays)
     if (lost := None if is_same else "a part of the model") or (lost := _lost(model, copy, named.values())):
         raise ValueError(
             f"the model cannot be saved: {lost} comes back as something else. Transforms and priors come back by the "

@@ -118,10 +118,12 @@ class _Decoder:
 
     def _constant(self, node: dict[str, Any]) -> Any:
         match node:
+            # What was met before, by its number.
             case {"again": int(number)}:
                 if number not in self._made:
                     raise Refused(f"has no object with the number {number} where it is needed")
                 return self._made[number]
+            # Numbers and types.
             case {"float": str(text)}:
                 return float(text)
             case {"scalar": str(text), "value": value}:
@@ -138,6 +140,7 @@ class _Decoder:
                 kind: Any = find_class(name, self._given, enum.Enum)
                 return kind.__members__[member]
             case {"slice": [start, stop, step]}:
+                # A range is as long as it says only while there is memory for it.
                 return slice(*map(self.value, (start, stop, step)))
             case {"range": [start, stop, step]}:
                 numbers = range(*map(self.value, (start, stop, step)))
@@ -189,6 +192,7 @@ class _Decoder:
                 return find_function(name, self._given)
             case {"partial": [function, arguments, options]}:
                 return functools.partial(self.value(function), *self.value(arguments), **self.value(options))
+            # A method of what is made by arguments.
             case {"method": str(name), "of": of}:
                 value = self.value(of)
                 is_method = inspect.isfunction(inspect.getattr_static(type(value), name, None))
@@ -209,6 +213,7 @@ class _Decoder:
 
     def _object(self, node: dict[str, Any]) -> Any:
         match node:
+            # By its attributes, without its constructor.
             case {"object": str(name), "state": dict(state), "number": int(number)}:
                 instance = self._numbered(number, object.__new__(find_class(name, self._given)))
                 if "distribution_class" in node and isinstance(instance, HeteroskedasticTFPConditional):
@@ -217,11 +222,13 @@ class _Decoder:
                 self._fill(instance, state)
                 return instance
             case {"made": str(name), "arguments": dict(arguments), "number": int(number)}:
+                # By its constructor.
                 cls = find_class(name, self._given)
                 if not _is_made_by_arguments(cls):
                     raise Refused(f"has an object of the class {cls.__name__} with arguments")
                 return self._numbered(number, self._construct(cls, arguments))
             case {"weight": int(i), "is_tensorflow": bool(is_tensorflow), "of": of}:
+                # A weight of a Keras layer, or the layer.
                 variable = self.value(of).variables[i]
                 return variable.value if is_tensorflow else variable
             case {"keras": dict(config), "weights": [*names], "trainable": [*trainable], "number": int(number)}:

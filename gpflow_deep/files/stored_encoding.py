@@ -224,6 +224,7 @@ class _Encoder:
         return {"function": self._function(value)} if inspect.isroutine(value) else None
 
     def _object(self, value: Any, path: str) -> Any:
+        # By the arguments of its constructor, by Keras, or by its attributes.
         if isinstance(value, BY_ARGUMENTS):
             return self._by_arguments(value, path)
         if stored_keras.is_layer(value):

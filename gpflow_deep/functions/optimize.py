@@ -69,10 +69,10 @@ def thompson(
     scale = max(float(candidates.std()), np.finfo(np.float64).tiny)
 
     def descent(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        at = tf.Variable(flat.reshape(starts.shape), dtype=dtype)
+        positions = tf.Variable(flat.reshape(starts.shape), dtype=dtype)
         with tf.GradientTape() as tape:
-            total = tf.reduce_sum(heights(at)) / scale
-        return -float(total), -tape.gradient(total, at).numpy().astype(np.float64).ravel()
+            total = tf.reduce_sum(heights(positions)) / scale
+        return -float(total), -tape.gradient(total, positions).numpy().astype(np.float64).ravel()
 
     # Ascent of all starts of all functions together, as their sum.
     box = [(0.0, 1.0)] * starts.size

@@ -155,7 +155,7 @@ def draw_gps(
     """
     factors = layer.factors()
     shared = len(pairs) == 1
-    between = 0.0 if layer.noise_variance is None else tf.convert_to_tensor(layer.noise_variance)
+    layer_noise = 0.0 if layer.noise_variance is None else tf.convert_to_tensor(layer.noise_variance)
     if values is None:
         values = _draw_inducing(factors.q_mu, factors.q_sqrt, num_functions, tf.random.fold_in(seed, 0))  # [S, M, L]
     # Matheron's rule for each pair: a draw of the prior, and its update towards the values.
@@ -166,7 +166,7 @@ def draw_gps(
         Luu = factors.Luu if shared else factors.Luu[i]
         part = draw_part(layer, inducing, kernel, part_values, Luu, tf.random.fold_in(seed, i + 1), num_features)
         parts.append(part)
-        variances.append(tf.fill([part_values.shape[-1]], part.prior.noise_variance + between))
+        variances.append(tf.fill([part_values.shape[-1]], part.prior.noise_variance + layer_noise))
     latent = _NoisyGPs(parts, tf.concat(variances, axis=0), noise, tf.random.fold_in(seed, len(pairs) + 1))
     return _Mixed(latent, W, copied(layer.mean_function), layer.input_propagation)
 
@@ -262,9 +262,11 @@ def _conditioned(
     (at_Z,) = map_slices(lambda start, stop: [prior(Z[..., start:stop, :])], M, size, [Z.dtype], axis=1)  # [S, M, L]
     # A draw of u from the prior: g(Z), and the jitter and noise that L L' has beside k(Z, Z).
     smooth = kernel(Z, full_cov=False) - prior.noise_variance
-    extra = tf.maximum(tf.reduce_sum(tf.square(Luu), axis=-1) - smooth, 0.0)  # jitter and noise: diag(LL') - k(Z, Z)
+    added_variance = tf.maximum(
+        tf.reduce_sum(tf.square(Luu), axis=-1) - smooth, 0.0
+    )  # jitter and noise: diag(LL') - k(Z, Z)
     eps = tf.random.stateless_normal([S, M, L], tf.random.fold_in(seed, 1), dtype=Z.dtype)
-    residual = at_Z + tf.sqrt(extra)[..., None] * eps
+    residual = at_Z + tf.sqrt(added_variance)[..., None] * eps
     # f(x) = g(x) + k(x, Z) L^-T (v - L^-1 u).
     if Luu.shape.rank == 3:
         whitened = values - tf.linalg.triangular_solve(Luu, residual)

@@ -32,10 +32,12 @@ def normal_at(keys: tf.Tensor, num_functions: int, num_outputs: int, seed: tf.Te
     :param seed: int32 [2].
     """
     first, second = (tf.cast(tf.bitcast(part, tf.uint32), tf.uint64) for part in tf.unstack(seed))
+    # A number for each function and output, which is mixed with the key of each row.
     start = _mix(first + _constant(2**32) * second)
     counters = tf.cast(tf.range(num_functions * num_outputs), tf.uint64)
     streams = tf.reshape(_mix(start + _constant(_GOLDEN) * (counters + 1)), [num_functions, 1, num_outputs])
     bits = tf.bitwise.right_shift(_mix(keys[..., None] + streams), _constant(12))
+    # Its upper 52 bits, as a uniform number.
     return tf.cast(tf.math.ndtri((tf.cast(bits, tf.float64) + 0.5) * 2.0**-52), dtype)
 
 

@@ -77,6 +77,7 @@ def conditional(likelihood: Likelihood, X: NDArray[Any]) -> Conditional:
     :raises ValueError: if targets are labels or of several likelihoods, or y depends on several latent functions
         without a distribution that tells how.
     """
+    # Labels, and several likelihoods, have no distribution function.
     if isinstance(likelihood, Bernoulli | MultiClass | Softmax):
         name = type(likelihood).__name__
         raise ValueError(f"labels have no quantiles, got the likelihood {name}; look at their probabilities.")
@@ -84,6 +85,7 @@ def conditional(likelihood: Likelihood, X: NDArray[Any]) -> Conditional:
         raise ValueError("SwitchedLikelihood has no quantiles; take those of the likelihood that a row belongs to.")
     if isinstance(likelihood, MultiLatentTFPConditional):
         return _of_distribution(likelihood)
+    # In closed form, where y depends on one latent function each.
     makers: dict[type, Callable[[Any, Any], Conditional]] = {
         StudentT: _student_t,
         Exponential: _exponential,
@@ -95,6 +97,7 @@ def conditional(likelihood: Likelihood, X: NDArray[Any]) -> Conditional:
     inputs = tf.convert_to_tensor(X)
     if type(likelihood) in makers:
         return makers[type(likelihood)](likelihood, inputs)
+    # Others by their density.
     if isinstance(likelihood, ScalarLikelihood):
         return _by_density(likelihood, inputs)
     raise ValueError(

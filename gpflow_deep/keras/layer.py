@@ -95,6 +95,7 @@ class GPLayer(keras.layers.Layer):
         self.q_sqrt_scale = float(q_sqrt_scale)
         self.seed = seed
         self.float_type = gpflow.default_float().__name__
+        # Parts as text, so that each build has its own.
         parts = {"kernel": kernel, "inducing_variable": inducing_variable, "mean_function": mean_function}
         self._texts = {name: to_text(part, name) for name, part in parts.items()}
         self.seed_generator = keras.random.SeedGenerator(seed)
@@ -199,6 +200,7 @@ class GPLayer(keras.layers.Layer):
         return from_text(self._texts[name], name)
 
     def _made(self, D: int) -> SVGPLayer:
+        # Parts that were not given: a squared exponential, and inducing inputs from N(0, I) until the layer is adapted.
         kernel, inducing, mean = (self._stored(name) for name in _STORED)
         if kernel is None:
             kernel = SquaredExponential(lengthscales=np.full(D, np.sqrt(D)))
@@ -212,6 +214,7 @@ class GPLayer(keras.layers.Layer):
             kernel, inducing, num_latent_gps=count, mean_function=mean, q_sqrt_scale=self.q_sqrt_scale, name="gp"
         )
         gp.label = self.name
+        # Whether the parts fit the inputs and the outputs.
         if gp.output_dim != self.units or gp.input_dim not in (None, D):
             raise ValueError(
                 f"{self.name} must have parts for {D} inputs and {self.units} outputs, got a kernel and inducing "
@@ -230,15 +233,15 @@ class GPLayer(keras.layers.Layer):
         rows would be so small that one step of an optimiser moved the inducing inputs away from all rows.
         """
         scale = X.std(axis=0)
-        usual = float(np.median(scale[scale > 0])) if np.any(scale > 0) else 1.0
-        is_small = scale < NEARLY_CONSTANT * usual
+        median = float(np.median(scale[scale > 0])) if np.any(scale > 0) else 1.0
+        is_small = scale < NEARLY_CONSTANT * median
         if np.any(is_small & (scale > 0)):
             LOG.warning(
                 "%s: inputs %s vary less than a hundredth as much as the others and get their lengthscale; if they "
                 "should count, put a keras.layers.Normalization before the layer.",
                 *(self.name, ", ".join(map(str, np.flatnonzero(is_small & (scale > 0))))),
             )
-        return np.where(is_small, usual, scale)
+        return np.where(is_small, median, scale)
 
     def _noise(self, num_rows: tf.Tensor, state: passes.Pass | None, *, training: bool) -> tf.Tensor | None:
         """Standard-normal numbers [1, N, L] if the layer is to draw."""

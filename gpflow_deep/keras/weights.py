@@ -48,6 +48,7 @@ class Weights:
         variables = {old: weight.value for old, weight in self._weights.items()}
         if self._is_linked or not all(isinstance(variable, tf.Variable) for variable in variables.values()):
             return
+        # Each attribute that holds a variable of the module gets that of Keras.
         for part in (self._module, *self._module.submodules):
             for name, value in list(vars(part).items()):
                 if id(value) in variables:

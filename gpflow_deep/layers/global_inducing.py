@@ -96,6 +96,7 @@ class GlobalInducingLayer(Module):
         self.floats_per_row = num_inducing * (3 + num_latent_gps)
         self.mean_function = Zero(num_latent_gps) if mean_function is None else mean_function
         self.Z = None if Z is None else Parameter(Z, dtype=default_float())
+        # v = 0 with one precision at the start.
         start = np.zeros((num_inducing, num_latent_gps))
         self.pseudo_outputs = Parameter(start, dtype=default_float())
         self.precisions = Parameter(start + precision, transform=positive(base="exp"), dtype=default_float())

@@ -46,6 +46,7 @@ class Encoder(Module):
         rng = np.random.default_rng(seed)
         sizes = [input_dim, *hidden, 2 * latent_dim]
         scales = [1.0 / np.sqrt(size) for size in sizes[:-1]]
+        # Standard deviations do not depend on the row at the start.
         W = [s * rng.standard_normal(shape) for s, shape in zip(scales, pairwise(sizes), strict=True)]
         W[-1][:, latent_dim:] = 0.0
         self.W = [Parameter(weights, dtype=default_float()) for weights in W]

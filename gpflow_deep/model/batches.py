@@ -17,6 +17,7 @@ def minibatch(seed: int, step: int, num_rows: int, batch_size: int) -> NDArray[n
     """
     if batch_size >= num_rows:
         return np.arange(num_rows)
+    # Where the batch begins in its permutation of the rows; what is missing comes from the next one.
     epoch, start = divmod(step * batch_size, num_rows)
     head = _permutation(seed, epoch, num_rows)[start : start + batch_size]
     tail = _permutation(seed, epoch + 1, num_rows)[: batch_size - len(head)] if len(head) < batch_size else head[:0]

@@ -97,6 +97,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     ) -> None:
         layers = list(layers)
         check_layers(layers, likelihood)
+        # Numbers of draws.
         counts = {"num_samples": num_samples, "num_importance_samples": num_importance_samples}
         for name, value in {**counts, "num_predict_samples": num_predict_samples}.items():
             if value < 1:
@@ -110,6 +111,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         self.layers = layers
         self.likelihood = likelihood
         self.num_latent_gps = layers[-1].num_latent_gps
+        # What errors call the layers.
         for number, layer in enumerate(layers, start=1):
             layer.label = f"layer {number} of {len(layers)}"
         self.num_data = num_data

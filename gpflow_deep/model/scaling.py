@@ -60,6 +60,7 @@ class Scale:
                 deviation = column.std()
             if not np.isfinite(deviation):
                 raise ValueError(f"column {d} has values up to {np.abs(column).max():.3g}, too large; rescale it.")
+            # A constant column is shifted, and not scaled.
             if deviation <= 4 * np.finfo(np.float64).eps * np.abs(column).max():  # no more than rounding
                 mean[d] = column[0]
                 deviation = 1.0

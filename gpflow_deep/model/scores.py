@@ -22,16 +22,16 @@ def metrics(task: Task, Y: NDArray[Any], mean: NDArray[Any], log_density: NDArra
     :return: "log_likelihood_nats" (mean per row); and "rmse" over rows and columns in the units of Y, or "accuracy"
         (a fraction) and for two classes "auc" (left out if all labels are the same).
     """
-    result: dict[str, Any] = {"log_likelihood_nats": float(np.mean(log_density))}
+    scores: dict[str, Any] = {"log_likelihood_nats": float(np.mean(log_density))}
     if task == "regression":
-        return {**result, "rmse": float(np.sqrt(np.mean(np.square(mean - Y))))}
+        return {**scores, "rmse": float(np.sqrt(np.mean(np.square(mean - Y))))}
     labels = np.asarray(Y)[:, 0].astype(np.int64)
     if task == "multiclass":
-        return {**result, "accuracy": float(np.mean(np.argmax(mean, axis=1) == labels))}
-    result["accuracy"] = float(np.mean((mean[:, -1] > 0.5) == (labels == 1)))
+        return {**scores, "accuracy": float(np.mean(np.argmax(mean, axis=1) == labels))}
+    scores["accuracy"] = float(np.mean((mean[:, -1] > 0.5) == (labels == 1)))
     if 0 < labels.sum() < len(labels):
-        result["auc"] = area_under_curve(labels, mean[:, -1])
-    return result
+        scores["auc"] = area_under_curve(labels, mean[:, -1])
+    return scores
 
 
 def area_under_curve(labels: NDArray[Any], scores: NDArray[Any]) -> float:
@@ -46,6 +46,7 @@ def area_under_curve(labels: NDArray[Any], scores: NDArray[Any]) -> float:
     num_zeros = len(is_one) - num_ones
     if num_ones == 0 or num_zeros == 0:
         raise ValueError(f"labels must hold both 0 and 1, got {num_zeros} and {num_ones} of them.")
+    # The statistic of Mann and Whitney.
     rank_sum = float(rankdata(scores)[is_one].sum())
     return (rank_sum - num_ones * (num_ones + 1) / 2) / (num_ones * num_zeros)
 
@@ -71,6 +72,7 @@ def gaussian_mixture_crps(
         density = np.exp(-0.5 * np.square(ratio)) / np.sqrt(2 * np.pi)
         return np.where(deviation > 0, mean * (2 * ndtr(ratio) - 1) + 2 * deviation * density, np.abs(mean))
 
+    # E|y' - y|, and below E|y' - y''| / 2, of all pairs of components.
     score = np.tensordot(weights, distance(Y - means, variances), axes=1)
     for weight, mean, variance in zip(weights, means, variances, strict=True):
         score -= 0.5 * weight * np.tensordot(weights, distance(means - mean, variances + variance), axes=1)

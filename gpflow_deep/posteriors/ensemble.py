@@ -45,8 +45,8 @@ class Ensemble(NamedTuple):
 
     def rolled(self, seed: tf.Tensor) -> Ensemble:
         """The same from a random version on, so that the first of few draws has any of them. `seed` is int32 [2]."""
-        by = random_offset(self.size, seed)
-        roll = lambda tensor: tf.roll(tensor, -by, 0) if tensor.shape[0] > 1 else tensor  # noqa: E731
+        shift = random_offset(self.size, seed)
+        roll = lambda tensor: tf.roll(tensor, -shift, 0) if tensor.shape[0] > 1 else tensor  # noqa: E731
         return Ensemble(tf.nest.map_structure(roll, self.parts))
 
     def member(self, k: tf.Tensor | int) -> tuple[Any, ...]:
@@ -145,8 +145,8 @@ class InducingSamples(Module):
 
         :param seed: int32 [2], the same for all layers.
         """
-        even = tf.constant([s * self.size // num_functions for s in range(num_functions)])
-        values = tf.gather(self.values[number], (even + random_offset(self.size, seed)) % self.size)
+        spaced = tf.constant([s * self.size // num_functions for s in range(num_functions)])
+        values = tf.gather(self.values[number], (spaced + random_offset(self.size, seed)) % self.size)
         return values if values.shape[1] else None
 
 

@@ -60,6 +60,7 @@ class SamplingConfig:
     held_out: float = 0.1
 
     def __post_init__(self) -> None:
+        # The least of each number of steps or samples.
         least_of = {"num_kept": MIN_KEPT, "burn_in": 0, "noise_tries": 0, "hyper_steps": 0, "window": HYPER_EVERY}
         for name, least in least_of.items():
             if getattr(self, name) < least:
@@ -73,6 +74,7 @@ class SamplingConfig:
             value = getattr(self, name)
             if value is not None and not (value > 0 and np.isfinite(value)):
                 raise ValueError(f"{name} must be a finite number above 0, got {value}.")
+        # Held-out rows are scored by states of the window, which have to be of one temperature.
         if self.choosing and self.burn_in < self.window:
             raise ValueError(
                 f"burn_in must be at least window = {self.window}, got {self.burn_in}; only with a temperature and "

@@ -133,6 +133,7 @@ class ModelConfig:
     num_importance_samples: int = 1
 
     def __post_init__(self) -> None:
+        # Counts and sizes.
         for name in ("num_layers", "num_inducing", "num_samples", "num_predict_samples", "hidden_dim"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -152,6 +153,7 @@ class ModelConfig:
                 "sigma_points must be at least 1 and kl_weight finite and not negative, got "
                 f"{self.sigma_points} and {self.kl_weight}."
             )
+        # What posteriors and presets cannot have.
         if self.posterior == "global" and (self.natgrad or self.input_propagation):
             raise ValueError("posterior=global cannot have natgrad or input_propagation; leave them out.")
         point_fields = ("sigma_points", "kl_weight")
@@ -202,9 +204,9 @@ class ModelConfig:
 
     def plain(self, num_layers: int) -> ModelConfig:
         """The same model with so many layers, a Gaussian posterior of a bound and no latent variables, to compare."""
-        usual: dict[str, Any] = {"posterior": "gaussian", "sigma_points": NUM_POINTS, "kl_weight": None}
-        usual |= {"latent_dim": 0, "num_importance_samples": 1}
-        return dataclasses.replace(self, num_layers=num_layers, **usual)
+        changes: dict[str, Any] = {"posterior": "gaussian", "sigma_points": NUM_POINTS, "kl_weight": None}
+        changes |= {"latent_dim": 0, "num_importance_samples": 1}
+        return dataclasses.replace(self, num_layers=num_layers, **changes)
 
     def for_task(self, task: Task, targets: Iterable[NDArray[Any]] = ()) -> ModelConfig:
         """The same model with the likelihood that "auto" stands for.
@@ -215,8 +217,8 @@ class ModelConfig:
         allowed = LIKELIHOODS[task]
         if self.likelihood not in ("auto", *allowed):
             raise ValueError(f"likelihood must be one of {', '.join(allowed)} for {task}, got {self.likelihood}.")
-        usual = "studentt" if self.latent_dim and task == "regression" else allowed[0]
-        likelihood: Any = usual if self.likelihood == "auto" else self.likelihood
+        default = "studentt" if self.latent_dim and task == "regression" else allowed[0]
+        likelihood: Any = default if self.likelihood == "auto" else self.likelihood
         if likelihood == "poisson" and any(np.any((Y < 0) | (Y % 1 != 0)) for Y in targets):
             raise ValueError("likelihood=poisson needs targets that are counts 0, 1, 2, ...; use gaussian.")
         return dataclasses.replace(self, likelihood=likelihood)
@@ -320,6 +322,7 @@ class ModelConfig:
     def _likelihood(self, num_classes: int, X: NDArray[Any], Y: NDArray[Any]) -> Likelihood:
         """The likelihood before training; that of real numbers with the noise of the preset."""
 
+        # Noise of the preset: what least squares leaves, or the paper's.
         def gaussian() -> Likelihood:
             return Gaussian(variance=residual_variance(X, Y) if self.preset == "modern" else 0.01)
 

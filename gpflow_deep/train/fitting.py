@@ -194,16 +194,16 @@ def choose_kl_weight(
     order = np.random.default_rng([seed, 1]).permutation(len(X))
     cut = max(1, round(held_out * len(X)))
     rows = np.sort(order[cut:])
-    others = np.sort(order[:cut])
+    judged_rows = np.sort(order[:cut])
     options |= {"max_iter": min(max_iter, max(max_iter // 4, 500)), "seed": seed}
 
     def log_densities(tried: ModelConfig) -> NDArray[np.float64]:
         predictor = fit(tried, X[rows], Y[rows], **options).predictor
-        densities = np.asarray(predictor.predict(X[others], Y[others]).log_density, np.float64)
+        scores = np.asarray(predictor.predict(X[judged_rows], Y[judged_rows]).log_density, np.float64)
         if show is not None:
             weight = "" if tried.kl_weight is None else f" with kl_weight={tried.kl_weight:g}"
-            show(f"posterior={tried.posterior}{weight}: {densities.mean():.4f} nats per row held out")
-        return densities
+            show(f"posterior={tried.posterior}{weight}: {scores.mean():.4f} nats per row held out")
+        return scores
 
     def make() -> KLWeight:
         return best_kl_weight(config, log_densities)
@@ -258,6 +258,7 @@ def start(
 
     Parameters and errors as in `fit`; without `max_iter` the learning rate of the trainer never falls.
     """
+    # Units and model from these rows.
     task: Task = "regression" if not class_names else "binary" if len(class_names) == 2 else "multiclass"
     config = config.for_data(task, [(X, Y)])
     units = Units.fit(X, Y, config.likelihood, standardise=not config.is_convolutional)
@@ -382,6 +383,7 @@ def worse_than_simplest(
     :param margin: nats per row that the simplest model may be ahead.
     :return: None if the model is no worse, or there is no simplest one.
     """
+    # The mean log density of the simplest model on the same rows.
     density = simplest_model(likelihood, *train)
     simple = -np.inf if density is None else float(np.mean(density(*rows)))
     if log_density >= simple - margin:

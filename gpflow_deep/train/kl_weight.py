@@ -61,8 +61,8 @@ def best_kl_weight(config: ModelConfig, log_densities: Callable[[ModelConfig], N
     position = KL_WEIGHTS.index(KL_WEIGHT)
     while position != best:
         best = position
-        near = range(max(best - 1, 0), min(best + 2, len(KL_WEIGHTS)))
-        position = max(near, key=score)
+        neighbours = range(max(best - 1, 0), min(best + 2, len(KL_WEIGHTS)))
+        position = max(neighbours, key=score)
     weight = KL_WEIGHTS[best]
     # Beside it a Gaussian posterior, trained by a bound.
     plain = log_densities(config.plain(config.num_layers))

@@ -206,9 +206,11 @@ def with_global_inducing(
         # Only the first layer has inducing inputs of its own.
         is_last = layer is model.layers[-1]
         M = int(layer.q_mu.shape[0])
-        where: Any = {"num_inducing": M, "input_dim": layer.input_dim} if layers else {"Z": layer.inducing_variable.Z}
-        where |= {"mean_function": layer.mean_function, "precision": 1.0 if is_last else inner_precision}
-        layers.append(GlobalInducingLayer(layer.kernel, layer.num_latent_gps, **where))
+        settings: Any = (
+            {"num_inducing": M, "input_dim": layer.input_dim} if layers else {"Z": layer.inducing_variable.Z}
+        )
+        settings |= {"mean_function": layer.mean_function, "precision": 1.0 if is_last else inner_precision}
+        layers.append(GlobalInducingLayer(layer.kernel, layer.num_latent_gps, **settings))
     if data is not None and type(model.likelihood) is Gaussian and model.likelihood.variance is not None:
         _observe(layers, *data, noise=float(model.likelihood.variance.numpy()))
     names = ("num_data", "num_samples", "num_predict_samples", "prediction_seed", "integrator", "predict_integrator")

@@ -345,6 +345,7 @@ class _Search:
         show: Show,
         show_steps: bool,
     ) -> None:
+        # An open likelihood is Gaussian until the rows say something else.
         is_open = config.likelihood == "auto"
         self.config = dataclasses.replace(config, likelihood="gaussian") if is_open else config.for_task("regression")
         self.free = frozenset(free)
@@ -362,6 +363,7 @@ class _Search:
         self.single_seconds = 0.0
         self.by_crps = False  # of functions without noise
         self.left_out_error = np.nan  # of an exact single layer
+        # Up to so many rows are inducing inputs themselves.
         is_full = "num_inducing" in free or config.num_inducing >= len(X)
         self.is_exact = is_full and len(X) <= 2 * EXACT_ROWS
         self.num_inducing = NUM_INDUCING if "num_inducing" in free else config.num_inducing
@@ -425,6 +427,7 @@ class _Search:
         """Rows to train on, and rows that are held out: of many rows once a tenth, of few a fifth, up to five times, so
         that about `HELD_OUT` rows are judged."""
         N = len(self.X)
+        # The same order of rows for all parts, from the seed.
         order = np.random.default_rng([self.course.seed, 0]).permutation(N)
         count = 1
         size = min(N // 10, 2000)
@@ -567,6 +570,7 @@ class _Search:
     def _steps(self, config: ModelConfig) -> int:
         """Of a model that is trained by steps, in all: the more, the more rows there are; those of sigma points cost
         twice as much."""
+        # More rows need more steps.
         steps = min(self.course.max_iter, 1500 + min(len(self.X) // 4, 1500))
         return max(steps // 2, 1) if config.posterior == "sigma_points" else steps
 
@@ -688,13 +692,13 @@ class _Search:
             rows = np.sort(np.random.default_rng([self.course.seed, 4]).permutation(len(self.X))[:MAX_ROWS])
             x = self.x[rows]
             y = self.y[rows]
-            before = single.evaluations
+            first_evaluations = single.evaluations
             if self._has_rivals():
                 single = climb_sparse(single, x, y, max_iter, show=self.show)
             if "num_inducing" in self.free:
                 options: dict[str, Any] = {"max_iter": max_iter, "seed": self.course.seed, "show": self.show}
                 single = grow(single, x, y, MAX_INDUCING, **options)
-            if single.evaluations > before:
+            if single.evaluations > first_evaluations:
                 assert single.Z is not None  # of mypy: it is sparse
                 value = single.value * self.y.shape[1] - self.units.y.log_volume
                 self._add(f"all rows, M={len(single.Z)}", None, "the bound", value=value, began=began)
@@ -718,15 +722,15 @@ class _Search:
         """Train what was chosen on, with all rows."""
         began = time.process_time()
         # With all rows: what is left of the steps, or half of them if that is more.
-        before = best.num_steps
+        first_steps = best.num_steps
         steps = self._steps(best.config)
-        steps = max(steps - before, steps // 2, 1)
+        steps = max(steps - first_steps, steps // 2, 1)
         bounds = best.run(np.arange(len(self.X)), steps, anew=False, show=self.show)
         assert best.trainer is not None  # of mypy: it was trained
         assert best.trainer.course is not None
         is_settled = best.trainer.course.is_settled
         value = bounds[-1] if bounds else None  # of whole windows
-        note = f"the bound in standard units, {best.num_steps - before} steps"
+        note = f"the bound in standard units, {best.num_steps - first_steps} steps"
         self._add("all rows", None, note, value=value, began=began)
         longer = (
             f"num_layers={best.config.num_layers}, with which training has all max_iter={self.course.max_iter} steps"
@@ -807,6 +811,7 @@ class _Search:
             self._say_if_miscalibrated(*best.inside)
         elif best is None and residuals is not None and self.noise > NO_NOISE:
             self._say_if_miscalibrated(float(np.mean(np.abs(residuals) < 0.6745)), residuals.size)
+        # What the scores in the table are of.
         judged = (
             "of left-out rows; of bounds, training rows" if self.is_exact else "of held-out rows; of bounds, training"
         )

@@ -311,6 +311,7 @@ def _distributed_step(
         return bound_and_gradients(batch, seed, q_variables)[1]
 
     def step(batch: RegressionData, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        # Each replica has its share of the rows, and the sum of their bounds is that of all.
         bound = strategy.reduce("SUM", strategy.run(adam, args=(batch, seed)), axis=None)
         if natgrad is not None:
             shares = strategy.run(q_gradients, args=(batch, seed))
