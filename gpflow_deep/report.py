@@ -325,10 +325,10 @@ def warnings(models: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def _scores(named: Mapping[str, Evaluation], seconds: Sequence[float]) -> list[list[str]]:
     """Scores of the test rows as the cells of a table of at most 80 characters, with a line of headers."""
     kinds = {"log_density": "nats a row", "rmse": "RMSE", "error": "error"}
+    # Columns that at least one of the models has.
     shown = [kind for kind in kinds if any(getattr(judged_model, kind) is not None for judged_model in named.values())]
     has_numbers = any(judged_model.coverage for judged_model in named.values())
     others = ["CRPS", "50%", "90%"] if has_numbers else ["calibration error"]
-    # Columns that at least one of the models has.
     lines = [["", *(kinds[kind] for kind in shown), *others, "seconds"]]
     for (name, judged_model), time_taken in zip(named.items(), seconds, strict=True):
         scores = [getattr(judged_model, kind) for kind in shown]
