@@ -140,7 +140,6 @@ class _Decoder:
                 kind: Any = find_class(name, self._given, enum.Enum)
                 return kind.__members__[member]
             case {"slice": [start, stop, step]}:
-                # A range is as long as it says only while there is memory for it.
                 return slice(*map(self.value, (start, stop, step)))
             case {"range": [start, stop, step]}:
                 numbers = range(*map(self.value, (start, stop, step)))
@@ -213,8 +212,8 @@ class _Decoder:
 
     def _object(self, node: dict[str, Any]) -> Any:
         match node:
-            # By its attributes, without its constructor.
             case {"object": str(name), "state": dict(state), "number": int(number)}:
+                # By its attributes, without its constructor.
                 instance = self._numbered(number, object.__new__(find_class(name, self._given)))
                 if "distribution_class" in node and isinstance(instance, HeteroskedasticTFPConditional):
                     distribution = find_class(node["distribution_class"], self._given, tfp.distributions.Distribution)
@@ -228,7 +227,6 @@ class _Decoder:
                     raise Refused(f"has an object of the class {cls.__name__} with arguments")
                 return self._numbered(number, self._construct(cls, arguments))
             case {"weight": int(i), "is_tensorflow": bool(is_tensorflow), "of": of}:
-                # A weight of a Keras layer, or the layer.
                 variable = self.value(of).variables[i]
                 return variable.value if is_tensorflow else variable
             case {"keras": dict(config), "weights": [*names], "trainable": [*trainable], "number": int(number)}:

@@ -262,11 +262,9 @@ def _conditioned(
     (at_Z,) = map_slices(lambda start, stop: [prior(Z[..., start:stop, :])], M, size, [Z.dtype], axis=1)  # [S, M, L]
     # A draw of u from the prior: g(Z), and the jitter and noise that L L' has beside k(Z, Z).
     smooth = kernel(Z, full_cov=False) - prior.noise_variance
-    added_variance = tf.maximum(
-        tf.reduce_sum(tf.square(Luu), axis=-1) - smooth, 0.0
-    )  # jitter and noise: diag(LL') - k(Z, Z)
+    added = tf.maximum(tf.reduce_sum(tf.square(Luu), axis=-1) - smooth, 0.0)  # jitter and noise: diag(LL') - k(Z, Z)
     eps = tf.random.stateless_normal([S, M, L], tf.random.fold_in(seed, 1), dtype=Z.dtype)
-    residual = at_Z + tf.sqrt(added_variance)[..., None] * eps
+    residual = at_Z + tf.sqrt(added)[..., None] * eps
     # f(x) = g(x) + k(x, Z) L^-T (v - L^-1 u).
     if Luu.shape.rank == 3:
         whitened = values - tf.linalg.triangular_solve(Luu, residual)

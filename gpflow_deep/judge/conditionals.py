@@ -77,7 +77,6 @@ def conditional(likelihood: Likelihood, X: NDArray[Any]) -> Conditional:
     :raises ValueError: if targets are labels or of several likelihoods, or y depends on several latent functions
         without a distribution that tells how.
     """
-    # Labels, and several likelihoods, have no distribution function.
     if isinstance(likelihood, Bernoulli | MultiClass | Softmax):
         name = type(likelihood).__name__
         raise ValueError(f"labels have no quantiles, got the likelihood {name}; look at their probabilities.")

@@ -108,7 +108,6 @@ def check_layers(layers: Sequence[Layer], likelihood: Likelihood) -> None:
         _check_members(layer, number)
     if len({id(layer) for layer in layers}) < len(layers):
         raise ValueError("layers must be different objects, got the same layer twice; use copy.deepcopy.")
-    # Each layer takes as many columns as the one below gives.
     for number, (layer, following) in enumerate(pairwise(layers), start=1):
         if following.input_dim is not None and following.input_dim != layer.output_dim:
             raise ValueError(
@@ -118,7 +117,6 @@ def check_layers(layers: Sequence[Layer], likelihood: Likelihood) -> None:
     dtypes = {layer.dtype.name for layer in layers}
     if len(dtypes) > 1:
         raise ValueError(f"all layers must have one float type, got {sorted(dtypes)}.")
-    # The last one has as many outputs as the likelihood takes.
     needed = getattr(likelihood, "latent_dim", None)
     if needed is not None and not isinstance(likelihood, SwitchedLikelihood) and needed != layers[-1].output_dim:
         raise ValueError(

@@ -97,7 +97,6 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     ) -> None:
         layers = list(layers)
         check_layers(layers, likelihood)
-        # Numbers of draws.
         counts = {"num_samples": num_samples, "num_importance_samples": num_importance_samples}
         for name, value in {**counts, "num_predict_samples": num_predict_samples}.items():
             if value < 1:

@@ -60,7 +60,6 @@ class SamplingConfig:
     held_out: float = 0.1
 
     def __post_init__(self) -> None:
-        # The least of each number of steps or samples.
         least_of = {"num_kept": MIN_KEPT, "burn_in": 0, "noise_tries": 0, "hyper_steps": 0, "window": HYPER_EVERY}
         for name, least in least_of.items():
             if getattr(self, name) < least:

@@ -236,7 +236,7 @@ class DeepSigmaPointProcess(DeepGP):
                 "layers of a deep sigma point process must be neither latent variables nor have global inducing "
                 "outputs; use DeepGP."
             )
-        # Points of all inner layers together are the only integrator.
+        # The points integrate over the inner layers in training and in predictions.
         points = SigmaPoints([layer.num_latent_gps for layer in layers[:-1]], num_points, layers[0].dtype)
         super().__init__(
             layers,

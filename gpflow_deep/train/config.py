@@ -133,7 +133,6 @@ class ModelConfig:
     num_importance_samples: int = 1
 
     def __post_init__(self) -> None:
-        # Counts and sizes.
         for name in ("num_layers", "num_inducing", "num_samples", "num_predict_samples", "hidden_dim"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -258,7 +258,6 @@ def start(
 
     Parameters and errors as in `fit`; without `max_iter` the learning rate of the trainer never falls.
     """
-    # Units and model from these rows.
     task: Task = "regression" if not class_names else "binary" if len(class_names) == 2 else "multiclass"
     config = config.for_data(task, [(X, Y)])
     units = Units.fit(X, Y, config.likelihood, standardise=not config.is_convolutional)

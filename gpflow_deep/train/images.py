@@ -222,7 +222,6 @@ def _last_layer(
 
 def _variance(kernel: SquaredExponential, patches: tf.Tensor) -> float:
     """Of plain means over patches [n, K, A], between images: mean variance less mean covariance."""
-    # Covariances of the means over the patches of two images.
     w = tf.fill([patches.shape[1]], 1 / tf.constant(patches.shape[1], patches.dtype))
     covariances = [
         tf.linalg.matvec(sum_covariances(kernel, image_patches, patches, w, w.dtype), w, transpose_a=True)

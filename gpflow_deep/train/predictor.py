@@ -339,7 +339,6 @@ class Predictor:
         stored = _read_inputs(path)
         if not (Path(folder) / MODEL_FILE).exists():
             raise ValueError(f"{folder} has no {MODEL_FILE}: no checkpoint was reached yet; continue training.")
-        # The units and what is predicted, then the model.
         try:
             schema = stored["schema"]
             task = schema["task"]

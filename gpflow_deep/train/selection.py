@@ -427,7 +427,6 @@ class _Search:
         """Rows to train on, and rows that are held out: of many rows once a tenth, of few a fifth, up to five times, so
         that about `HELD_OUT` rows are judged."""
         N = len(self.X)
-        # The same order of rows for all parts, from the seed.
         order = np.random.default_rng([self.course.seed, 0]).permutation(N)
         count = 1
         size = min(N // 10, 2000)
@@ -570,7 +569,6 @@ class _Search:
     def _steps(self, config: ModelConfig) -> int:
         """Of a model that is trained by steps, in all: the more, the more rows there are; those of sigma points cost
         twice as much."""
-        # More rows need more steps.
         steps = min(self.course.max_iter, 1500 + min(len(self.X) // 4, 1500))
         return max(steps // 2, 1) if config.posterior == "sigma_points" else steps
 
@@ -811,7 +809,6 @@ class _Search:
             self._say_if_miscalibrated(*best.inside)
         elif best is None and residuals is not None and self.noise > NO_NOISE:
             self._say_if_miscalibrated(float(np.mean(np.abs(residuals) < 0.6745)), residuals.size)
-        # What the scores in the table are of.
         judged = (
             "of left-out rows; of bounds, training rows" if self.is_exact else "of held-out rows; of bounds, training"
         )

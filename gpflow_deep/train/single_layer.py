@@ -366,7 +366,6 @@ def _climb(
             )
 
     options = {"maxiter": max_iter, "ftol": tolerance, "gtol": 1e-5}
-    # Minus the objective, per number.
     result = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=limits, options=options, callback=tell)
     return np.asarray(result.x), -float(result.fun), int(result.nfev)
 

@@ -47,7 +47,6 @@ def stored_choice(folder: Path, make: Callable[[], Begun], config: ModelConfig, 
     """
     if not is_stored(folder):
         _write(folder, make())
-    # What was chosen, and the models in folders beside it.
     try:
         stored: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
         return Begun(
