@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Pictures from numbers in results/: one panel for each system, these alone, and some more for pages and notebooks.
+"""Pictures from numbers in results/ and outputs of notebooks: one panel for each system, these alone, and some more.
 
 python docs/picture.py
 """
 
+import base64
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -218,8 +220,16 @@ def regret(axes: Axes, problem: str) -> None:
     axes.set(title=problem, xlabel="evaluations", ylim=(0, None))
 
 
+def first_picture(notebook: str) -> bytes:
+    """A PNG: the first one of the outputs of a notebook."""
+    cells = json.loads((ROOT / "docs" / "notebooks" / "outputs" / f"{notebook}.ipynb").read_text("utf-8"))["cells"]
+    shown = [output.get("data", {}) for cell in cells for output in cell.get("outputs", ())]
+    return base64.b64decode(next(data["image/png"] for data in shown if "image/png" in data))
+
+
 def main(folder: Path = ROOT / "docs") -> None:
     """Draw them into a folder."""
+    (folder / "emulator.png").write_bytes(first_picture("11_emulate_a_simulator"))
     plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
     figure, every = plt.subplots(3, 2, figsize=(7, 7.5), layout="constrained")  # readable on a phone
     for panel, axes in zip((deep_gp, coverage, darn, rbm, ebp, compression), every.flat, strict=True):

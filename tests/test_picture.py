@@ -1,4 +1,4 @@
-"""The pictures of the README and of RESULTS.md can be drawn from the stored results."""
+"""The pictures of the README and of RESULTS.md can be drawn from what is stored."""
 
 import importlib.util
 from pathlib import Path
@@ -22,6 +22,7 @@ def test_pictures_are_drawn_from_the_stored_results(tmp_path: Path) -> None:
         "depth.png",
         "ebp_errors.png",
         "ebp_flash.png",
+        "emulator.png",
         "five_systems.png",
         "optimisation.png",
         "rbm_accuracy.png",
