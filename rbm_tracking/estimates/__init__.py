@@ -1,11 +1,21 @@
 """Annealed importance sampling, to check the filter (footnote 5).
 
 ais, annealing         AIS and reverse AIS along temperatures (sparse_kernels, sparse_rows)
+strata                 AIS from each cluster of the rows
 trajectories           along the parameters of a run (trajectory_tempering)
 """
 
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["ais", "annealing", "sparse_kernels", "sparse_rows", "trajectories", "trajectory_tempering"]
+    __name__,
+    submodules=[
+        "ais",
+        "annealing",
+        "sparse_kernels",
+        "sparse_rows",
+        "strata",
+        "trajectories",
+        "trajectory_tempering",
+    ],
 )

@@ -65,14 +65,16 @@ class Bracket(NamedTuple):
     upper: AISResult
 
 
-def result_of(log_weights: Array, v: NDArray[Any], *, is_reverse: bool = False) -> AISResult:
+def result_of(log_weights: Array, v: NDArray[Any], *, is_reverse: bool = False, num_strata: int = 1) -> AISResult:
     """The estimate that the logs of the chains' estimates of Z, [C], and their last states v [C, n_v] make.
 
     :param is_reverse: the chains came from samples of the RBM, so that the inverse weights are averaged.
+    :param num_strata: as many parts of equal numbers of chains, one after the other, have means of their own, which
+        are not part of the error.
     :raises ValueError: if weights are not finite.
     """
     sign = -1.0 if is_reverse else 1.0
-    relative, ess = _spread(sign * log_weights)
+    relative, ess = _spread(sign * log_weights, num_strata)
     log_z = sign * (float(logsumexp(sign * log_weights)) - np.log(len(log_weights)))
     ends = sorted(sign * _log1p(sign * side * relative) for side in (-3.0, 3.0))
     return AISResult(log_z, relative, (log_z + ends[0], log_z + ends[1]), ess, log_weights, v)
@@ -265,7 +267,7 @@ def _check(rbm: RBM, betas: ArrayLike, base_b: ArrayLike | None, chunk: int) -> 
     return schedule, base
 
 
-def _spread(log_weights: Array) -> tuple[float, float]:
+def _spread(log_weights: Array, num_strata: int) -> tuple[float, float]:
     """Relative standard error of the mean weight, and the effective sample size."""
     if not np.isfinite(log_weights).all():
         raise ValueError(
@@ -273,7 +275,8 @@ def _spread(log_weights: Array) -> tuple[float, float]:
             "large for their float type; use float64 or smaller weights."
         )
     w = np.exp(log_weights - log_weights.max())
-    return float(w.std(ddof=1) / np.sqrt(len(w)) / w.mean()), float(w.sum() ** 2 / (w**2).sum())
+    std = np.sqrt(w.reshape(num_strata, -1).var(axis=1, ddof=1).mean())
+    return float(std / np.sqrt(len(w)) / w.mean()), float(w.sum() ** 2 / (w**2).sum())
 
 
 def _log1p(x: float) -> float:

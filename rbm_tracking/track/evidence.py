@@ -147,7 +147,7 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
     :param was_refuted: `is_refuted` of the verdict before.
     :raises ValueError: if there is no evidence at all.
     """
-    if evidence.along is not None:
+    if evidence.along is not None and not _is_within(evidence.along, evidence.ais):
         evidence = evidence._replace(ais=stronger(evidence.ais, evidence.along))
     tracked, ais, reverse, exact, row, *_ = evidence
     if tracked is None and ais is None and reverse is None and exact is None:
@@ -239,6 +239,17 @@ def rise(short: Annealing, long: Annealing) -> float:
         return 0.0
     gap = long.log_z - short.log_z
     return gap if gap > math.hypot(_reach(short), _reach(long)) else 0.0
+
+
+def _is_within(along: Annealing, ais: Annealing | None) -> bool:
+    """Whether AIS with even weights says all that AIS on another path does: it is no lower, but for the errors of both.
+
+    How narrow the other one is does not count: a path that misses a part of the mass may have weights that are more
+    even.
+    """
+    if ais is None or not is_even(ais):
+        return False
+    return along.log_z - ais.log_z <= math.hypot(_reach(along), _reach(ais))
 
 
 def _reach(annealing: Annealing) -> float:

@@ -18,6 +18,7 @@ from gpflow_deep_base.columns import as_numbers
 from gpflow_deep_base.cost import Cost
 from rbm_tracking import evaluation
 from rbm_tracking.estimates.ais import Bracket
+from rbm_tracking.estimates.strata import starts
 from rbm_tracking.estimates.trajectories import Trajectory, distances, half_precision, is_node, trajectory
 from rbm_tracking.estimates.trajectory_tempering import tempered, trajectory_bracket
 from rbm_tracking.model.conditionals import Imputed, impute
@@ -253,7 +254,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         best = best_trial(self._given_width, self.l2, trial)
         self.__dict__.update(best.left)
         self.trials_ = trials
-        self._check_again(self._nodes)
+        self._check_again(self._nodes, first)
         self.trajectory_ = self._nodes if self.keep_trajectory else []
         del self._nodes
         return self
@@ -721,9 +722,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         ratio = _FINE if self.keep_trajectory else _COARSE
         return any(is_node(step, ratio=ratio) for step in range(first, self.n_updates_ + 1))
 
-    def _check_again(self, nodes: list[RBM]) -> None:
+    def _check_again(self, nodes: list[RBM], rows: Any) -> None:
         """Log Z of the model by enumeration, if that is cheap; else judge it by more AIS, for modes that the chains and
-        the first one miss: of more temperatures, of more chains, and along the parameters of training."""
+        the first one miss: from each cluster of the rows, and along the parameters of training."""
         settings = self._settings
         model = self._model
         was_refuted = self.evidence_.is_refuted
@@ -734,7 +735,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             return
         seed = tf.random.fold_in(self._seed, self.n_updates_)
         options: dict[str, Any] = {"generator": self._generator, "jit_compile": self._jit}
-        self._lower, self._rise = evaluation.checked_again(model.rbm, self._base_b, settings.ais_temps, seed, **options)
+        base_b = starts(self._drawn(rows[:: -(-rows.shape[0] // _SCORE_ROWS)]), model.rbm.visible)
+        self._lower, self._rise = evaluation.checked_again(model.rbm, base_b, settings.ais_temps, seed, **options)
         self._along = evaluation.along_training(
             self._path(nodes, beta=1.0),
             max(2, settings.ais_temps // 4),

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from rbm_tracking.estimates import ais
+from rbm_tracking.estimates import ais, strata
 from rbm_tracking.estimates.trajectories import Trajectory, allotted, annealed, distances, trajectory
 from rbm_tracking.estimates.trajectory_tempering import trajectory_bracket
 from rbm_tracking.model import exact
@@ -38,7 +38,6 @@ from rbm_tracking.track.evidence import (
     half_width,
     is_better,
     is_candidate,
-    is_even,
     is_in_doubt,
     judge,
     rise,
@@ -107,8 +106,7 @@ class EvidenceConfig:
             raise ValueError(f"ais_chains must be at least 2, got {self.ais_chains}.")
 
 
-_ROUNDS = 4  # of AIS at the end
-_IN_A_ROUND = 10  # AIS with few temperatures in each
+_ROUNDS = 4  # of AIS along training at the end
 _BURN_IN, _THIN = 200, 50  # rounds of parallel tempering before reverse AIS in training
 
 # In training
@@ -354,7 +352,7 @@ def bracket(
 
 def checked_again(
     rbm: RBM,
-    base_b: ArrayLike,
+    base_b: NDArray[np.float64],
     num_temps: int,
     seed: tf.Tensor,
     generator: str = "threefry",
@@ -362,30 +360,22 @@ def checked_again(
     num_chains: int = 100,
     jit_compile: bool = True,
 ) -> tuple[Annealing, float]:
-    """Log Z from below by long AIS of few chains and by short AIS of many, where a mode may be out of reach of either.
+    """Log Z from below by AIS in strata, at two lengths: each cluster of the rows has chains of its own.
 
-    Behind a first-order transition few chains reach a mode, and the fewer the slower they are cooled: a hundred chains
-    of even weights can all miss it. A thousand fast ones do not, and the mode then outweighs the others. They are drawn
-    in rounds until their mean is an estimate, four at most.
-
-    :param base_b: visible biases [n_v] that AIS starts from.
-    :param num_temps: of a single AIS in training; the long one has three times as many, the short ones 0.3 times.
+    :param base_b: visible biases that AIS starts from, [K, n_v], of :func:`strata.starts`.
+    :param num_temps: of a single AIS in training; the long one of each stratum has a quarter of it, the short one,
+        whose last states are the cells of the long one, a sixteenth.
     :param seed: int32 [2].
-    :param num_chains: of one AIS; the short ones are ten in a round.
-    :return: the stronger of the two, and by how much the long one is above the short ones, see `evidence.rise`.
+    :param num_chains: of one AIS in one stratum.
+    :return: the long one, and by how much it is above the short one, see `evidence.rise`.
     """
     options: dict[str, Any] = {"num_chains": num_chains, "generator": generator, "jit_compile": jit_compile}
-    options["base_b"] = base_b
-    long_seed, short_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
-    long = annealing(ais.ais(rbm, ais.linear_schedule(3 * num_temps), seed=long_seed, **options))
-    betas = ais.linear_schedule(max(2, 3 * num_temps // 10))
-    results: list[ais.AISResult] = []
-    short = long
-    for number in range(_ROUNDS * _IN_A_ROUND):
-        results.append(ais.ais(rbm, betas, seed=tf.random.fold_in(short_seed, number), **options))
-        if len(results) % _IN_A_ROUND == 0 and is_even(short := annealing(ais.pooled(results))):
-            break
-    return stronger(long, short), rise(short, long)
+    short_seed, long_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+    few, many = (ais.linear_schedule(max(2, num_temps // each)) for each in (16, 4))
+    short = strata.stratified(rbm, few, base_b, base_b, seed=short_seed, **options)
+    cells = strata.arrivals(short, len(base_b), rbm.visible)
+    long = annealing(strata.stratified(rbm, many, base_b, cells, seed=long_seed, **options))
+    return long, rise(annealing(short), long)
 
 
 def along_training(

@@ -381,3 +381,5 @@ def test_ais_along_training_counts_where_temperatures_agree_and_are_wrong() -> N
     assert "AIS along the parameters of training, of few effective chains" in few.reasons[0]
     assert judge(known._replace(along=Annealing(9.0, 0.6, 3.0, 400))) == alone  # a lower bound that is lower
     assert judge(Evidence(along=even)) == judge(Evidence(ais=even))
+    narrower = Annealing(10.0, 0.01, 99.0, 100)
+    assert judge(known._replace(along=narrower)) == alone  # its weights are more even, which says nothing
