@@ -60,7 +60,8 @@ class Curve(NamedTuple):
 def filter_scalars(trainer: Trainer) -> dict[str, float]:
     """What the filter measured in the last update, the ladder, and swap rates since the last call; nothing if there was
     no update in between."""
-    rates, observed = trainer.mean_swap_rates(), trainer.observed
+    rates = trainer.mean_swap_rates()
+    observed = trainer.observed
     if rates is None or observed is None:
         return {}
     scalars = {f"swap/rate_{i:02d}": float(rate) for i, rate in enumerate(rates, start=1)}

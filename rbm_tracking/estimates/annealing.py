@@ -75,9 +75,13 @@ def _annealed_plain(
     after_chunk: Callable[[int, int], object] | None,
 ) -> tuple[NDArray[Any], Array]:
     """:func:`annealed` in NumPy."""
-    at, start_b, rows = plain.arrays(rbm), base.numpy(), v.numpy()
+    at = plain.arrays(rbm)
+    start_b = base.numpy()
+    rows = v.numpy()
     rng = plain.noise_of(seed, len(betas))
-    change, d_b, total = np.zeros(len(rows)), at.b - start_b, len(betas) - 1
+    change = np.zeros(len(rows))
+    d_b = at.b - start_b
+    total = len(betas) - 1
     with np.errstate(over="ignore"):
         for k, (old, new) in enumerate(itertools.pairwise(betas.tolist())):
             more, h = plain.annealing_step(plain.activations(at, rows), old, new, rng, at.hidden)
@@ -104,9 +108,14 @@ def _annealed_sparse(
     after_chunk: Callable[[int, int], object] | None,
 ) -> tuple[NDArray[Any], Array]:
     """:func:`annealed` with the same noise; sums are rounded in another order."""
-    weights, words, start_b = weights_of(rbm), seed.numpy(), base.numpy()
-    rows, change, d_b = rows_of(v.numpy(), weights=weights), np.zeros(v.shape[0]), weights.b - start_b
-    schedule, total = betas.astype(np.float32), len(betas) - 1
+    weights = weights_of(rbm)
+    words = seed.numpy()
+    start_b = base.numpy()
+    rows = rows_of(v.numpy(), weights=weights)
+    change = np.zeros(v.shape[0])
+    d_b = weights.b - start_b
+    schedule = betas.astype(np.float32)
+    total = len(betas) - 1
     for k, (old, new) in enumerate(itertools.pairwise(schedule)):
         log_ratios(rows.a, old, new, change)
         if is_moved:
@@ -136,7 +145,8 @@ def _chunk(
     W_up = tf.transpose(rbm.W)
 
     def step(k: tf.Tensor, v: tf.Tensor, change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        old, new = betas[k], betas[k + 1]
+        old = betas[k]
+        new = betas[k + 1]
         a = tf.linalg.matmul(v, W_up) + rbm.c
         key = key_at(seed, start + k, _SITE_HIDDEN)
         h, log_ratio = _hidden_step(rbm.hidden, a, old, new, key, generator)

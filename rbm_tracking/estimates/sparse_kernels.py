@@ -35,8 +35,10 @@ def sums(Wt: Floats, c: Floats, places: Ints, number: Ints, out: Floats) -> None
             a[:] = c[first:last]
             whole = number[r] - number[r] % 4
             for k in range(0, whole, 4):
-                w0, w1 = Wt[places[r, k], first:last], Wt[places[r, k + 1], first:last]
-                w2, w3 = Wt[places[r, k + 2], first:last], Wt[places[r, k + 3], first:last]
+                w0 = Wt[places[r, k], first:last]
+                w1 = Wt[places[r, k + 1], first:last]
+                w2 = Wt[places[r, k + 2], first:last]
+                w3 = Wt[places[r, k + 3], first:last]
                 for j in range(last - first):
                     a[j] += (w0[j] + w1[j]) + (w2[j] + w3[j])
             for k in range(whole, number[r]):
@@ -88,7 +90,9 @@ def _uniform(bits: Any) -> Any:
 @_kernel
 def noise_hash(key: NDArray[np.uint32], out: Floats) -> None:
     """`random.uniform(key, shape, generator="hash")` of the shape of `out` [R, n]."""
-    k0, k1, flat = key[0], key[1], out.reshape(-1)
+    k0 = key[0]
+    k1 = key[1]
+    flat = out.reshape(-1)
     for i in range(flat.size):
         word = _mix(np.uint32(np.uint32(i) * np.uint32(0x9E3779B1) + k0))
         flat[i] = _uniform(_mix(np.uint32(word ^ k1)))
@@ -112,7 +116,9 @@ def _four(x0: Any, x1: Any, is_even: bool) -> Any:
 @_kernel
 def noise_threefry(key: NDArray[np.uint32], out: Floats) -> None:
     """`random.uniform(key, shape, generator="threefry")` of the shape of `out` [R, n]."""
-    k0, k1, flat = key[0], key[1], out.reshape(-1)
+    k0 = key[0]
+    k1 = key[1]
+    flat = out.reshape(-1)
     k2 = np.uint32(k0 ^ k1 ^ np.uint32(0x1BD11BDA))
     for i in range(flat.size):
         x0, x1 = _four(np.uint32(np.uint32(i) + k0), k1, True)
@@ -126,9 +132,13 @@ def noise_threefry(key: NDArray[np.uint32], out: Floats) -> None:
 @_kernel
 def draw_hidden(a: Floats, beta: Floats, noise: Floats, h: Floats) -> None:
     """h ~ Bernoulli(sigmoid(beta a)) of rows [R, n_h], each with its own beta [R]."""
-    one, zero = np.float32(1.0), np.float32(0.0)
+    one = np.float32(1.0)
+    zero = np.float32(0.0)
     for r in range(len(a)):
-        row, u, out, own = a[r], noise[r], h[r], beta[r]
+        row = a[r]
+        u = noise[r]
+        out = h[r]
+        own = beta[r]
         for j in range(a.shape[1]):
             x = own * row[j]
             e = _exp(-abs(x))
@@ -138,9 +148,13 @@ def draw_hidden(a: Floats, beta: Floats, noise: Floats, h: Floats) -> None:
 @_kernel
 def draw_visible(x: Floats, beta: Floats, b: Floats, noise: Floats, v: Floats, places: Ints, number: Ints) -> None:
     """v ~ Bernoulli(sigmoid(beta x + b)) of rows [R, n_v], with the numbers of the units that are 1."""
-    one, zero = np.float32(1.0), np.float32(0.0)
+    one = np.float32(1.0)
+    zero = np.float32(0.0)
     for r in range(len(x)):
-        row, u, out, own = x[r], noise[r], v[r], beta[r]
+        row = x[r]
+        u = noise[r]
+        out = v[r]
+        own = beta[r]
         for i in range(x.shape[1]):
             y = own * row[i] + b[i]
             e = _exp(-abs(y))
@@ -160,7 +174,8 @@ def log_ratios(a: Floats, old: float, new: float, out: NDArray[np.float64]) -> N
         row = a[r]
         for first in range(0, a.shape[1], _PRODUCT):
             last = min(first + _PRODUCT, a.shape[1])
-            product, positive = np.float32(1.0), np.float32(0.0)
+            product = np.float32(1.0)
+            positive = np.float32(0.0)
             for j in range(first, last):
                 size = abs(row[j])
                 product *= (one + _exp(-new * size)) / (one + _exp(-old * size))

@@ -27,7 +27,9 @@ from rbm_tracking.model.visible import Visible
 
 __all__ = ["arrivals", "starts", "stratified"]
 
-_MOST, _MOST_ROWS, _FEW_ROWS = 8, 2000, 50
+_MOST = 8
+_MOST_ROWS = 2000
+_FEW_ROWS = 50
 _CLIP = 0.02  # of probabilities, so that no cell is narrower than what chains can leave
 
 Array = NDArray[np.float64]
@@ -67,7 +69,8 @@ def stratified(
     units = plain.arrays(rbm.visible)
     options: dict[str, Any] = {"num_chains": num_chains, "generator": generator, "jit_compile": jit_compile}
     log_normalisers = np.array([units.log_normaliser(d) for d in cells])
-    log_weights, last = [], []
+    log_weights = []
+    last = []
     for k, start in enumerate(base_b):
         found = ais(rbm, betas, seed=tf.random.fold_in(seed, k), base_b=start, **options)
         log_pi = log_softmax(found.v.astype(np.float64) @ cells.T - log_normalisers, axis=1)[:, k]

@@ -246,7 +246,8 @@ def anneal(
     at = np.append(at, np.ones(-num_steps % _PIECE))
     change = tf.zeros([v.shape[0]], tf.float64)
     for first in range(0, num_steps, _PIECE):
-        count, s = min(_PIECE, num_steps - first), tf.constant(at[first : first + _PIECE + 1], v.dtype)
+        count = min(_PIECE, num_steps - first)
+        s = tf.constant(at[first : first + _PIECE + 1], v.dtype)
         begin = tf.constant(start + first)
         v, change = run(_Ends(old, new), s, tf.constant(count), v, change, seed, begin, generator)
     return v, change
@@ -256,11 +257,15 @@ def _anneal_plain(
     old: RBM, new: RBM, num_steps: int, v: tf.Tensor, rng: np.random.Generator
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """:func:`anneal` in NumPy."""
-    first, second = plain.arrays(old), plain.arrays(new)
-    rows, change, here = v.numpy(), np.zeros(v.shape[0]), first
+    first = plain.arrays(old)
+    second = plain.arrays(new)
+    rows = v.numpy()
+    change = np.zeros(v.shape[0])
+    here = first
     with np.errstate(over="ignore"):
         for k in range(1, num_steps + 1):
-            last, here = here, between(first, second, np.asarray(k / num_steps, rows.dtype))
+            last = here
+            here = between(first, second, np.asarray(k / num_steps, rows.dtype))
             a = plain.activations(here, rows)
             change += plain.hidden_sum(here.hidden, a)
             change -= plain.hidden_sum(last.hidden, plain.activations(last, rows))
@@ -284,7 +289,8 @@ def _piece_plain(
     """`count` steps between `at` [_PIECE + 1]: weigh v by the next RBM, then move it there by h | v and v | h."""
 
     def step(k: tf.Tensor, v: tf.Tensor, change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        old, new = between(*ends, at[k]), between(*ends, at[k + 1])
+        old = between(*ends, at[k])
+        new = between(*ends, at[k + 1])
         a = activations(new, v)
         gain = hidden_sum(new.hidden, a) - hidden_sum(old.hidden, activations(old, v))
         log_ratio = tf.cast(gain, tf.float64)
@@ -315,7 +321,8 @@ def _along(
     if steps.shape != (len(path) - 1,) or (steps < 1).any():
         raise ValueError(f"steps must be {len(path) - 1} positive numbers, one for each piece, got {steps.tolist()}.")
     options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
-    total, begins = np.zeros(v.shape[0]), np.cumsum([1, *steps])
+    total = np.zeros(v.shape[0])
+    begins = np.cumsum([1, *steps])
     for old, new, count, begin in zip(path[:-1], path[1:], steps, begins[:-1], strict=True):
         v, change = anneal(old, new, int(count), v, seed=seed, start=int(begin), **options)
         total += change.numpy()

@@ -34,7 +34,9 @@ from rbm_tracking.model.rbm import RBM, activations, gibbs_round, log_prob_unnor
 
 __all__ = ["compiled_rounds", "tempered", "trajectory_bracket"]
 
-_SITE_SWAP, _SITES = 0, 4  # of the noise; Gibbs sampling of level i has sites _SITES + 2 i and + 1
+# of the noise; Gibbs sampling of level i has sites _SITES + 2 i and + 1
+_SITE_SWAP = 0
+_SITES = 4
 
 Array = NDArray[np.float64]
 
@@ -66,10 +68,12 @@ def tempered(
     generator = "threefry" if generator == "numpy" else generator  # levels are of one graph
     levels, v = _levels(path, lengths, spacing, num_chains, seed, generator, jit_compile)
     rounds = compiled_rounds(levels, seed=seed, generator=generator, jit_compile=jit_compile)
-    v, done = rounds(v, tf.constant(1), tf.constant(burn_in)), burn_in + 1
+    v = rounds(v, tf.constant(1), tf.constant(burn_in))
+    done = burn_in + 1
     taken: list[NDArray[Any]] = []
     while len(taken) * num_chains < num_samples:
-        v, done = rounds(v, tf.constant(done), tf.constant(thin)), done + thin
+        v = rounds(v, tf.constant(done), tf.constant(thin))
+        done = done + thin
         taken.append(path[-1].visible.stored(v[-1].numpy()))
     return np.concatenate(taken)[:num_samples]
 
@@ -106,7 +110,8 @@ def _levels(
     count = max(2, int(np.ceil(ends[-1] / spacing)) + 1)
     positions = np.interp(np.linspace(0.0, ends[-1], count), ends, np.arange(len(path)))
     options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
-    levels, particles = [path[0]], [first_states(path[0], num_chains, seed, generator)]
+    levels = [path[0]]
+    particles = [first_states(path[0], num_chains, seed, generator)]
     for i, position in enumerate(positions[1:], start=1):
         k = min(int(position), len(path) - 2)
         levels.append(between(path[k], path[k + 1], tf.constant(position - k, path[0].W.dtype)))
@@ -117,7 +122,8 @@ def _levels(
 
 def _round(levels: list[RBM], v: list[tf.Tensor], seed: tf.Tensor, step: tf.Tensor, generator: str) -> list[tf.Tensor]:
     """Gibbs sampling at each level, and swaps of every other pair of neighbours in turn."""
-    count, moved = len(levels), []
+    count = len(levels)
+    moved = []
     for i, (rbm, x) in enumerate(zip(levels, v, strict=True)):
         keys = key_at(seed, step, _SITES + 2 * i), key_at(seed, step, _SITES + 2 * i + 1)
         moved.append(gibbs_round(rbm, activations(rbm, x), keys, generator))

@@ -92,7 +92,8 @@ def impute(
     found = Imputed(v, np.zeros_like(v), np.ones(len(v), bool))
     patterns, which = np.unique(is_missing, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
-        chosen, columns = np.flatnonzero(which.ravel() == number), np.flatnonzero(pattern)
+        chosen = np.flatnonzero(which.ravel() == number)
+        columns = np.flatnonzero(pattern)
         if not len(columns):
             continue
         means = _exact(rbm, v[chosen], columns)
@@ -118,7 +119,8 @@ def fill_in(rbm: RBM, rows: ArrayLike, is_missing: ArrayLike, *, rng: np.random.
     :param num_steps: number of rounds.
     """
     W, b, c = _parts(rbm)
-    v, missing = np.asarray(rows, np.float64), np.asarray(is_missing, bool)
+    v = np.asarray(rows, np.float64)
+    missing = np.asarray(is_missing, bool)
     clamped = _clamped(rbm.visible, v, missing)
     for _ in range(num_steps):
         h = rbm.hidden.draw(v @ W.T + c, rng.random((len(v), rbm.hidden.num_noise(len(c)))))
@@ -136,7 +138,8 @@ def _exact(rbm: RBM, v: Array, columns: NDArray[np.int64]) -> Array | None:
     if states is None:
         return None
     a = v @ W.T + c
-    means, size = [], max(1, _CHUNK // (len(states) * len(c)))
+    means = []
+    size = max(1, _CHUNK // (len(states) * len(c)))
     for start in range(0, len(v), size):
         moved = a[start : start + size, None] + (states @ W[:, columns].T)[None]
         scores = rbm.hidden.log_normaliser(moved) + states @ b[columns]

@@ -34,7 +34,9 @@ MAX_UNITS = 25
 _DEAR = 32  # times a factor of bits: an exponential
 _MAX_ROWS = 2**20  # of visible states that are not bits, which have no tables
 _GROUP = 16  # factors multiplied in one pass; XLA's CPU code for other numbers is up to three times slower
-_ROW_BITS, _COLUMN_BITS = 9, 8  # a block of 512 x 256 states (1 MB) stays in the cache
+# a block of 512 x 256 states (1 MB) stays in the cache
+_ROW_BITS = 9
+_COLUMN_BITS = 8
 _DIRECT_TERMS = 2**18  # up to here compiling takes longer than plain NumPy
 _CHUNK_TERMS = 2**22  # of the moments
 _LOG_LIMIT = 600.0  # of one factor, and of a product before its logarithm is taken; float64 ends near 709
@@ -76,13 +78,16 @@ def log_z_exact(rbm: RBM, beta: float = 1.0) -> float:
     At 25 x 784 units this takes a few seconds on one core (2^25 784 = 2.6e10 factors), halved by every unit less.
     """
     W, b, c = _checked(rbm, beta)
-    visible, excess = rbm.visible, 0.0
+    visible = rbm.visible
+    excess = 0.0
     if rbm.hidden != Bernoulli():
         return float(logsumexp([logsumexp(log_weights) for _, log_weights, _ in _states(rbm, beta)]))
     if isinstance(visible, Spin):
         W, b, c, excess = as_bits(W, b, c)
         visible = Bernoulli()
-    A, alpha, is_hidden = beta * W, beta * c, _enumerates_hidden(rbm)
+    A = beta * W
+    alpha = beta * c
+    is_hidden = _enumerates_hidden(rbm)
     if isinstance(visible, Bernoulli):
         A, alpha, gamma = (A, alpha, b) if is_hidden else (A.T, b, alpha)
         if 2 ** len(alpha) * len(gamma) > _DIRECT_TERMS:
@@ -101,7 +106,8 @@ def log_likelihood_exact(rbm: RBM, v: ArrayLike) -> Array:
     """
     W, b, c = _checked(rbm, 1.0)
     x = np.asarray(rbm.visible.check(v, n_v=len(b), name="v"), np.float64)
-    log_z, pieces = log_z_exact(rbm), np.array_split(x, -(-len(x) * len(c) // _CHUNK_TERMS))
+    log_z = log_z_exact(rbm)
+    pieces = np.array_split(x, -(-len(x) * len(c) // _CHUNK_TERMS))
     parts = [p @ b + rbm.hidden.log_normaliser(p @ W.T + c) + rbm.visible.log_measure(p) for p in pieces if len(p)]
     return np.concatenate(parts) - log_z
 
@@ -113,12 +119,15 @@ def moments_exact(rbm: RBM, beta: float = 1.0) -> Moments:
 
     This visits every state with an exponential for each unit: it is meant for at most about 15 units.
     """
-    is_hidden, log_z = _enumerates_hidden(rbm), log_z_exact(rbm, beta)
+    is_hidden = _enumerates_hidden(rbm)
+    log_z = log_z_exact(rbm, beta)
     one, other, both = (np.zeros(()) for _ in range(3))
     for u, log_weights, means in _states(rbm, beta):
         p = np.exp(log_weights - log_z)
         weighted = p[:, None] * u
-        one, other, both = one + weighted.sum(axis=0), other + p @ means, both + weighted.T @ means
+        one = one + weighted.sum(axis=0)
+        other = other + p @ means
+        both = both + weighted.T @ means
     return Moments(other, one, both) if is_hidden else Moments(one, other, both.T)
 
 
@@ -142,7 +151,8 @@ def _has_few_states(units: Visible, count: int) -> bool:
 
 def _enumerates_hidden(rbm: RBM) -> bool:
     """Whether the hidden units have fewer states than the visible ones, or those cannot be enumerated."""
-    n_h, n_v = len(rbm.c), len(rbm.b)
+    n_h = len(rbm.c)
+    n_v = len(rbm.b)
     if not _has_few_states(rbm.hidden, n_h):
         return False
     return not _has_few_states(rbm.visible, n_v) or rbm.hidden.num_states(n_h) <= rbm.visible.num_states(n_v)
@@ -191,13 +201,16 @@ def _plan(A: Array, alpha: Array, gamma: Array) -> _Plan:
     reaches further up than down, 1 + exp(x) = exp(x) (1 + exp(-x)), and exp(x) joins the linear term: the factor left
     is at most 1 + exp(half the width of the interval).
     """
-    low, high = gamma + np.minimum(A, 0).sum(axis=0), gamma + np.maximum(A, 0).sum(axis=0)
+    low = gamma + np.minimum(A, 0).sum(axis=0)
+    high = gamma + np.maximum(A, 0).sum(axis=0)
     is_flipped = high > -low
-    alpha, constant = alpha + A[:, is_flipped].sum(axis=1), float(gamma[is_flipped].sum())
+    alpha = alpha + A[:, is_flipped].sum(axis=1)
+    constant = float(gamma[is_flipped].sum())
     sign = np.where(is_flipped, -1.0, 1.0)
     bounds = np.logaddexp(0.0, np.where(is_flipped, -low, high))
     groups: list[list[int]] = [[]]
-    ends, wide = [], []
+    ends = []
+    wide = []
     in_piece = in_group = 0.0
     for i, bound in enumerate(bounds):
         if bound > _LOG_LIMIT:
@@ -207,7 +220,8 @@ def _plan(A: Array, alpha: Array, gamma: Array) -> _Plan:
             groups.append([])
             in_group = 0.0
         groups[-1].append(i)
-        in_group, in_piece = in_group + bound, in_piece + bound
+        in_group = in_group + bound
+        in_piece = in_piece + bound
         if in_piece > _LOG_LIMIT:  # the piece ends before this group
             ends.append(len(groups) - 1)
             in_piece = in_group
@@ -216,7 +230,8 @@ def _plan(A: Array, alpha: Array, gamma: Array) -> _Plan:
 
 
 def _log_z_by_tables(A: Array, alpha: Array, gamma: Array) -> float:
-    plan, n = _plan(A, alpha, gamma), len(alpha)
+    plan = _plan(A, alpha, gamma)
+    n = len(alpha)
     columns = min(n, _COLUMN_BITS)
     rows = min(n - columns, _ROW_BITS)
     outer = n - columns - rows
@@ -267,13 +282,15 @@ def _block(
     P = P * O[:, :, None]
 
     def multiply(k: tf.Tensor, product: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        p, q = P[k], Q[k]
+        p = P[k]
+        q = Q[k]
         for i in range(_GROUP):
             product *= 1 + p[i][:, None] * q[i][None, :]
         return k + 1, product
 
     def add_piece(piece: tf.Tensor, log_weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        start, end = bounds[piece], bounds[piece + 1]
+        start = bounds[piece]
+        end = bounds[piece + 1]
         _, product = tf.while_loop(lambda k, _: k < end, multiply, (start, tf.ones_like(log_weights)))
         return piece + 1, log_weights + tf.math.log(product)
 

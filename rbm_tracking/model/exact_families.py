@@ -42,7 +42,8 @@ def log_z_softmax(A: Array, alpha: Array, b: Array, visible: Softmax) -> float:
             groups.fields(u @ A[part] + own) for u, part, own in zip((first, second), states, (b, 0 * b), strict=True)
         ]
         log_weights = (first @ alpha[states[0]])[:, None] + (second @ alpha[states[1]])[None]
-        product, bound = np.ones_like(log_weights), 0.0
+        product = np.ones_like(log_weights)
+        bound = 0.0
         for g, size in enumerate(sizes):
             x, y = (field[:, g, :size] for field in fields)
             width = min(np.ptp(x, axis=1).max(), np.ptp(y, axis=1).max()) + np.log(size)
@@ -51,7 +52,8 @@ def log_z_softmax(A: Array, alpha: Array, b: Array, visible: Softmax) -> float:
                 continue
             if bound + width > _LOG_LIMIT:
                 log_weights += np.log(product)
-                product, bound = np.ones_like(log_weights), 0.0
+                product = np.ones_like(log_weights)
+                bound = 0.0
             tops = x.max(axis=1), y.max(axis=1)
             product *= np.exp(x - tops[0][:, None]) @ np.exp(y - tops[1][:, None]).T
             log_weights += tops[0][:, None] + tops[1][None]
@@ -80,6 +82,8 @@ def log_z_gaussian(A: Array, alpha: Array, b: Array, visible: Gaussian) -> float
 def _halves(n: int) -> Iterator[tuple[Array, Array]]:
     """States of the first and of the other hidden units, in blocks whose pairs are all states."""
     num_first = min(n // 2, _BITS)
-    first, others, size = binary_vectors(num_first), n - num_first, 2**_BITS
+    first = binary_vectors(num_first)
+    others = n - num_first
+    size = 2**_BITS
     for start in range(0, 2**others, size):
         yield first, binary_vectors(others, start, min(start + size, 2**others))

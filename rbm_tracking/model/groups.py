@@ -33,9 +33,11 @@ def find_groups(rows: ArrayLike, *, min_together: float = MIN_TOGETHER) -> Group
     :raises ValueError: if the rows are not binary.
     """
     bits = np.asfortranarray(check_binary(rows).astype(bool))
-    groups, start = [], 0
+    groups = []
+    start = 0
     while start < bits.shape[1]:
-        has_one, stop = bits[:, start].copy(), start + 1
+        has_one = bits[:, start].copy()
+        stop = start + 1
         while stop < bits.shape[1] and not has_one.all() and not (has_one & bits[:, stop]).any():
             has_one |= bits[:, stop]
             stop += 1

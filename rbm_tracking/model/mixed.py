@@ -96,7 +96,8 @@ class Mixed:
         return [family.num_noise(len(index)) for family, index in zip(self.families, self._index, strict=True)]
 
     def draw(self, x: Any, noise: Any, ops: Ops = NUMPY) -> Any:
-        parts, start = [], 0
+        parts = []
+        start = 0
         for (family, part), count in zip(self._each(x, ops), self._noises, strict=True):
             parts.append(family.draw(part, ops.take(noise, np.arange(start, start + count)), ops))
             start += count
@@ -110,7 +111,8 @@ class Mixed:
         return math.prod(self._counts)
 
     def states(self, n_v: int, start: int, stop: int) -> Array:
-        number, parts = np.arange(start, stop), []
+        number = np.arange(start, stop)
+        parts = []
         for family, index, count in zip(self.families, self._index, self._counts, strict=True):
             number, own = np.divmod(number, int(count))
             parts.append(family.states(len(index), 0, int(count))[own])
@@ -131,7 +133,8 @@ class Mixed:
         return ops.join([family.mean_slopes(part, ops) for family, part in self._each(x, ops) if family.is_learnt])
 
     def moved(self, change: Any, ops: Ops = NUMPY) -> Mixed:
-        families, start = [], 0
+        families = []
+        start = 0
         for family in self.families:
             own = np.arange(start, start + family.num_own)
             families.append(family.moved(ops.take(change, own), ops) if family.is_learnt else family)

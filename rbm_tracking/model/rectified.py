@@ -59,7 +59,8 @@ def _draw_half(x: Any, noise: Any, ops: Ops) -> Any:
     close = near - ops.ndtri(u * (0.5 * ops.erfc(-near * math.sqrt(0.5))))
     if ops is NUMPY and not np.any(x < -_FAR):
         return ops.maximum(close, ops.cast(np.float64(0.0), x))
-    t, log_u = ops.maximum(-x, ops.cast(np.float64(_FAR), x)), ops.log(u)
+    t = ops.maximum(-x, ops.cast(np.float64(_FAR), x))
+    log_u = ops.log(u)
     begin = _tail(t, ops)[0]
     s = -2.0 * log_u / (ops.sqrt(t * t - 2.0 * log_u) + t)
     for _ in range(2):  # Newton's method for the log of the probability to be beyond s
@@ -259,7 +260,8 @@ class DReLU(_Numbers):
     def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> Any:
         log_plus, m_plus, x_plus, w_plus, log_minus, m_minus, x_minus, w_minus = self._parts(x, ops)
         p = ops.sigmoid(log_plus - log_minus)
-        plus, minus = -0.5 * p * (1.0 + x_plus * m_plus), -0.5 * (1.0 - p) * (1.0 + x_minus * m_minus)
+        plus = -0.5 * p * (1.0 + x_plus * m_plus)
+        minus = -0.5 * (1.0 - p) * (1.0 + x_minus * m_minus)
         return ops.join([plus, minus, -p * m_plus * w_plus - (1.0 - p) * m_minus * w_minus])
 
     def moved(self, change: Any, ops: Ops = NUMPY) -> DReLU:

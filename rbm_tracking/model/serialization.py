@@ -118,7 +118,8 @@ def from_description(description: Mapping[str, Any], *own: Any) -> Visible:
             case {"family": "drelu", "is_learnt": bool(is_learnt)} if len(own) == 3:
                 return DReLU(*own, is_learnt)
             case {"family": "mixed", "columns": list(columns), "families": list(families)}:
-                parts, start = [], 0
+                parts = []
+                start = 0
                 for family in families:
                     stop = start + _NUM_OWN.get(family.get("family"), 0)
                     parts.append(from_description(family, *own[start:stop]))

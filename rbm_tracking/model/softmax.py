@@ -98,7 +98,8 @@ class Softmax:
 
     def states(self, n_v: int, start: int, stop: int) -> Array:
         whole = self.of_groups()
-        states, index = np.zeros((stop - start, self.n_v)), np.arange(start, stop)
+        states = np.zeros((stop - start, self.n_v))
+        index = np.arange(start, stop)
         for group, needed in zip(whole.groups, whole.is_required, strict=True):
             index, option = np.divmod(index, len(group) + (not needed))
             is_column = option < len(group)

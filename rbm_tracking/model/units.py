@@ -37,7 +37,9 @@ Layer = UnitsName | FamilyName | Mapping[FamilyName, Any]
 
 Rows = NDArray[Any]
 
-_SMALL, _LARGE = 0.01, 10.0  # deviations that training still copes with
+# deviations that training still copes with
+_SMALL = 0.01
+_LARGE = 10.0
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,11 @@ def choose_units(
     elif config.visible == "spin":
         if all((rows != -1).all() for rows in parts.values()):  # bits
             parts = {name: 2.0 * rows.astype(np.float32) - 1.0 for name, rows in parts.items()}
-        visible, note = Spin(), f"visible units: {train.shape[1]} of -1 and 1"
+        visible = Spin()
+        note = f"visible units: {train.shape[1]} of -1 and 1"
     elif config.visible == "bernoulli" or (config.visible == "auto" and not known_groups):
-        visible, note = Bernoulli(), f"visible units: {train.shape[1]} bits"
+        visible = Bernoulli()
+        note = f"visible units: {train.shape[1]} bits"
     else:
         visible, note = _softmax(config, parts, known_groups, part)
     for name, rows in parts.items():
@@ -145,7 +149,8 @@ def layer(columns: Mapping[FamilyName, Any], rows: Rows, *, learn_variances: boo
     :param learn_variances: whether widths of numbers are learnt; else they stay those of the columns.
     :raises ValueError: if families or columns are not as described, or rows are not what the units can be.
     """
-    places, families = [], []
+    places = []
+    families = []
     for name, own in columns.items():
         groups = [list(group) for group in own] if name == "softmax" else []
         index = [int(column) for group in groups for column in group] if groups else [int(column) for column in own]
@@ -174,7 +179,8 @@ def _scale(rows: Rows, part: str, *, is_centred: bool = True) -> Rows:
 
     :raises ValueError: if a column is constant, or so far from mean 0 and deviation 1 that training would diverge.
     """
-    mean, std = np.mean(rows, axis=0, dtype=np.float64), np.std(rows, axis=0, dtype=np.float64)
+    mean = np.mean(rows, axis=0, dtype=np.float64)
+    std = np.std(rows, axis=0, dtype=np.float64)
     for column in np.flatnonzero(std <= 1e-9 * np.abs(mean)):
         raise ValueError(
             f"columns must vary for Gaussian units, but column {column} of {part} is {mean[column]:g} in every row; "
@@ -201,11 +207,14 @@ def _softmax(
 ) -> tuple[Visible, str]:
     seen = np.concatenate([parts[name] for name in (part, "valid") if name in parts])
     if config.groups is not None:
-        groups, origin = parse_groups(config.groups), "given"
+        groups = parse_groups(config.groups)
+        origin = "given"
     elif known:
-        groups, origin = tuple(tuple(group) for group in known), "the categories of the table"
+        groups = tuple(tuple(group) for group in known)
+        origin = "the categories of the table"
     else:
-        groups, origin = fitting(find_groups(parts[part]), seen), "found: contiguous columns, at most one of them 1"
+        groups = fitting(find_groups(parts[part]), seen)
+        origin = "found: contiguous columns, at most one of them 1"
     if not groups:
         raise ValueError(
             "no groups of columns were found for softmax units: none of the contiguous columns exclude one another; "

@@ -84,7 +84,9 @@ CERTIFICATE = math.log(20)
 """Markov's inequality: one estimate is above (in reverse, below) log Z by so much with a probability of 5 % at most."""
 PAIR = 4.744
 """The x of (1 + x) exp(-x) = 5 %: AIS is above log Z, and reverse AIS below it, by so much together."""
-MIN_EVEN_SHARE, MAX_EVEN_STD = 0.1, 0.3  # of the chains effective; nats: AIS is then an estimate with an error
+# of the chains effective; nats: AIS is then an estimate with an error
+MIN_EVEN_SHARE = 0.1
+MAX_EVEN_STD = 0.3
 MIN_EVEN = 20.0  # effective chains that are enough, however many there are
 AIS_ERRORS = 3.0
 """Standard errors of AIS in half of its 95 % interval: weights are skewed, and their standard error is too small. For
@@ -178,7 +180,8 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
 
 def statement(verdict: Verdict) -> str:
     """The verdict in one line."""
-    low, high = verdict.low, verdict.high
+    low = verdict.low
+    high = verdict.high
     if low == high:
         return f"log Z is {low:.2f}"
     if verdict.is_refuted:
@@ -268,7 +271,8 @@ def _refutations(evidence: Evidence) -> list[str]:
         return found
     if not (math.isfinite(tracked.log_z) and math.isfinite(tracked.std)):
         return [*found, "the log Z of the filter is not finite"]
-    plain, widened = Z_95 * tracked.std, half_width(tracked)
+    plain = Z_95 * tracked.std
+    widened = half_width(tracked)
     if row - tracked.log_z > plain:
         found.append(f"a row has log p = {row - tracked.log_z:.1f} by the filter")
     if exact is not None and abs(exact - tracked.log_z) > max(widened, AGREES):
@@ -283,7 +287,9 @@ def _refutations(evidence: Evidence) -> list[str]:
 
 def _is_cleared(evidence: Evidence) -> bool:
     """Whether an AIS with even weights, or the exact value, agrees with the filter."""
-    tracked, ais, exact = evidence.tracked, evidence.ais, evidence.exact
+    tracked = evidence.tracked
+    ais = evidence.ais
+    exact = evidence.exact
     if tracked is None:
         return False
     if exact is not None:
@@ -307,7 +313,8 @@ class _Span(NamedTuple):
 
 def _below(evidence: Evidence) -> float | None:
     """By how much an AIS with even weights is below the filter, beyond what they may differ by; None if it is not."""
-    tracked, ais = evidence.tracked, evidence.ais
+    tracked = evidence.tracked
+    ais = evidence.ais
     if tracked is None or ais is None or not is_even(ais) or _agree(tracked, ais):
         return None
     return tracked.log_z - ais.log_z if tracked.log_z > ais.log_z else None
@@ -325,7 +332,9 @@ def _span(evidence: Evidence, is_refuted: bool) -> tuple[_Span | None, list[str]
 
     A filter that doubts itself has no interval where AIS agrees with it: its chains may be about to lose a mode.
     """
-    tracked, ais, reverse = evidence.tracked, evidence.ais, evidence.reverse
+    tracked = evidence.tracked
+    ais = evidence.ais
+    reverse = evidence.reverse
     halves = []
     is_doubted = (
         tracked is not None and tracked.flags != 0 and ais is not None and is_even(ais) and _agree(tracked, ais)
@@ -408,7 +417,9 @@ def tracking_errors(
         and within the widened interval, and of updates that are flagged; the number of errors above 1 nat, and which
         share of these is flagged (None if there are none).
     """
-    error, std, flags = np.asarray(error), np.asarray(std), np.asarray(flags)
+    error = np.asarray(error)
+    std = np.asarray(std)
+    flags = np.asarray(flags)
     half = Z_95 * std if half_width is None else np.asarray(half_width)
     is_flagged = flags > 0
     is_wrong = np.abs(error) > 1

@@ -221,8 +221,10 @@ def health_flags(state: FilterState, bias: Any) -> Any:
 
     :param bias: b_t in nats, all of it.
     """
-    ops, health = _ops(state.cov), state.health
-    std, lagging = log_z_std(state), lag(state, bias)
+    ops = _ops(state.cov)
+    health = state.health
+    std = log_z_std(state)
+    lagging = lag(state, bias)
     is_right = {
         "swap_rate": -ops.max(-health.swap_rate) >= LIMITS.min_swap_rate,
         "ess": health.ess >= LIMITS.min_ess,
@@ -245,12 +247,15 @@ def predict(
         paper. With a finite one the estimates also measure b, and are shrunk towards no change.
     :param factor: of the variances of the estimates, see :func:`inflation`.
     """
-    ops, size = _ops(state.mean), state.mean.shape[0]
-    first, last = np.eye(size)[0], np.eye(size)[-1]
+    ops = _ops(state.mean)
+    size = state.mean.shape[0]
+    first = np.eye(size)[0]
+    last = np.eye(size)[-1]
     is_inner = np.r_[np.ones(size - 2), 0.0]  # of zeta: all but the last
     value = is_inner * change.value
     variance = is_inner * factor * change.variance
-    mean, cov = state.mean, state.cov + bias_variance * np.diag(last)
+    mean = state.mean
+    cov = state.cov + bias_variance * np.diag(last)
     gain: Any = np.ones(size - 1)
     if np.isfinite(sigma_z):
         mean, cov = _measured(mean, cov, lambda x: x[..., -1], value[0], sigma_z**2 + variance[0])
@@ -308,7 +313,8 @@ def insert_level(state: FilterState, level: int, log_z: float, variance: float) 
 
 def _observed(state: FilterState, bridges: Estimate, swap_rate: Any, factor: Any) -> Health:
     """Update the statistics of the innovations, of variances without inflation: P is divided by `factor`."""
-    ops, health = _ops(state.mean), state.health
+    ops = _ops(state.mean)
+    health = state.health
     innovation = bridges.value - (state.mean[1:-1] - state.mean[:-2])
     across = state.cov[1:-1, :-1] - state.cov[:-2, :-1]
     expected = (across[:, 1:] - across[:, :-1]) / factor + ops.diag(bridges.variance)

@@ -43,11 +43,11 @@ def gradient_step(
         v_mean, h_mean = offsets
         left = tf.concat([left, -d_h[None], -h_mean[None]], axis=0)
         right = tf.concat([right, v_mean[None], d_v[None]], axis=0)
-        across_v, across_h = tf.linalg.matvec(right, v_mean), tf.linalg.matvec(left, h_mean)  # [R]
-        d_v, d_h = (
-            d_v - tf.linalg.matvec(right, across_h, transpose_a=True),
-            d_h - tf.linalg.matvec(left, across_v, transpose_a=True),
-        )
+        # [R]
+        across_v = tf.linalg.matvec(right, v_mean)
+        across_h = tf.linalg.matvec(left, h_mean)
+        d_v = d_v - tf.linalg.matvec(right, across_h, transpose_a=True)
+        d_h = d_h - tf.linalg.matvec(left, across_v, transpose_a=True)
     return Step(rate * left, right, rate * d_v, rate * d_h)
 
 
@@ -96,8 +96,10 @@ def reuse_bias(
     """
     count = v.shape[0]
     v_mean, h_mean = offsets
-    v_c, h_c = v - v_mean, h - h_mean
-    vv, hh = tf.linalg.matmul(v_c, v_c, transpose_b=True), tf.linalg.matmul(h_c, h_c, transpose_b=True)
+    v_c = v - v_mean
+    h_c = h - h_mean
+    vv = tf.linalg.matmul(v_c, v_c, transpose_b=True)
+    hh = tf.linalg.matmul(h_c, h_c, transpose_b=True)
     gram = vv * hh + vv + hh
     if slopes is not None:
         gram += tf.linalg.matmul(slopes, slopes, transpose_b=True)

@@ -16,7 +16,8 @@ from rbm_tracking.model.temperatures import check_ladder
 
 __all__ = ["Ladder", "adapt", "flow_fraction", "initial_ladder", "observe_flow", "reference_return_time", "spawn_level"]
 
-_UP, _DOWN = 1, -1
+_UP = 1
+_DOWN = -1
 _SMOOTHING = 0.05  # of f towards even steps, so that no two temperatures meet
 
 
@@ -58,7 +59,8 @@ def observe_flow(ladder: Ladder, level: tf.Tensor, memory: float = 50.0) -> Ladd
     """
     num_temps = level.shape[0]
     dtype = ladder.beta.dtype
-    is_top, is_bottom = tf.equal(level, 0), tf.equal(level, num_temps - 1)
+    is_top = tf.equal(level, 0)
+    is_bottom = tf.equal(level, num_temps - 1)
     is_return = is_top & tf.equal(ladder.label, _DOWN)
     label = tf.where(is_top, _UP, tf.where(is_bottom, _DOWN, ladder.label))
     age = ladder.age + 1
@@ -87,7 +89,8 @@ def flow_fraction(ladder: Ladder) -> tf.Tensor:
     """
     num_temps = ladder.beta.shape[0]
     fraction = ladder.up / tf.maximum(ladder.up + ladder.down, 1e-6)
-    one, zero = tf.ones_like(fraction[:1]), tf.zeros_like(fraction[:1])
+    one = tf.ones_like(fraction[:1])
+    zero = tf.zeros_like(fraction[:1])
     f = tf.concat([one, fraction[1:-1], zero], axis=0)
     f = tf.concat([one, 0.25 * (f[:-2] + f[2:]) + 0.5 * f[1:-1], zero], axis=0)
     is_before = tf.constant(np.tri(num_temps, dtype=bool))

@@ -106,7 +106,9 @@ def sml_update(
 def _sampled(state: SMLState, seed: tf.Tensor, config: SMLConfig) -> tuple[Chains, Chains | tuple[()], Swaps | None]:
     """The ladder and the target chains after sampling, and what swaps saw (None if the ladder has nothing to do)."""
     noise: dict[str, Any] = {"seed": seed, "step": state.step, "generator": config.generator}
-    chains, target, swaps = state.chains, state.target, None
+    chains = state.chains
+    target = state.target
+    swaps = None
     if target and config.method == "tempering":
         chains, target = take_turns(chains, target)
     if target:
@@ -135,7 +137,8 @@ def _negative(
         return Negative(target.v[0], target.a[0])
     v, a = at_target(chains, config.gradient_chains or chains.level.shape[1])
     if target:
-        v, a = tf.concat([v, target.v[0]], axis=0), tf.concat([a, target.a[0]], axis=0)
+        v = tf.concat([v, target.v[0]], axis=0)
+        a = tf.concat([a, target.a[0]], axis=0)
     return Negative(v, a, num_tracked=v.shape[0])
 
 
@@ -147,7 +150,8 @@ def _moved_units(
     def change(of_data: tf.Tensor, of_model: tf.Tensor) -> tf.Tensor:
         return rate * (row_mean(of_data, weights) - row_mean(of_model, negative.weights))
 
-    visible, hidden = rbm.visible, rbm.hidden
+    visible = rbm.visible
+    hidden = rbm.hidden
     if visible.is_learnt:
         visible = visible.moved(change(visible.slopes(batch, TENSORS), visible.slopes(negative.v, TENSORS)), TENSORS)
     if hidden.is_learnt:
@@ -160,7 +164,8 @@ def _moved(
     state: SMLState, chains: Chains, move: Step, units: tuple[Visible, Visible], rate: tf.Tensor, config: SMLConfig
 ) -> tuple[SMLState, tf.Tensor]:
     """The state with parameters after the step, activations of all particles at these; and the change of b."""
-    rbm, kept = state.rbm, (1.0 - rate * config.l2 if config.l2 else None)
+    rbm = state.rbm
+    kept = 1.0 - rate * config.l2 if config.l2 else None
     d_W = tf.linalg.matmul(move.left, move.right, transpose_a=True)
     velocity: RBM | tuple[()] = ()
     if state.velocity:
@@ -170,7 +175,8 @@ def _moved(
         new = RBM(rbm.W + d_W, rbm.b + d_b, rbm.c + d_c, *units)
         velocity = state.velocity._replace(W=d_W, b=d_b, c=d_c)
     else:
-        d_b, W = move.b, rbm.W if kept is None else kept * rbm.W
+        d_b = move.b
+        W = rbm.W if kept is None else kept * rbm.W
         new = RBM(W + d_W, rbm.b + move.b, rbm.c + move.c, *units)
     if config.l1:  # the proximal step of the absolute values
         new = new._replace(W=tf.sign(new.W) * tf.nn.relu(tf.abs(new.W) - rate * config.l1))
@@ -225,7 +231,9 @@ def compiled_updates(
     ) -> tuple[SMLState, Observed]:
         rates = learning_rate_at(config, state.step + tf.range(rows.shape[0]), state.rbm.W.dtype)
         if updates is None:
-            whole, index, noise = np.asarray(data), np.asarray(rows), np.asarray(seed)
+            whole = np.asarray(data)
+            index = np.asarray(rows)
+            noise = np.asarray(seed)
             return plain_updates(config, state, whole, index, int(count), noise, rates.numpy())
         return updates(state, data, rows, count, seed, rates)
 

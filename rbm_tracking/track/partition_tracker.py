@@ -169,14 +169,16 @@ class PartitionTracker:
         v = self._check(parameters, samples, beta)
         betas = np.stack([self.beta, np.append(self.beta[1:], 0.0), np.insert(self.beta[:-1], 0, 1.0)])
         own, hotter, colder = self._family.log_q(parameters, v, betas)
-        d_upper, d_lower = (hotter - own)[:-1], (own - colder)[1:]
+        d_upper = (hotter - own)[:-1]
+        d_lower = (own - colder)[1:]
         log_z_last = float(self._family.log_z_last(parameters))
         state, known, is_rare = self._moved(parameters, log_z_last)
         if state is None:
             state = anchor(self._start(d_upper, d_lower, log_z_last, v.shape[1]), log_z_last)
         acceptance = np.exp(np.minimum(d_upper - d_lower, 0.0)).mean(axis=1)
         state = update(state, bridge(d_upper, d_lower, np.diff(state.mean[:-1])), acceptance)
-        self.state, self._current = state, (state, known, is_rare)
+        self.state = state
+        self._current = (state, known, is_rare)
         self._look_at(parameters, v, (d_upper, d_lower))
         drift = _UNKNOWN_DRIFT if learning_rate is None else _BIAS_DRIFT * learning_rate
         drift = drift if self._bias_variance is None else self._bias_variance
@@ -246,7 +248,8 @@ class PartitionTracker:
         """-rate tr Cov(phi) / N, phi = d log q~ / d parameters, see `learning.reuse_bias`."""
         if learning_rate is None or self._family.gram is None:
             return 0.0
-        gram, count = self._family.gram(parameters, v), len(v)
+        gram = self._family.gram(parameters, v)
+        count = len(v)
         return float(-learning_rate * (np.trace(gram) - gram.sum() / count) / ((count - 1.0) * count))
 
     def _look_at(self, parameters: Any, v: Array, neighbours: tuple[Array, Array]) -> None:
@@ -258,7 +261,8 @@ class PartitionTracker:
         if these are independent, and all of it if samples stay as they are. Which of it, the means tell: their scatter
         over time is what N particles give, or less by the share that stays.
         """
-        count, self._count = self._count, self._count + 1
+        count = self._count
+        self._count = self._count + 1
         if count % _EVERY:
             return
         rate = max(1 / (count // _EVERY + 1), _DISCREPANCY_RATE)
@@ -268,7 +272,8 @@ class PartitionTracker:
             everything += self._family.residuals(parameters, v, self.beta, np.random.default_rng([0, count]))
         for number, (residuals, variances, largest) in enumerate(everything):
             num_particles, num_entries = residuals.shape[1:]
-            sums, scale = residuals.sum(axis=1), np.maximum(variances, _LEAST_VARIANCE)
+            sums = residuals.sum(axis=1)
+            scale = np.maximum(variances, _LEAST_VARIANCE)
             pairs = num_particles * (num_particles - 1)
             seen = ((sums**2 - (residuals**2).sum(axis=1)) / scale).sum(axis=-1) / pairs
             means = sums / np.sqrt(num_particles * scale)
@@ -296,7 +301,8 @@ class PartitionTracker:
             raise ValueError(
                 f"the parameters must keep their shapes {self._shape}, got {shape}; use a new tracker for a new model."
             )
-        self.beta, self._shape = ladder, shape
+        self.beta = ladder
+        self._shape = shape
         return array.astype(np.float64)
 
     def _start(self, d_upper: Array, d_lower: Array, log_z_last: float, num_chains: int) -> FilterState:
@@ -377,7 +383,8 @@ def rbm_family(visible: Visible) -> Family:
     def gram(rbm: Any, v: Array) -> Array:
         a = _activations(rbm, v)
         h = hidden_units(rbm).mean(a)
-        vv, hh = v @ v.T, h @ h.T
+        vv = v @ v.T
+        hh = h @ h.T
         products = vv * hh + vv + hh
         slopes = own_slopes(units(rbm), hidden_units(rbm), v, a)
         return products + sum(np.asarray(own) @ np.asarray(own).T for own in slopes)
@@ -402,7 +409,8 @@ def rbm_family(visible: Visible) -> Family:
 
 
 def _activations(rbm: Any, v: Array) -> Array:
-    W, c = np.asarray(rbm[0], np.float64), np.asarray(rbm[2], np.float64)
+    W = np.asarray(rbm[0], np.float64)
+    c = np.asarray(rbm[2], np.float64)
     return (v.reshape(-1, v.shape[-1]) @ W.T + c).reshape(*v.shape[:-1], len(c))
 
 

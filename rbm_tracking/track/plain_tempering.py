@@ -59,16 +59,20 @@ def swap(
     for parity in (1, 0):
         pairs = np.arange(parity, num_temps - 1, 2)
         partner = np.arange(num_temps)
-        partner[pairs], partner[pairs + 1] = pairs + 1, pairs
+        partner[pairs] = pairs + 1
+        partner[pairs + 1] = pairs
         log_q_partner = plain.hidden_sum(hidden, a, beta[partner[level]])
         difference = np.take_along_axis(log_q_partner - log_q, slot, axis=0)  # in the order of temperatures
-        d_upper[pairs], d_lower[pairs] = difference[pairs], -difference[pairs + 1]
+        d_upper[pairs] = difference[pairs]
+        d_lower[pairs] = -difference[pairs + 1]
         noise = rng.random((len(pairs), num_chains))
         if scheme == "deo" and step % 2 != parity:
             continue
         accepted = np.log(noise + 1e-300) < d_upper[pairs] - d_lower[pairs]
-        colder, hotter = slot[pairs], slot[pairs + 1]
-        slot[pairs], slot[pairs + 1] = np.where(accepted, hotter, colder), np.where(accepted, colder, hotter)
+        colder = slot[pairs]
+        hotter = slot[pairs + 1]
+        slot[pairs] = np.where(accepted, hotter, colder)
+        slot[pairs + 1] = np.where(accepted, colder, hotter)
         moved = np.zeros((num_temps, num_chains), bool)
         moved[pairs] = moved[pairs + 1] = accepted
         is_moved = np.empty_like(moved)

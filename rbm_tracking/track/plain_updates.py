@@ -44,7 +44,8 @@ def plain_updates(
     :param weights: of the rows of each minibatch, [B], with the sum 1; None for 1 / B each.
     """
     check_parts(state, config)
-    now, seen = _opened(state), []
+    now = _opened(state)
+    seen = []
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for i in range(count):
             batch = data[rows[i]].astype(now.rbm.W.dtype)
@@ -70,7 +71,8 @@ def plain_update(
     state: SMLState, batch: Array, *, seed: Any, config: SMLConfig, rate: float, weights: Array | None = None
 ) -> tuple[SMLState, Observed]:
     """One update of a state of arrays; arguments as for `learning.sml_update`."""
-    rbm, step = state.rbm, int(state.step)
+    rbm = state.rbm
+    step = int(state.step)
     rng = plain.noise_of(seed, step)
     scale = np.asarray(rate, rbm.W.dtype)
     chains, target, swaps = _sampled(state, step, config, rng)
@@ -80,17 +82,21 @@ def plain_update(
     h_data = plain.hidden_mean(rbm.hidden, a_data)
     v_model, a_model, model_weights, tracked = _negative(rbm, chains, target, swaps, batch, weights, config, rng)
     h_model = plain.hidden_mean(rbm.hidden, a_model)
-    of_data, of_model = _shares(weights, batch), _shares(model_weights, v_model)
+    of_data = _shares(weights, batch)
+    of_model = _shares(model_weights, v_model)
     d_v: Array = of_data @ batch - of_model @ v_model
     d_h: Array = of_data @ h_data - of_model @ h_model
     d_W = (h_data * of_data[:, None]).T @ batch - (h_model * of_model[:, None]).T @ v_model
     offsets = state.offsets
-    v_mean, h_mean = np.zeros_like(rbm.b), np.zeros_like(rbm.c)
+    v_mean = np.zeros_like(rbm.b)
+    h_mean = np.zeros_like(rbm.c)
     if config.centred:
-        v_mean, h_mean = offsets[0], offsets[1] + np.float32(0.01) * (of_data @ h_data - offsets[1])
+        v_mean = offsets[0]
+        h_mean = offsets[1] + np.float32(0.01) * (of_data @ h_data - offsets[1])
         offsets = (v_mean, h_mean)
         d_W -= np.outer(d_h, v_mean) + np.outer(h_mean, d_v)
-        d_v, d_h = d_v - h_mean @ d_W, d_h - d_W @ v_mean
+        d_v = d_v - h_mean @ d_W
+        d_h = d_h - d_W @ v_mean
     if config.sparsity_target is not None:
         d_h = d_h + config.sparsity_cost * (config.sparsity_target - of_data @ h_data)
     units = _moved_units(rbm, (batch, v_model), (a_data, a_model), (of_data, of_model), scale)
@@ -129,14 +135,19 @@ def _sampled(
     state: SMLState, step: int, config: SMLConfig, rng: np.random.Generator
 ) -> tuple[Chains, Any, PlainSwaps | None]:
     """The ladder and the target chains after sampling, and what swaps saw, as `learning._sampled`."""
-    rbm, (v, a, level), target = state.rbm, state.chains, state.target
+    rbm = state.rbm
+    (v, a, level) = state.chains
+    target = state.target
     beta = state.ladder.beta
     if target and config.method == "tempering":  # they take turns in the ladder
-        slot, columns = np.argmin(level, axis=0), np.arange(level.shape[1])
+        slot = np.argmin(level, axis=0)
+        columns = np.arange(level.shape[1])
         queue_v = np.concatenate([target.v[0], v[slot, columns]])
         queue_a = np.concatenate([target.a[0], a[slot, columns]])
-        v, a = v.copy(), a.copy()
-        v[slot, columns], a[slot, columns] = queue_v[: len(columns)], queue_a[: len(columns)]
+        v = v.copy()
+        a = a.copy()
+        v[slot, columns] = queue_v[: len(columns)]
+        a[slot, columns] = queue_a[: len(columns)]
         target = target._replace(v=queue_v[None, len(columns) :], a=queue_a[None, len(columns) :])
     if target:
         target_v, target_a = gibbs(
@@ -170,9 +181,11 @@ def _negative(
     count = config.gradient_chains or chains.level.shape[1]
     columns = np.arange(count)
     slot = (np.argmin(chains.level, axis=0) if swaps is None else swaps.slot[0])[:count]
-    v, a = chains.v[slot, columns], chains.a[slot, columns]
+    v = chains.v[slot, columns]
+    a = chains.a[slot, columns]
     if target:
-        v, a = np.concatenate([v, target.v[0]]), np.concatenate([a, target.a[0]])
+        v = np.concatenate([v, target.v[0]])
+        a = np.concatenate([a, target.a[0]])
     return v, a, None, len(v)
 
 
@@ -180,7 +193,8 @@ def _moved_units(
     rbm: RBM, v: tuple[Array, Array], a: tuple[Array, Array], shares: tuple[Array, Array], rate: Array
 ) -> tuple[Visible, Visible]:
     """As `learning._moved_units`, of rows, activations and weights of data and model."""
-    visible, hidden = rbm.visible, rbm.hidden
+    visible = rbm.visible
+    hidden = rbm.hidden
     if visible.is_learnt:
         visible = visible.moved(rate * (shares[0] @ visible.slopes(v[0]) - shares[1] @ visible.slopes(v[1])))
     if hidden.is_learnt:
@@ -218,7 +232,8 @@ def _averaged(average: RBM, new: RBM, step: int, decay: float) -> RBM:
 
 def _reuse_bias(v: Array, h: Array, rate: float, slopes: Array | None) -> float:
     """As `gradient.reuse_bias`, of centred states."""
-    vv, hh = v @ v.T, h @ h.T
+    vv = v @ v.T
+    hh = h @ h.T
     gram = vv * hh
     gram += vv
     gram += hh
@@ -234,7 +249,8 @@ def _tracked(
     """The filter across the update, as `tracking.tracked`."""
     tracker: Any = before.tracker
     factor = filtering.inflation(tracker.health) if config.inflate else 1.0
-    d_upper, d_lower = swaps.d_upper.astype(np.float64), swaps.d_lower.astype(np.float64)
+    d_upper = swaps.d_upper.astype(np.float64)
+    d_lower = swaps.d_lower.astype(np.float64)
     bridges = filtering.bridge(d_upper, d_lower, np.diff(tracker.mean[:-1]), config.bridge_iterations)
     tracker = filtering.update(tracker, bridges, swaps.acceptance, factor=factor)
     change = _change(before, after, swaps, config)
@@ -264,7 +280,9 @@ def _tracked(
 
 def _change(before: SMLState, after: SMLState, swaps: PlainSwaps, config: SMLConfig) -> filtering.Estimate:
     """O^(dt) at each temperature; at beta = 1 by the target chains, too, if they take turns in the ladder."""
-    old, new, chains = before.rbm, after.rbm, after.chains
+    old = before.rbm
+    new = after.rbm
+    chains = after.chains
     d_b = new.b - old.b
 
     def measure(v: Array) -> Any:

@@ -33,7 +33,8 @@ def learning_rate_at(config: SMLConfig, step: tf.Tensor, dtype: tf.DType = tf.fl
                 f"{rates[wrong]} for update {np.ravel(step)[wrong]}."
             )
         return tf.reshape(tf.constant(rates, dtype), np.shape(step))
-    start, t = tf.constant(config.learning_rate, dtype), tf.cast(step, dtype)
+    start = tf.constant(config.learning_rate, dtype)
+    t = tf.cast(step, dtype)
     if config.schedule in FALLING:
         last = float(config.decay_steps or 1)
         first = config.hold * last

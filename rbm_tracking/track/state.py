@@ -79,10 +79,12 @@ def with_parts(state: SMLState, config: SMLConfig, seed: tf.Tensor) -> SMLState:
 
     :param seed: int32 [2], of the chains.
     """
-    rbm, count = state.rbm, config.target_chains
+    rbm = state.rbm
+    count = config.target_chains
     target = initial_chains(rbm, 1, count, seed=key_at(seed, tf.constant(0), _SITE_TARGET)) if count else ()
     still = rbm._replace(W=tf.zeros_like(rbm.W), b=tf.zeros_like(rbm.b), c=tf.zeros_like(rbm.c))
-    velocity, average = still if config.momentum else (), rbm if config.average else ()
+    velocity = still if config.momentum else ()
+    average = rbm if config.average else ()
     return state._replace(target=target, velocity=velocity, average=average)
 
 
@@ -113,12 +115,15 @@ def spawn(state: SMLState, level: int) -> SMLState:
 
     :raises ValueError: if there is no such pair of levels.
     """
-    chains, ladder, tracker = state.chains, state.ladder, state.tracker
+    chains = state.chains
+    ladder = state.ladder
+    tracker = state.tracker
     num_temps, num_chains = chains.level.shape
     if not 0 <= level < num_temps - 1:
         raise ValueError(f"level must be in 0 ... {num_temps - 2}, got {level}.")
     hot = tf.stack([tf.argmax(tf.equal(chains.level, level + 1), output_type=tf.int32), tf.range(num_chains)], axis=1)
-    v, a = tf.gather_nd(chains.v, hot), tf.gather_nd(chains.a, hot)
+    v = tf.gather_nd(chains.v, hot)
+    a = tf.gather_nd(chains.a, hot)
     beta = 0.5 * (ladder.beta[level] + ladder.beta[level + 1])
     hidden = state.rbm.hidden
     change = log_mean_exp((hidden_sum(hidden, a, beta) - hidden_sum(hidden, a, ladder.beta[level + 1]))[None])

@@ -39,7 +39,8 @@ def take_turns(chains: Chains, target: Chains) -> tuple[Chains, Chains]:
         both = tf.concat([queue[0], top], axis=0)
         return tf.where(is_top, both[None, :num_chains], inside), both[None, num_chains:]
 
-    (v, queue_v), (a, queue_a) = turn(chains.v, target.v), turn(chains.a, target.a)
+    (v, queue_v) = turn(chains.v, target.v)
+    (a, queue_a) = turn(chains.a, target.a)
     return chains._replace(v=v, a=a), target._replace(v=queue_v, a=queue_a)
 
 

@@ -150,7 +150,9 @@ def _rounds_numpy(
     rbm: RBM, chains: Chains, betas: tf.Tensor, seed: tf.Tensor, start: tf.Tensor, count: tf.Tensor, generator: str
 ) -> Chains:
     """:func:`_rounds_plain` in NumPy."""
-    at, (v, a, level), beta = plain.arrays(rbm), plain.arrays(chains), betas.numpy()
+    at = plain.arrays(rbm)
+    (v, a, level) = plain.arrays(chains)
+    beta = betas.numpy()
     first = int(start)
     rng = plain.noise_of(seed, first)
     with np.errstate(over="ignore"):
@@ -227,5 +229,6 @@ def _of_slot(values: tf.Tensor, level: tf.Tensor) -> tf.Tensor:
 def _partners(num_temps: int, pairs: Sequence[int]) -> list[int]:
     partner = list(range(num_temps))
     for i in pairs:
-        partner[i], partner[i + 1] = i + 1, i
+        partner[i] = i + 1
+        partner[i + 1] = i
     return partner

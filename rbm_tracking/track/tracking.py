@@ -62,7 +62,8 @@ def tracked(
     config: SMLConfig,
 ) -> tuple[FilterState, Observed]:
     """The filter across the update: bridges of before, the change of log Z by the particles, weighted by the step."""
-    tracker, num_temps = before.tracker, before.ladder.beta.shape[0]
+    tracker = before.tracker
+    num_temps = before.ladder.beta.shape[0]
     factor = inflation(tracker.health) if config.inflate else tf.ones([], tf.float64)
     predicted = tracker.mean[1:num_temps] - tracker.mean[: num_temps - 1]
     bridges = bridge(swaps.d_upper, swaps.d_lower, predicted, config.bridge_iterations)
@@ -94,7 +95,8 @@ def tracked(
 def _change(before: SMLState, after: SMLState, swaps: Swaps, d_b: tf.Tensor, config: SMLConfig) -> Estimate:
     """O^(dt) at each temperature; at beta = 1 by the target chains, too, if they take turns in the ladder."""
     chains = after.chains
-    old_units, new_units = before.rbm.hidden, after.rbm.hidden
+    old_units = before.rbm.hidden
+    new_units = after.rbm.hidden
     new_log_q = hidden_sum(new_units, chains.a, tf.gather(after.ladder.beta, chains.level))
     log_weights = new_log_q - swaps.log_q + tf.linalg.matvec(chains.v, d_b) + _measure_change(before, after, chains.v)
     by_level = at_level(log_weights, chains.level)
@@ -112,5 +114,6 @@ def _change(before: SMLState, after: SMLState, swaps: Swaps, d_b: tf.Tensor, con
 
 def _measure_change(before: SMLState, after: SMLState, v: tf.Tensor) -> tf.Tensor | float:
     """Change of log m(v) at particles v, if training moves the measure: [..., n_v] to [...]."""
-    old, new = before.rbm.visible, after.rbm.visible
+    old = before.rbm.visible
+    new = after.rbm.visible
     return new.log_measure(v, TENSORS) - old.log_measure(v, TENSORS) if new.is_learnt else 0.0

@@ -29,7 +29,10 @@ __all__ = ["RBMClassifier", "discriminate"]
 
 Array = NDArray[np.float64]
 
-_FIRST, _SECOND, _FLOOR = 0.9, 0.999, 1e-8  # of Adam
+# of Adam
+_FIRST = 0.9
+_SECOND = 0.999
+_FLOOR = 1e-8
 
 
 class RBMClassifier(ClassifierMixin, BaseEstimator):
@@ -165,8 +168,10 @@ def discriminate(
     :param labels: [N], from 0.
     """
     theta = [np.array(part) for part in parameters]
-    first, second = [0 * part for part in theta], [0 * part for part in theta]
-    total, step = epochs * -(-X.shape[0] // batch_size), 0
+    first = [0 * part for part in theta]
+    second = [0 * part for part in theta]
+    total = epochs * -(-X.shape[0] // batch_size)
+    step = 0
     for _ in range(epochs):
         order = rng.permutation(X.shape[0])
         for start in range(0, len(order), batch_size):

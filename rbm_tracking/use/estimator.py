@@ -89,13 +89,20 @@ _BLOCK_OF_GAPS = 20  # updates with one draw of what is absent
 _SCORE_ROWS = 5000
 _MOST_HELD_OUT = 10_000  # rows, dense
 _FEW_ROWS = 10  # below it none is set aside
-_PASSES, _LEAST_UPDATES = 50, 1000
-_MOST_WEIGHTS, _MOST_UPDATES = 20_000, 10_000  # up to both a graph is done before XLA has compiled it
+_PASSES = 50
+_LEAST_UPDATES = 1000
+# up to both a graph is done before XLA has compiled it
+_MOST_WEIGHTS = 20_000
+_MOST_UPDATES = 10_000
 _MOST_TERMS = 2.0**32  # of log Z by enumeration, which is about a second
-_RATE, _HIGHEST_RATE, _RATE_TIMES_COLUMNS = 0.1, 0.5, 32.0
+_RATE = 0.1
+_HIGHEST_RATE = 0.5
+_RATE_TIMES_COLUMNS = 32.0
 _RATE_OF_NUMBERS = 0.03  # hidden units without bounds have larger gradients
 _MANY_IN_BATCH = 50  # rows; with fewer the gradient is too noisy for a high rate
-_FINE, _COARSE = 1.15, 1.5  # ratios of the updates of parameters along the way; coarse where they only check log Z
+# ratios of the updates of parameters along the way; coarse where they only check log Z
+_FINE = 1.15
+_COARSE = 1.5
 
 Array = NDArray[np.float64]
 Along = Literal["temperatures", "trajectory"]
@@ -232,7 +239,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.random_state_ = check_random_state(self.random_state)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
         if weights is not None:
-            rows, weights = rows[weights > 0], weights[weights > 0]
+            rows = rows[weights > 0]
+            weights = weights[weights > 0]
         rows, missing = filled(rows, self._known_groups(rows.shape[1]), self.random_state_)
         self._visible = self._units(rows)
         train, valid = self._held_out(rows, missing)
@@ -242,7 +250,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._rate = self._first_rate(rows.shape[1], size)
         first = rows[train if weights is None else resampled(self.random_state_, weights[train], train)]
         absent = None if missing is None else missing[train]
-        own, trials = Rows(rows[train], of_train, absent), []
+        own = Rows(rows[train], of_train, absent)
+        trials = []
 
         def trial(width: int, decay: float) -> Trial:
             self._start(first, total, width, decay)
@@ -280,7 +289,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         count = rows.shape[0]
         padded = packed(self._drawn(rows), 1 << (count - 1).bit_length())
         weights = (np.arange(len(padded)) < count) / count
-        config, dtype = self._config(), self._state.rbm.W.dtype
+        config = self._config()
+        dtype = self._state.rbm.W.dtype
         config = dataclasses.replace(config, schedule="constant") if config.schedule in FALLING else config
         rate = learning_rate_at(config, self._state.step, dtype)
         state, seen = _update(without_rate(config), self._jit)(
@@ -369,7 +379,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def gibbs(self, v: ArrayLike) -> NDArray[Any]:
         """One step of Gibbs sampling from rows v [n_samples, n_features]: h given v, then v given h."""
         check_is_fitted(self)
-        a, hidden, visible = self._field(self._validated(v, reset=False)), self._hidden, self._visible
+        a = self._field(self._validated(v, reset=False))
+        hidden = self._hidden
+        visible = self._visible
         h = hidden.draw(a, self.random_state_.uniform(size=(len(a), hidden.num_noise(a.shape[1]))))
         noise = self.random_state_.uniform(size=(len(h), visible.num_noise(self.n_features_in_)))
         rows = visible.draw(h @ self.components_ + self.intercept_visible_, noise)
@@ -401,7 +413,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         check_is_fitted(self)
         rng = self.random_state_ if random_state is None else check_random_state(random_state)
-        seed, model = tf.constant(rng.randint(2**31 - 1, size=2), tf.int32), self._model
+        seed = tf.constant(rng.randint(2**31 - 1, size=2), tf.int32)
+        model = self._model
         noise: dict[str, Any] = {"seed": seed, "generator": self._generator, "jit_compile": self._jit}
         rounds: dict[str, Any] = {"burn_in": burn_in, "thin": thin}
         if not 0 < temperature < np.inf:
@@ -628,7 +641,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _start(self, X: Any, total: int, width: int, decay: float) -> None:
         settings = self._settings
-        self._decay_steps, self._decay = total, decay
+        self._decay_steps = total
+        self._decay = decay
         is_long = total > _MOST_UPDATES or width * X.shape[1] > _MOST_WEIGHTS
         self._jit = is_long if settings.jit_compile is None else settings.jit_compile
         best: Generator = "threefry" if self._jit else "numpy"
@@ -643,7 +657,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError(f"n_modes is for bits, got {wrong}; leave it out.")
         if settings.n_modes:
             rbm = low_rank_rbm(width, settings.n_modes, **kind)
-        ladder, config = linear_ladder(settings.n_temps), self._config()
+        ladder = linear_ladder(settings.n_temps)
+        config = self._config()
         self._state = initial_state(rbm, ladder, settings.n_chains, seed=self._new_seed(), data=data, config=config)
         self._verdict = None
         self._kept = None
@@ -662,7 +677,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         :return: the best validation score, and whether it fell since then.
         """
         train = rows.X
-        batches, best, num_worse = minibatches(self.random_state_, train.shape[0], size, rows.weights), None, 0
+        batches = minibatches(self.random_state_, train.shape[0], size, rows.weights)
+        best = None
+        num_worse = 0
         verdict: bool | None = None
         block = _BLOCK if rows.is_missing is None else _BLOCK_OF_GAPS
         seed = self._new_seed()
@@ -705,7 +722,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             verdict = is_better(watch.choice, Choice() if best is None else best.choice)
             if verdict:
                 found = self._state, self._observed, self.evidence_, watch.choice
-                best, num_worse = _Best(*found, len(nodes)), 0
+                best = _Best(*found, len(nodes))
+                num_worse = 0
             else:
                 num_worse = num_worse + 1 if verdict is False else 0
                 if num_worse >= self._settings.patience:
@@ -826,7 +844,8 @@ def _update_plain(
     config: SMLConfig, state: SMLState, rows: tf.Tensor, weights: tf.Tensor, seed: tf.Tensor, rate: tf.Tensor
 ) -> tuple[SMLState, Observed]:
     """One update with weighted rows in NumPy."""
-    index, rates = np.arange(len(rows))[None], np.asarray(rate)[None]
+    index = np.arange(len(rows))[None]
+    rates = np.asarray(rate)[None]
     state, seen = plain_updates(config, state, rows.numpy(), index, 1, seed.numpy(), rates, weights.numpy())
     return state, Observed._make(part[0] for part in seen)
 

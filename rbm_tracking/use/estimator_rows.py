@@ -93,7 +93,8 @@ def check_layer(visible: Layer, n_v: int) -> None:
             "visible must name the columns of each family by their numbers, and of softmax the columns of each "
             f'category, for example {{"gaussian": [0, 1], "softmax": [[2, 3, 4]]}}, got {visible!r}.'
         ) from None
-    missing, twice = set(range(n_v)) - set(named), {column for column in named if named.count(column) > 1}
+    missing = set(range(n_v)) - set(named)
+    twice = {column for column in named if named.count(column) > 1}
     if unknown := [name for name in visible if name not in FAMILIES]:
         raise ValueError(f"visible must name families of {', '.join(FAMILIES)}, got {unknown[0]!r}.")
     if missing or twice or max(named) >= n_v or min(named) < 0:
@@ -318,7 +319,8 @@ def drawn_given(rbm: RBM, given: ArrayLike, n_samples: int, num_steps: int, rng:
 def log_probs_unnormalised(rbm: RBM, X: Any) -> NDArray[np.float64]:
     """log q~(x) of each row, dense or sparse, in float64, nats, [N]."""
     W, b, c = (np.asarray(part, np.float64) for part in (rbm.W, rbm.b, rbm.c))
-    parts, hidden = [], rbm.hidden
+    parts = []
+    hidden = rbm.hidden
     for start in range(0, X.shape[0], _SCORE_ROWS):
         v = X[start : start + _SCORE_ROWS].astype(np.float64)
         a = safe_sparse_dot(v, W.T) + c

@@ -107,7 +107,9 @@ class EvidenceConfig:
 
 
 _ROUNDS = 4  # of AIS along training at the end
-_BURN_IN, _THIN = 200, 50  # rounds of parallel tempering before reverse AIS in training
+# rounds of parallel tempering before reverse AIS in training
+_BURN_IN = 200
+_THIN = 50
 
 # In training
 
@@ -180,7 +182,9 @@ class Evaluations:
                 evidence = evidence._replace(reverse=_logged(upper, self.config, "reverse_ais"))
                 verdict = judge(evidence, was_refuted=bool(was_refuted))
         found = choice(mean_log_q, verdict)
-        self.verdict, self.choice, self.news = verdict, found, _news(verdict, bool(was_refuted))
+        self.verdict = verdict
+        self.choice = found
+        self.news = _news(verdict, bool(was_refuted))
         self.store.memory.assign([float(verdict.is_refuted), *map(float, found if is_better(found, best) else best)])
         known = {**model_scalars(state), "tracker/highest_log_p_nats": largest}
         return {**known, **scalars, **_scalars(found, verdict)}
@@ -194,7 +198,8 @@ def interval(num_rows: int, batch_size: int) -> int:
 
 def tracking(state: SMLState, observed: Observed | None) -> Tracking:
     """What the filter says after the last update."""
-    log_z, std = float(state.tracker.mean[0]), float(np.sqrt(max(float(state.tracker.cov[0, 0]), 0.0)))
+    log_z = float(state.tracker.mean[0])
+    std = float(np.sqrt(max(float(state.tracker.cov[0, 0]), 0.0)))
     if observed is None:
         return Tracking(log_z, std)
     return Tracking(log_z, std, float(np.ravel(observed.lag)[-1]), int(np.ravel(observed.flags)[-1]))
@@ -293,7 +298,8 @@ def final(
     evidence = Evidence()
     found: dict[str, Any] = {}
     if training.track:
-        lag, flags = line.get("tracker/lag_nats"), line.get("tracker/flags")
+        lag = line.get("tracker/lag_nats")
+        flags = line.get("tracker/flags")
         tracked = Tracking(saved.log_z, saved.log_z_std, lag or 0.0, int(flags or 0))
         evidence = evidence._replace(tracked=tracked)
         found["tracked"] = {"log_z_nats": saved.log_z, "std_nats": saved.log_z_std}

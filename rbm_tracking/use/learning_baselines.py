@@ -73,7 +73,8 @@ def likelihood_gradient(rbm: RBM, data: tf.Tensor, model: tf.Tensor) -> RBM:
     """Estimate of the gradient of the mean log-likelihood from data [B, n_v] and states of the model [C, n_v]."""
     gradient = [tf.zeros_like(value) for value in (rbm.W, rbm.b, rbm.c)]
     for v, sign in ((data, 1.0), (model, -1.0)):
-        h, count = hidden_probs(rbm, v), sign / v.shape[0]
+        h = hidden_probs(rbm, v)
+        count = sign / v.shape[0]
         means = tf.linalg.matmul(h, v, transpose_a=True), tf.reduce_sum(v, axis=0), tf.reduce_sum(h, axis=0)
         gradient = [total + count * mean for total, mean in zip(gradient, means, strict=True)]
     W, b, c = gradient

@@ -11,9 +11,15 @@ from rbm_tracking.track.evidence import Choice, is_better
 
 __all__ = ["DECAY", "WIDTH", "Trial", "best_trial"]
 
-WIDTH, DECAY = 256, 1e-4  # first, and of fits without validation rows
-_LEAST_WIDTH, _NARROWER = 4, 4  # a factor
-_MOST_DECAY, _STRONGER = 1e-2, 10.0  # a factor
+# first, and of fits without validation rows
+WIDTH = 256
+DECAY = 1e-4
+# a factor
+_LEAST_WIDTH = 4
+_NARROWER = 4
+# a factor
+_MOST_DECAY = 1e-2
+_STRONGER = 10.0
 
 
 class Trial(NamedTuple):

@@ -91,12 +91,14 @@ class Trainer:
         ]
         no_rates = tf.zeros([0, num_temps - 1], tf.float64)
         self.store.swap_rates = tf.Variable(no_rates, shape=[None, None], trainable=False)  # since they were asked for
-        self.config, self.spawn_up_to = config, spawn_up_to
+        self.config = config
+        self.spawn_up_to = spawn_up_to
         self.trajectory: str | os.PathLike[str] | None = None
         self.observed: Observed | None = None
         self._structure = state
         self._keep_node = keep_node
-        self._seed, self._jit_compile = tf.zeros([2], tf.int32) if seed is None else seed, jit_compile
+        self._seed = tf.zeros([2], tf.int32) if seed is None else seed
+        self._jit_compile = jit_compile
         self._model: SMLState | None = None
         self._updates = compiled_updates(config, jit_compile=jit_compile)
 
@@ -139,7 +141,8 @@ class Trainer:
         index = np.asarray(rows)
         if index.ndim != 2 or not 1 <= len(index) <= MAX_BLOCK:
             raise ValueError(f"rows must be [K, B] with K from 1 to {MAX_BLOCK}, got shape {list(index.shape)}.")
-        done, data = int(self.store.leaves[0]), tf.convert_to_tensor(data)
+        done = int(self.store.leaves[0])
+        data = tf.convert_to_tensor(data)
         nodes = [i for i in range(1, len(index) + 1) if self._keep_node and is_node(done + i)]
         ends = sorted({*nodes, len(index)})
         pieces = []
@@ -243,5 +246,6 @@ def new_trainer(
 
 
 def _saved(state: SMLState) -> SavedRBM:
-    log_z, std = float(state.tracker.mean[0]), float(log_z_std(state.tracker))
+    log_z = float(state.tracker.mean[0])
+    std = float(log_z_std(state.tracker))
     return SavedRBM(state.rbm, log_z, std, state.ladder.beta.numpy(), int(state.step))
