@@ -147,6 +147,7 @@ HEADLINES: dict[str, list[tuple[str, str, str]]] = {
     "darn": [
         ("darn_tables/scores|connect4", "NLL", ".1f"),
         ("darn_orders/scores|connect4: MADE, 200 units, one order", "NLL", ".1f"),
+        ("darn_auto/scores|connect4", "NLL", ".1f"),
         ("darn_files/bytes|flights, 100,000 rows shuffled", "coded", ",.0f"),
         ("darn_files/bytes|flights, 100,000 rows shuffled", "xz", ",.0f"),
     ],

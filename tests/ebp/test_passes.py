@@ -5,7 +5,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from ebp.network.passes import MAX_HELD, MAX_TRIED_ROWS, Passes, chosen_passes, held_folds, held_rows
+from ebp.network.passes import (
+    MAX_HELD,
+    MAX_TRIED_ROWS,
+    Passes,
+    chosen_passes,
+    held_folds,
+    held_rows,
+    judging_folds,
+)
 
 
 class Told(NamedTuple):
@@ -95,6 +103,21 @@ def test_parts_of_a_race() -> None:
     assert [len(held) for held in folds] == [33] * 3
     assert len({group for held in folds for group in set(groups[held])}) == 33
     assert [len(held) for held in held_folds(4, 0, groups=[0, 0, 1, 1])] == [2, 2]
+
+
+@pytest.mark.parametrize(("size", "sizes"), [(7, None), (8, [1] * 8), (50, [6] * 8), (200, [25] * 8), (201, None)])
+def test_networks_of_seven_eighths_judge_a_small_table(size: int, sizes: list[int] | None) -> None:
+    """No row twice; of a table that is smaller or larger, the parts of the race."""
+    folds = held_folds(size, 3)
+    judging = judging_folds(folds, size, 3)
+    if sizes is None:
+        assert judging is folds
+        return
+    assert [len(rows) for rows in judging] == sizes
+    assert len(np.unique(np.concatenate(judging))) == sum(sizes)
+    groups = np.arange(size) // 2
+    for held in judging_folds(folds, size, 3, groups):
+        assert not set(groups[held]) & set(np.delete(groups, held))
 
 
 def test_held_rows_are_an_eighth_of_each_class_wherever_they_are() -> None:

@@ -81,7 +81,18 @@ def test_integers_that_would_be_the_stream_of_another_are_refused(seed: int) -> 
 
 
 @pytest.mark.parametrize(
-    "seed", [1.5, "1", None, [1, 2, 3], tf.constant([1.0, 2.0]), [2**31, 1], tf.constant([2**40, 1], tf.int64)]
+    "seed",
+    [
+        1.5,
+        "1",
+        None,
+        True,
+        [1, 2, 3],
+        tf.constant(3),
+        tf.constant([1.0, 2.0]),
+        [2**31, 1],
+        tf.constant([2**40, 1], tf.int64),
+    ],
 )
 def test_what_is_no_seed(seed: object) -> None:
     with pytest.raises(ValueError, match="seed must be an integer"):
