@@ -73,7 +73,6 @@ _CASES = {
     "RNN": Case({"cell": ("LSTMCell", {"units": 3, "use_bias": False})}, _LINE),
 }
 _ATTENTION = ("MultiHeadAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention")
-_RECURRENT = ("LSTM", "GRU", "SimpleRNN")
 
 
 def case_of(kind: str) -> Case:

@@ -19,10 +19,9 @@ from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.sets import raw
 
-__all__ = ["CIFAR_ARCHIVE", "CIFAR_MD5", "LARGEST", "prepared", "read_cifar10", "read_cifar10_jpeg", "read_digits"]
+__all__ = ["CIFAR_MD5", "LARGEST", "prepared", "read_cifar10", "read_cifar10_jpeg", "read_digits"]
 __all__ += ["read_mnist", "read_own"]
 
-CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
 CIFAR_MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
 LARGEST: Mapping[str, int] = {"digits": 16}
 """The largest value of a pixel of known sets, if it is not 255."""

@@ -37,7 +37,6 @@ def said(path: Path, spec: TableSpec = SPEC) -> str:
     return "\n".join(" ".join(row) for row in rows.schema.table())
 
 
-TITLE = "Data Source,World Bank,\nLast Updated,2024\n\n"
 AROUND: dict[str, tuple[Callable[[], str], str]] = {
     "titles": (
         lambda: "Colours of 2024\n\n" + text(),
