@@ -323,9 +323,10 @@ def _check_table(values: Mapping[str, Any]) -> None:
     # The beginning of the text: a line of names, and rows below it.
     with open(path, encoding="utf-8", errors="replace") as file:
         head = file.read(_HEAD)
-    if "\0" in head:  # of 16 bits
-        return
-    if len(head.splitlines()) < 2:
+    is_one_line = len(head.splitlines()) < 2
+    if "\0" in head or (is_one_line and (len(head) == _HEAD or not re.search("[^\\W\\deE_]", head))):
+        return  # of 16 bits, more names than are looked at, or a row of numbers
+    if is_one_line:
         raise ValueError(f"{path} has a line of names and no rows below it; check how it was written.")
     # Only plain names are looked for: others may be written otherwise in the file.
     for flag in _COLUMNS:

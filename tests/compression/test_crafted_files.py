@@ -3,6 +3,7 @@
 A file has a right checksum here, so that all of its content is looked at.
 """
 
+import base64
 import json
 import struct
 import time
@@ -54,6 +55,16 @@ def coded(stream: bytes) -> bytes:
     return b"\7\1\1\0" + leb128(len(stream)) + stream
 
 
+def array(content: bytes, shape: list[int], dtype: str = "float32") -> dict[str, Any]:
+    """Numbers among the arguments of a call."""
+    return {"array": base64.b64encode(zlib.compress(content, 9)).decode(), "type": dtype, "shape": shape}
+
+
+def adding(part: Any) -> bytes:
+    """A graph of one sum."""
+    return line([4], [["ops.Add", "a", {}]], calls=[[0, [{"#": 0}, part], {}, 1]])
+
+
 def wrapped(depth: int) -> list[Any]:
     """A dense layer in so many wrappers."""
     inner = wrapped(depth - 1) if depth else ["Dense", "d", {"units": 2}]
@@ -82,6 +93,7 @@ COSTLY = {
     "statistics of a layer": line([10**7], [["BatchNormalization", "b", {}]]),
     "4,000 layers": line([4], [["Activation", f"a{i}", {"activation": "relu"}] for i in range(4000)]),
     "4,096 layers in a chain": chain([4], [b"\6\1"] * 4096),
+    "an array in a call": adding(array(bytes(8), [10**10])),
     "16,000 calls": graph(
         {
             "inputs": [[[4], "float32", "i"]],
@@ -139,11 +151,18 @@ WRONG = {
         {
             "inputs": [[[4], "float32", "i"]],
             "layers": [["ops.Tile", "t", {"repeats": [10**9]}], ["ops.Add", "a", {}]],
-            "calls": [[0, [{"array": [1.0], "type": "float32"}], {}, 1], [1, [{"#": 0}, {"#": 1}], {}, 1]],
+            "calls": [[0, [array(b"\0\0\x80\x3f", [1])], {}, 1], [1, [{"#": 0}, {"#": 1}], {}, 1]],
             "takes": {"#": 0},
             "gives": {"#": 2},
         }
     ),
+    "an array that is longer than its shape": adding(array(bytes(2 * 10**7), [4])),
+    "an array that is shorter": adding(array(bytes(12), [4])),
+    "an array of a negative size": adding(array(bytes(2 * 10**7), [-1], "int8")),
+    "an array of two negative sizes": adding(array(bytes(16), [-1, -4])),
+    "an array of truth values that are none": adding(array(bytes([2] * 4), [4], "bool")),
+    "an array of objects": adding(array(bytes(32), [4], "object")),
+    "an array that is not compressed": adding(array(b"", [0]) | {"array": "AAAA"}),
     "wrappers in wrappers": line([4, 4], [wrapped(5)]),
     "an operation in a wrapper": line([4, 4], [["TimeDistributed", "t", {"layer": ["ops.Relu", "r", {}]}]]),
     "a vocabulary in another file": line([1], [["StringLookup", "s", {"vocabulary": "/etc/passwd"}]], "string"),
@@ -192,6 +211,12 @@ def test_random_draws_have_the_same_budget(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
     assert refusal(tmp_path / "n.bcz", file_of(WRONG[name]))
+
+
+def test_an_array_in_a_call_is_read(tmp_path: Path) -> None:
+    """Those above are refused for what is wrong with them."""
+    (tmp_path / "n.bcz").write_bytes(file_of(adding(array(np.arange(4, dtype="<f4").tobytes(), [4]))))
+    np.testing.assert_array_equal(load_bcz(tmp_path / "n.bcz")(np.ones((1, 4), np.float32)), [[1, 2, 3, 4]])
 
 
 @pytest.mark.parametrize("name", EITHER)

@@ -189,7 +189,10 @@ def test_what_is_wrong_is_said_in_words(
         ("area,price\n1,2\n3,4\n", ["--target=price", "--features=area", "--compare=gp,linear"], ""),
         ("a note\n\narea;the price\n1;2\n", ["--target=the price"], ""),
         ("1,2\n3,4\n", ["--target=price", "--names=area,price"], ""),
+        ("1.5e3;-2\n", ["--target=x1"], ""),  # one row of numbers
+        (",".join(f"a_long_name_of_column_{number}" for number in range(12_000)) + ",price\n", ["--target=price"], ""),
     ],
+    ids=["empty", "names", "near", "dates", "lists", "note", "given", "row", "wide"],
 )
 def test_tables_that_are_empty_and_columns_that_are_not_there(
     text: str, flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
