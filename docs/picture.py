@@ -144,7 +144,7 @@ def turned_images(axes: Axes) -> None:
         scores = next(row for row in STORED["keras_gp_head"].rows if (row["dataset"], row["model"]) == ("MNIST", model))
         axes.plot(angles, [value(scores[f"log_loss_{angle}"]) for angle in angles], "o-", color=color, label=model)
     axes.set(title="digits that are turned", xlabel="degrees", ylabel="log loss, nats", xticks=angles)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left")
 
 
 def depth(axes: Axes) -> None:

@@ -85,7 +85,7 @@ class CalibrationDisplay(NamedTuple):
         axes.plot([0, 1], [0, 1], "k--", linewidth=0.8)
         axes.plot(p, self.share, label=f"{self.name or 'model'}: distance {self.distance:.3f}")
         axes.set(xlabel="probability of a quantile", ylabel="share of targets below it", xlim=(0, 1), ylim=(0, 1))
-        axes.legend()
+        axes.legend(loc="upper left")
         return axes
 
 
@@ -135,7 +135,7 @@ class DependenceDisplay(NamedTuple):
             axes.fill_between(self.grid, self.low, self.high, alpha=0.2, label="95% of new targets")
         axes.plot(self.grid, self.mean, label="mean")
         axes.set(xlabel=self.feature_name, ylabel="prediction")
-        axes.legend()
+        axes.legend(loc="upper left")
         return axes
 
 

@@ -73,11 +73,13 @@ def training_curves(
     figure, panels = _figure(len(present))
     for panel, tag in zip(panels, present, strict=True):
         lows = []
+        is_rising = False
         for title, run in records.items():
             # Few points are marked; many are smoothed, with themselves in a pale line behind.
             points = [(record["step"], record[tag]) for record in run if record.get(tag) is not None]
             if points:
                 steps, values = zip(*points, strict=True)
+                is_rising = values[-1] > values[0]
                 if len(points) < _FEW_POINTS:
                     panel.plot(steps, values, marker=".", label=title)
                 else:  # a running mean, with what was logged behind it
@@ -90,7 +92,8 @@ def training_curves(
             if high > low:
                 panel.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         panel.set(title=tag, xlabel="step", ylabel=_UNITS.get(re.split("[/_]", tag)[-1], ""))
-        panel.legend()
+        # A place of its own, as Matplotlib looks for the best one for seconds where points are many.
+        panel.legend(loc="lower right" if is_rising else "upper right")
     _save(figure, path)
 
 
@@ -174,7 +177,7 @@ def histograms(path: str | os.PathLike[str], panels: Mapping[str, Histogram], *,
         axis.set(title=title, xlabel=xlabel, ylabel="count")
         axis.yaxis.get_major_locator().set_params(integer=True)
         if marks:
-            axis.legend(fontsize=7)
+            axis.legend(fontsize=7, loc="upper right")
     _save(figure, path)
 
 
@@ -202,7 +205,7 @@ def bars(
         panel.bar(positions, group.heights, width, yerr=group.spreads, color=f"C{number}", label=label, capsize=3)
     panel.set_xticks(x, [label.replace(", ", ",\n").replace(" ", "\n", 1) for label in labels], fontsize=8)
     panel.set(ylabel=ylabel, title=title, ylim=(0, 1.25 * panel.get_ylim()[1]))  # room for the legend
-    panel.legend(fontsize="small", ncols=len(groups))
+    panel.legend(fontsize="small", ncols=len(groups), loc="upper center")
     _save(figure, path)
 
 
@@ -239,7 +242,7 @@ def predicted_vs_true(
         is_inside = np.mean((Y[:, p] >= lower[:, p]) & (Y[:, p] <= upper[:, p]))
         title = f"{interval} holds {100 * is_inside:.0f}% of {len(Y)} test rows"
         panel.set(xlabel=f"true {names[p]}", ylabel=f"predicted {names[p]}", title=textwrap.fill(title, 40))
-        panel.legend()
+        panel.legend(loc="upper left")
     _save(figure, path)
 
 
@@ -277,7 +280,7 @@ def fit_1d(
     panel.plot(x, mean[:, 0], color="C1", label="mean")
     panel.fill_between(x, lower[:, 0], upper[:, 0], color="C1", alpha=0.3, linewidth=0, label=interval)
     panel.set(title="prediction", xlabel=names[0], ylabel=names[1])
-    panel.legend()
+    panel.legend(loc="upper right")
     _save(figure, path)
 
 
