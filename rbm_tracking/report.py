@@ -177,8 +177,8 @@ def notes(result: Mapping[str, Any], errors: Mapping[str, Any], ais_chains: int)
     """
     lines = ["log-likelihoods: nats per row, mean over the rows"]
     lines.append("intervals: 95 % of the filter and of all evidence, three standard errors of AIS")
-    found = {name.replace("_", " "): result[name] for name in ESTIMATES if name in result}
-    effective = [f"{name} {entry['ess']:.0f}" for name, entry in found.items() if "ess" in entry]
+    estimates = {name.replace("_", " "): result[name] for name in ESTIMATES if name in result}
+    effective = [f"{name} {entry['ess']:.0f}" for name, entry in estimates.items() if "ess" in entry]
     if effective:
         lines.append(f"effective chains of {ais_chains}: {', '.join(effective)}")
     if flags := result.get("tracked", {}).get("flags"):
@@ -204,14 +204,14 @@ def title(settings: str) -> str:
     if data := values.get("data"):
         values["data"] = PurePath(data).name
         values.pop("dataset", None)
-    wanted = {
+    phrases = {
         "dataset": "{}",
         "data": "{}",
         "hidden": "{} hidden units",
         "learning_rate": "rate {}",
         "learning_rate_decay": "decay {}",
     }
-    return ", ".join(words.format(values[name]) for name, words in wanted.items() if name in values)
+    return ", ".join(words.format(values[name]) for name, words in phrases.items() if name in values)
 
 
 def _half_width(record: Mapping[str, Any]) -> float:

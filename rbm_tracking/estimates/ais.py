@@ -133,9 +133,11 @@ def ais(
     betas, base = _check(rbm, betas, base_b, chunk)
     if num_chains < 2:
         raise ValueError(f"num_chains must be at least 2 for a standard error, got {num_chains}.")
+    # Exact samples of independent units at beta = 0
     first = key_at(seed, tf.constant(0), SITE_FIRST)
     v = sample_visible(rbm.visible, tf.broadcast_to(base, [num_chains, base.shape[0]]), first)
     is_moved = base_b is not None
+    # Up the path: E[w] = Z / Z_base
     v, change = annealed(rbm, base, is_moved, betas, v, seed, generator, jit_compile, chunk, after_chunk)
     log_weights = float(log_z_independent(base, rbm.c.shape[0], rbm.visible, rbm.hidden)) + change
     return result_of(log_weights, v)
@@ -166,6 +168,7 @@ def reverse_ais(
     v = tf.constant(rbm.visible.check(samples, n_v=base.shape[0], name="samples"), rbm.W.dtype)
     if v.shape[0] < 2:
         raise ValueError(f"samples must have at least 2 rows for a standard error, got {v.shape[0]}.")
+    # Down the path: E[1 / w] = Z_base / Z
     is_moved = base_b is not None
     v, change = annealed(rbm, base, is_moved, betas[::-1], v, seed, generator, jit_compile, chunk, after_chunk)
     log_weights = float(log_z_independent(base, rbm.c.shape[0], rbm.visible, rbm.hidden)) - change
@@ -195,6 +198,7 @@ def bracket(
     Other arguments and errors as for :func:`ais`; `after_chunk` counts the forward run, then the reverse one.
     """
     forward_seed, choice_seed, burn_seed, reverse_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 4))
+    # From below
     lower = ais(
         rbm,
         betas,
@@ -206,10 +210,12 @@ def bracket(
         chunk=chunk,
         after_chunk=after_chunk,
     )
+    # Without samples, the last states of the forward run are drawn again by their weights
     if samples is None:
         choice = tf.random.stateless_categorical(lower.log_weights[None], num_chains, choice_seed)[0]
         start = lower.v[choice.numpy()]
         samples = burn_in(rbm, start, burn_in_steps, seed=burn_seed, generator=generator, jit_compile=jit_compile)
+    # From above
     upper = reverse_ais(
         rbm,
         betas,
@@ -246,6 +252,7 @@ def burn_in(
 
 def _check(rbm: RBM, betas: ArrayLike, base_b: ArrayLike | None, chunk: int) -> tuple[Array, tf.Tensor]:
     check_rbm(rbm)
+    # Temperatures that increase from 0 to 1
     schedule = np.asarray(betas, np.float64)
     if schedule.ndim != 1 or len(schedule) < 2 or schedule[0] != 0 or schedule[-1] != 1:
         ends = f" from {schedule[0]:g} to {schedule[-1]:g}" if schedule.ndim == 1 and len(schedule) else ""
@@ -256,6 +263,7 @@ def _check(rbm: RBM, betas: ArrayLike, base_b: ArrayLike | None, chunk: int) -> 
     if not (np.diff(schedule) > 0).all():
         i = int(np.argmax(~(np.diff(schedule) > 0)))
         raise ValueError(f"betas must increase, got {schedule[i]:g} then {schedule[i + 1]:g}; sort them.")
+    # Biases of the independent units
     base = rbm.b if base_b is None else tf.constant(np.asarray(base_b), rbm.b.dtype)
     if base.shape != rbm.b.shape or not np.isfinite(base.numpy()).all():
         raise ValueError(
@@ -274,6 +282,7 @@ def _spread(log_weights: Array, num_strata: int) -> tuple[float, float]:
             f"{np.sum(~np.isfinite(log_weights))} of {len(log_weights)} AIS weights are not finite: parameters are too "
             "large for their float type; use float64 or smaller weights."
         )
+    # Weights relative to the largest one; their variance within strata
     w = np.exp(log_weights - log_weights.max())
     std = np.sqrt(w.reshape(num_strata, -1).var(axis=1, ddof=1).mean())
     return float(std / np.sqrt(len(w)) / w.mean()), float(w.sum() ** 2 / (w**2).sum())

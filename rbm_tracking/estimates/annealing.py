@@ -50,6 +50,7 @@ def annealed(
         return _annealed_plain(rbm, base, is_moved, betas, v, seed, chunk, after_chunk)
     if is_sparse(rbm, v):
         return _annealed_sparse(rbm, base, is_moved, betas, v, seed, generator, chunk, after_chunk)
+    # All calls have one size, so that one graph serves them: the last is filled up
     run = _chunk_compiled if jit_compile else _chunk_plain
     total = len(betas) - 1
     padded = np.append(betas, np.full(chunk, betas[-1]))
@@ -84,12 +85,14 @@ def _annealed_plain(
     total = len(betas) - 1
     with np.errstate(over="ignore"):
         for k, (old, new) in enumerate(itertools.pairwise(betas.tolist())):
+            # Weigh v by the next temperature: log q~_new(v) - log q~_old(v)
             more, h = plain.annealing_step(plain.activations(at, rows), old, new, rng, at.hidden)
             change += more
             b = at.b
             if is_moved:
                 change += (new - old) * (rows @ d_b)
                 b = start_b + np.asarray(new, rows.dtype) * d_b
+            # Move v there: v | h
             rows = plain.draw_visible(at, h, rng, new, b)
             if after_chunk is not None and ((k + 1) % chunk == 0 or k + 1 == total):
                 after_chunk(k + 1, total)
@@ -117,10 +120,12 @@ def _annealed_sparse(
     schedule = betas.astype(np.float32)
     total = len(betas) - 1
     for k, (old, new) in enumerate(itertools.pairwise(schedule)):
+        # Weigh v by the next temperature: log q~_new(v) - log q~_old(v)
         log_ratios(rows.a, old, new, change)
         if is_moved:
             change += (new - old) * (rows.v @ d_b)
         at_new = weights._replace(b=start_b + new * d_b) if is_moved else weights
+        # Move v there: h | v and v | h, with the noise of the graph
         of_h = uniform(key_at_numpy(words, k, _SITE_HIDDEN), rows.a.shape, generator)
         of_v = uniform(key_at_numpy(words, k, _SITE_VISIBLE), rows.v.shape, generator)
         gibbs(rows, at_new, np.full(len(change), new), (of_h, of_v))
@@ -147,6 +152,7 @@ def _chunk(
     def step(k: tf.Tensor, v: tf.Tensor, change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         old = betas[k]
         new = betas[k + 1]
+        # Weigh v by the next temperature, and draw h | v there
         a = tf.linalg.matmul(v, W_up) + rbm.c
         key = key_at(seed, start + k, _SITE_HIDDEN)
         h, log_ratio = _hidden_step(rbm.hidden, a, old, new, key, generator)
@@ -154,6 +160,7 @@ def _chunk(
         if is_moved:
             log_ratio += (new - old) * tf.linalg.matvec(v, rbm.b - base)
             b = base + new * (rbm.b - base)
+        # Move v there: v | h
         field = new * tf.linalg.matmul(h, rbm.W) + b
         v = sample_visible(rbm.visible, field, key_at(seed, start + k, _SITE_VISIBLE), generator)
         return k + 1, v, change + tf.cast(log_ratio, tf.float64)
@@ -169,6 +176,7 @@ def _hidden_step(
     if hidden != Bernoulli():
         change = hidden_sum(hidden, a, new) - hidden_sum(hidden, a, old)
         return sample_hidden(hidden, new * a, key, generator), change
+    # log(1 + exp(beta a)) = beta max(a, 0) + log(1 + exp(-beta |a|)), which cannot overflow
     size = tf.abs(a)
     decay = tf.exp(-new * size)
     change = (new - old) * tf.reduce_sum(tf.nn.relu(a), axis=1)

@@ -33,15 +33,16 @@ def sums(Wt: Floats, c: Floats, places: Ints, number: Ints, out: Floats) -> None
         for r in range(len(number)):
             a = out[r, first:last]
             a[:] = c[first:last]
-            whole = number[r] - number[r] % 4
-            for k in range(0, whole, 4):
+            # Four rows of W' at a time, then the rest one by one
+            end_of_fours = number[r] - number[r] % 4
+            for k in range(0, end_of_fours, 4):
                 w0 = Wt[places[r, k], first:last]
                 w1 = Wt[places[r, k + 1], first:last]
                 w2 = Wt[places[r, k + 2], first:last]
                 w3 = Wt[places[r, k + 3], first:last]
                 for j in range(last - first):
                     a[j] += (w0[j] + w1[j]) + (w2[j] + w3[j])
-            for k in range(whole, number[r]):
+            for k in range(end_of_fours, number[r]):
                 w0 = Wt[places[r, k], first:last]
                 for j in range(last - first):
                     a[j] += w0[j]
@@ -120,6 +121,7 @@ def noise_threefry(key: NDArray[np.uint32], out: Floats) -> None:
     k1 = key[1]
     flat = out.reshape(-1)
     k2 = np.uint32(k0 ^ k1 ^ np.uint32(0x1BD11BDA))
+    # Five times four rounds, with words of the key between them
     for i in range(flat.size):
         x0, x1 = _four(np.uint32(np.uint32(i) + k0), k1, True)
         x0, x1 = _four(np.uint32(x0 + k1), np.uint32(x1 + k2 + np.uint32(1)), False)
@@ -138,9 +140,9 @@ def draw_hidden(a: Floats, beta: Floats, noise: Floats, h: Floats) -> None:
         row = a[r]
         u = noise[r]
         out = h[r]
-        own = beta[r]
+        row_beta = beta[r]
         for j in range(a.shape[1]):
-            x = own * row[j]
+            x = row_beta * row[j]
             e = _exp(-abs(x))
             out[j] = one if u[j] * (one + e) < (one if x >= 0 else e) else zero  # u < sigmoid(x)
 
@@ -154,11 +156,12 @@ def draw_visible(x: Floats, beta: Floats, b: Floats, noise: Floats, v: Floats, p
         row = x[r]
         u = noise[r]
         out = v[r]
-        own = beta[r]
+        row_beta = beta[r]
         for i in range(x.shape[1]):
-            y = own * row[i] + b[i]
+            y = row_beta * row[i] + b[i]
             e = _exp(-abs(y))
             out[i] = one if u[i] * (one + e) < (one if y >= 0 else e) else zero
+        # The numbers of the units that are 1, without a branch
         n = 0
         for i in range(x.shape[1]):
             places[r, n] = i
@@ -172,6 +175,7 @@ def log_ratios(a: Floats, old: float, new: float, out: NDArray[np.float64]) -> N
     one = np.float32(1.0)
     for r in range(len(a)):
         row = a[r]
+        # log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)): one logarithm for a product of many
         for first in range(0, a.shape[1], _PRODUCT):
             last = min(first + _PRODUCT, a.shape[1])
             product = np.float32(1.0)

@@ -40,6 +40,7 @@ def starts(rows: NDArray[Any], visible: Visible) -> Array:
 
     :param rows: [N, n_v], as the visible units take them. Fewer than 50 are one cluster, and of many each n-th counts.
     """
+    # Each n-th of many rows, and no more clusters than rows that differ
     rows = rows[:: -(-len(rows) // _MOST_ROWS)]
     count = min(_MOST, len(np.unique(rows, axis=0))) if len(rows) >= _FEW_ROWS else 1
     number = KMeans(count, n_init=1, random_state=0).fit_predict(rows.astype(np.float64))
@@ -68,14 +69,16 @@ def stratified(
     """
     units = plain.arrays(rbm.visible)
     options: dict[str, Any] = {"num_chains": num_chains, "generator": generator, "jit_compile": jit_compile}
+    # log Z(d_k), for the shares pi_k
     log_normalisers = np.array([units.log_normaliser(d) for d in cells])
     log_weights = []
     last = []
     for k, start in enumerate(base_b):
-        found = ais(rbm, betas, seed=tf.random.fold_in(seed, k), base_b=start, **options)
-        log_pi = log_softmax(found.v.astype(np.float64) @ cells.T - log_normalisers, axis=1)[:, k]
-        log_weights.append(found.log_weights + log_pi + np.log(len(base_b)))
-        last.append(found.v)
+        # AIS from a cluster; each chain counts with log pi_k of where it has arrived
+        estimate = ais(rbm, betas, seed=tf.random.fold_in(seed, k), base_b=start, **options)
+        log_pi = log_softmax(estimate.v.astype(np.float64) @ cells.T - log_normalisers, axis=1)[:, k]
+        log_weights.append(estimate.log_weights + log_pi + np.log(len(base_b)))
+        last.append(estimate.v)
     return result_of(np.concatenate(log_weights), np.concatenate(last), num_strata=len(base_b))
 
 

@@ -107,6 +107,7 @@ def trajectory(
                 f"the RBMs of a trajectory must have one size and one family of visible units, got {rbm.W.shape} "
                 f"{type(rbm.visible).__name__} and {last.W.shape} {type(last.visible).__name__}."
             )
+    # RBMs of one float type, smoothed along the path
     nodes = [tf.nest.map_structure(lambda part, like: tf.cast(part, like.dtype), rbm, last) for rbm in rbms]
     if not smoothing >= 0:
         raise ValueError(f"smoothing must not be negative, got {smoothing}.")
@@ -114,16 +115,18 @@ def trajectory(
         raise ValueError(f"beta must be above 0 and at most 1, got {beta}.")
     if smoothing:
         nodes = [*(_smoothed(nodes, k, smoothing) for k in range(len(nodes) - 1)), nodes[-1]]
+    # The start: independent units
     b = nodes[0].b if base_b is None else tf.constant(np.asarray(base_b), last.b.dtype)
     start = nodes[0]._replace(W=tf.zeros_like(last.W), b=b, c=tf.zeros_like(last.c))
     if beta == 1:
         return (start, *nodes)
+    # On the way at beta, and from the last one at beta up to 1
     betas = [beta] * (len(nodes) - 1) + list(np.linspace(beta, 1.0, _COOLED))
     return (
         start,
         *(
-            between(start, node, tf.constant(each, b.dtype))
-            for node, each in zip(nodes + nodes[-1:] * (_COOLED - 1), betas, strict=True)
+            between(start, node, tf.constant(node_beta, b.dtype))
+            for node, node_beta in zip(nodes + nodes[-1:] * (_COOLED - 1), betas, strict=True)
         ),
     )
 
@@ -135,7 +138,7 @@ def _smoothed(nodes: Sequence[RBM], k: int, width: float) -> RBM:
     parts = [
         tf.nest.map_structure(lambda part, w=float(weights[i] / weights[near].sum()): w * part, nodes[i]) for i in near
     ]
-    mean: RBM = tf.nest.map_structure(lambda *each: tf.add_n(each), *parts)
+    mean: RBM = tf.nest.map_structure(lambda *terms: tf.add_n(terms), *parts)
     return mean
 
 
@@ -155,12 +158,13 @@ def distances(
     """
     v = first_states(path[0], num_chains, seed, generator)
     options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
-    found = []
+    spreads = []
     for k, (old, new) in enumerate(itertools.pairwise(path)):
+        # The spread at both ends of a piece, by particles that are led along it
         before = _spread_between(old, new, v)
         v, _ = anneal(old, new, num_steps, v, seed=seed, start=num_steps * k, **options)
-        found.append(0.5 * (before + _spread_between(old, new, v)))
-    return np.array(found)
+        spreads.append(0.5 * (before + _spread_between(old, new, v)))
+    return np.array(spreads)
 
 
 def allotted(lengths: ArrayLike, num_steps: int) -> NDArray[np.int64]:
@@ -171,6 +175,7 @@ def allotted(lengths: ArrayLike, num_steps: int) -> NDArray[np.int64]:
     lengths = np.asarray(lengths, np.float64)
     if num_steps < len(lengths):
         raise ValueError(f"num_steps must be at least {len(lengths)}, one for each piece of the path, got {num_steps}.")
+    # In proportion to the lengths, and no piece without a step
     share = lengths / max(lengths.sum(), 1e-300)
     return np.maximum(1, np.round(share * num_steps)).astype(np.int64)
 
@@ -242,6 +247,7 @@ def anneal(
     if generator == "numpy":
         return _anneal_plain(old, new, num_steps, v, plain.noise_of(seed, start))
     run = _piece_compiled if jit_compile else _piece
+    # All calls have one size, so that one graph serves them: the last is filled up
     at = np.linspace(0.0, 1.0, num_steps + 1)
     at = np.append(at, np.ones(-num_steps % _PIECE))
     change = tf.zeros([v.shape[0]], tf.float64)
@@ -266,12 +272,14 @@ def _anneal_plain(
         for k in range(1, num_steps + 1):
             last = here
             here = between(first, second, np.asarray(k / num_steps, rows.dtype))
+            # Weigh v by the next RBM: log q~_new(v) - log q~_old(v)
             a = plain.activations(here, rows)
             change += plain.hidden_sum(here.hidden, a)
             change -= plain.hidden_sum(last.hidden, plain.activations(last, rows))
             change += rows @ (here.b - last.b)
             if tf.nest.flatten(here.visible):  # the measure has parameters
                 change += here.visible.log_measure(rows) - last.visible.log_measure(rows)
+            # Move v there: h | v and v | h
             rows = plain.draw_visible(here, plain.draw_units(here.hidden, a, rng), rng)
     return tf.constant(rows), tf.constant(change)
 
@@ -291,6 +299,7 @@ def _piece_plain(
     def step(k: tf.Tensor, v: tf.Tensor, change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         old = between(*ends, at[k])
         new = between(*ends, at[k + 1])
+        # Weigh v by the next RBM: log q~_new(v) - log q~_old(v)
         a = activations(new, v)
         gain = hidden_sum(new.hidden, a) - hidden_sum(old.hidden, activations(old, v))
         log_ratio = tf.cast(gain, tf.float64)
@@ -298,6 +307,7 @@ def _piece_plain(
         if tf.nest.flatten(new.visible):  # the measure has parameters
             measures = new.visible.log_measure(v, TENSORS) - old.visible.log_measure(v, TENSORS)
             log_ratio += tf.cast(measures, tf.float64)
+        # Move v there: h | v and v | h
         keys = key_at(seed, start + k, _SITE_HIDDEN), key_at(seed, start + k, _SITE_VISIBLE)
         return k + 1, gibbs_round(new, a, keys, generator), change + log_ratio
 
@@ -362,7 +372,7 @@ def load_nodes(folder: str | os.PathLike[str], *, until: int | None = None) -> l
     :raises ValueError: if there are none, or a file cannot be read.
     """
     saved = [load_rbm(path) for path in entries(folder, "step_*.npz")]
-    nodes = [each.rbm for each in saved if until is None or each.step <= until]
+    nodes = [record.rbm for record in saved if until is None or record.step <= until]
     if not nodes:
         raise ValueError(f"{folder} must hold parameters along a run, got none; train with --trajectory.")
     return nodes

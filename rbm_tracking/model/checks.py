@@ -82,8 +82,8 @@ def check_rbm(rbm: Sequence[Any]) -> None:
         if n is not None and n != count[0]:
             biases = "b" if name == "visible" else "c"
             raise ValueError(f"the {name} units of the RBM must be {count[0]}, as {biases} says, got groups of {n}.")
-        own = units.__tf_flatten__()[1] if hasattr(units, "__tf_flatten__") else ()
-        for part in own:
+        unit_parameters = units.__tf_flatten__()[1] if hasattr(units, "__tf_flatten__") else ()
+        for part in unit_parameters:
             if np.ndim(part) == 1 and (np.shape(part) != count or not np.isfinite(np.asarray(part)).all()):
                 raise ValueError(
                     f"parameters of the {name} units must be {count[0]} finite numbers, got shape {np.shape(part)}, or "

@@ -89,7 +89,8 @@ def impute(
         raise ValueError(f"num_chains and num_steps must be at least 2, got {num_chains} and {num_steps}.")
     v[is_missing] = 0.0
     _check_observed(rbm.visible, v, is_missing)
-    found = Imputed(v, np.zeros_like(v), np.ones(len(v), bool))
+    imputed = Imputed(v, np.zeros_like(v), np.ones(len(v), bool))
+    # Exactly, for all rows that miss the same columns together
     patterns, which = np.unique(is_missing, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
         chosen = np.flatnonzero(which.ravel() == number)
@@ -97,18 +98,19 @@ def impute(
         if not len(columns):
             continue
         means = _exact(rbm, v[chosen], columns)
-        found.is_exact[chosen] = means is not None
+        imputed.is_exact[chosen] = means is not None
         if means is not None:
-            found.values[np.ix_(chosen, columns)] = means
-    rest = np.flatnonzero(~found.is_exact)
+            imputed.values[np.ix_(chosen, columns)] = means
+    # By chains where there are too many states
+    rest = np.flatnonzero(~imputed.is_exact)
     size = max(1, _CHUNK // (num_chains * (len(rbm.b) + len(rbm.c)) * 4))
     for start in range(0, len(rest), size):
         chosen = rest[start : start + size]
         missing = is_missing[chosen]
         means, error = _by_chains(rbm, v[chosen], missing, rng, num_chains, num_steps)
-        found.values[chosen] = np.where(missing, means, v[chosen])
-        found.error[chosen] = np.where(missing, error, 0.0)
-    return found
+        imputed.values[chosen] = np.where(missing, means, v[chosen])
+        imputed.error[chosen] = np.where(missing, error, 0.0)
+    return imputed
 
 
 def fill_in(rbm: RBM, rows: ArrayLike, is_missing: ArrayLike, *, rng: np.random.Generator, num_steps: int = 1) -> Array:
@@ -123,6 +125,7 @@ def fill_in(rbm: RBM, rows: ArrayLike, is_missing: ArrayLike, *, rng: np.random.
     missing = np.asarray(is_missing, bool)
     clamped = _clamped(rbm.visible, v, missing)
     for _ in range(num_steps):
+        # h | v, then v | h with fields so large that observed units stay
         h = rbm.hidden.draw(v @ W.T + c, rng.random((len(v), rbm.hidden.num_noise(len(c)))))
         noise = rng.random((len(v), rbm.visible.num_noise(len(b))))
         v = np.where(missing, rbm.visible.draw(h @ W + b + clamped, noise), v)
@@ -139,6 +142,7 @@ def _exact(rbm: RBM, v: Array, columns: NDArray[np.int64]) -> Array | None:
         return None
     a = v @ W.T + c
     means = []
+    # p(missing | observed) by q~ of all states of the missing columns, for blocks of rows
     size = max(1, _CHUNK // (len(states) * len(c)))
     for start in range(0, len(v), size):
         moved = a[start : start + size, None] + (states @ W[:, columns].T)[None]
@@ -163,11 +167,12 @@ def _clamped(visible: Visible, v: Array, is_missing: NDArray[np.bool_]) -> Array
 def _by_hidden(rbm: RBM, v: Array, columns: NDArray[np.int64]) -> Array:
     """Means of missing numbers, by the states of the hidden units."""
     W, b, c = _parts(rbm)
-    own = Gaussian(np.asarray(rbm.visible.precision, np.float64)[columns])  # type: ignore[attr-defined]
+    units = Gaussian(np.asarray(rbm.visible.precision, np.float64)[columns])  # type: ignore[attr-defined]
     h = binary_vectors(len(c))
     x = h @ W[:, columns] + b[columns]
-    scores = (v @ W.T + c) @ h.T + own.log_normaliser(x)  # v is 0 where it is missing
-    return np.asarray(np.exp(log_softmax(scores, axis=1)) @ own.mean(x))
+    # log of the sum over h of q~(observed, h), with the missing numbers integrated out
+    scores = (v @ W.T + c) @ h.T + units.log_normaliser(x)  # v is 0 where it is missing
+    return np.asarray(np.exp(log_softmax(scores, axis=1)) @ units.mean(x))
 
 
 def _by_chains(
@@ -179,6 +184,7 @@ def _by_chains(
     state = np.repeat(v[None], num_chains, axis=0)
     field = np.broadcast_to(b + clamped, state.shape)
     total = np.zeros_like(state)
+    # Missing units are drawn given the observed ones; the second half of the rounds counts
     for step in range(num_steps):
         noise = rng.random((*state.shape[:2], rbm.visible.num_noise(len(b))))
         state = np.where(is_missing, rbm.visible.draw(field, noise), state)
@@ -187,6 +193,7 @@ def _by_chains(
         field = h @ W + b + clamped
         if step >= num_steps // 2:
             total += rbm.visible.mean(field)
+    # Means of each chain, then over chains: their spread is the error
     means = total / (num_steps - num_steps // 2)
     return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(num_chains)
 
@@ -197,6 +204,7 @@ def _states(visible: Visible, columns: NDArray[np.int64]) -> Array | None:
         return None
     missing = {int(column): place for place, column in enumerate(columns)}
     groups = visible.groups if isinstance(visible, Softmax) else ()
+    # Missing columns of one group exclude one another, the others are free
     together = [[missing[column] for column in group if column in missing] for group in groups]
     alone = sorted(set(missing.values()) - {place for group in together for place in group})
     choices: list[list[int | None]] = [[*group, None] for group in together if group] + [[i, None] for i in alone]
@@ -224,14 +232,14 @@ def _check_observed(visible: Visible, v: Array, is_missing: NDArray[np.bool_]) -
         for family, columns in zip(visible.families, map(list, visible.columns), strict=True):
             _check_observed(family, v[:, columns], is_missing[:, columns])
         return
-    whole = np.where(is_missing, -1.0 if isinstance(visible, Spin) else 0.0, v)
+    filled = np.where(is_missing, -1.0 if isinstance(visible, Spin) else 0.0, v)
     if isinstance(visible, Softmax):
         for group, required in zip(visible.groups, visible.is_required, strict=True):
             columns = list(group)
-            is_open = required & is_missing[:, columns].any(axis=1) & (whole[:, columns].sum(axis=1) == 0)
+            is_open = required & is_missing[:, columns].any(axis=1) & (filled[:, columns].sum(axis=1) == 0)
             first = np.array(columns)[np.argmax(is_missing[:, columns], axis=1)]
-            whole[np.flatnonzero(is_open), first[is_open]] = 1.0
-    visible.check(whole, name="what is observed")
+            filled[np.flatnonzero(is_open), first[is_open]] = 1.0
+    visible.check(filled, name="what is observed")
 
 
 def _parts(rbm: RBM) -> tuple[Array, Array, Array]:

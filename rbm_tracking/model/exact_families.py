@@ -37,11 +37,14 @@ def log_z_softmax(A: Array, alpha: Array, b: Array, visible: Softmax) -> float:
     sizes = [len(group) + (not needed) for group, needed in zip(groups.groups, groups.is_required, strict=True)]
     results = []
     for first, second in _halves(len(alpha)):
+        # Fields of both halves of the hidden units, whose sums are those of all states
         states = np.split(np.arange(len(alpha)), [first.shape[1]])
         fields = [
-            groups.fields(u @ A[part] + own) for u, part, own in zip((first, second), states, (b, 0 * b), strict=True)
+            groups.fields(u @ A[part] + biases)
+            for u, part, biases in zip((first, second), states, (b, 0 * b), strict=True)
         ]
         log_weights = (first @ alpha[states[0]])[:, None] + (second @ alpha[states[1]])[None]
+        # The sum over options of a group is a product of matrices; its logarithm is taken before it overflows
         product = np.ones_like(log_weights)
         bound = 0.0
         for g, size in enumerate(sizes):
@@ -70,11 +73,12 @@ def log_z_gaussian(A: Array, alpha: Array, b: Array, visible: Gaussian) -> float
     results = []
     for first, second in _halves(len(alpha)):
         one, two = np.split(np.arange(len(alpha)), [first.shape[1]])
-        own = [
+        # The quadratic form of a state: that of each half, and of both together
+        energies = [
             u @ linear[part] + 0.5 * ((u @ coupling[np.ix_(part, part)]) * u).sum(axis=1)
             for u, part in ((first, one), (second, two))
         ]
-        log_weights = first @ coupling[np.ix_(one, two)] @ second.T + own[0][:, None] + own[1][None]
+        log_weights = first @ coupling[np.ix_(one, two)] @ second.T + energies[0][:, None] + energies[1][None]
         results.append(logsumexp(log_weights))
     return float(logsumexp(results)) + float(visible.log_normaliser(b))
 

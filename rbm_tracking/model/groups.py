@@ -36,11 +36,13 @@ def find_groups(rows: ArrayLike, *, min_together: float = MIN_TOGETHER) -> Group
     groups = []
     start = 0
     while start < bits.shape[1]:
+        # Columns are taken as long as no row has two ones among them
         has_one = bits[:, start].copy()
         stop = start + 1
         while stop < bits.shape[1] and not has_one.all() and not (has_one & bits[:, stop]).any():
             has_one |= bits[:, stop]
             stop += 1
+        # A group: every row has a one, or independent columns would have had pairs of ones
         if stop - start > 1 and (has_one.all() or _pairs(bits[:, start:stop].mean(0)) * len(bits) >= min_together):
             groups.append(tuple(range(start, stop)))
             start = stop

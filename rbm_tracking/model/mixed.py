@@ -114,8 +114,8 @@ class Mixed:
         number = np.arange(start, stop)
         parts = []
         for family, index, count in zip(self.families, self._index, self._counts, strict=True):
-            number, own = np.divmod(number, int(count))
-            parts.append(family.states(len(index), 0, int(count))[own])
+            number, state_index = np.divmod(number, int(count))
+            parts.append(family.states(len(index), 0, int(count))[state_index])
         return np.concatenate(parts, axis=1)[:, self._place]
 
     def highest_log_p(self, n_v: int) -> float:
@@ -136,9 +136,9 @@ class Mixed:
         families = []
         start = 0
         for family in self.families:
-            own = np.arange(start, start + family.num_own)
-            families.append(family.moved(ops.take(change, own), ops) if family.is_learnt else family)
-            start += len(own)
+            indices = np.arange(start, start + family.num_own)
+            families.append(family.moved(ops.take(change, indices), ops) if family.is_learnt else family)
+            start += len(indices)
         return Mixed(self.columns, tuple(families))
 
     def describe(self) -> dict[str, Any]:

@@ -117,6 +117,7 @@ def annealing_step(
     if type(hidden) is not Bernoulli:
         change = hidden_sum(hidden, a, new).astype(np.float64) - hidden_sum(hidden, a, old)
         return change, draw_units(hidden, a * np.asarray(new, a.dtype), rng)
+    # log(1 + exp(beta a)) = max(beta a, 0) + log(1 + exp(-beta |a|)), at both temperatures
     size = np.abs(a)
     before = np.exp(np.asarray(-old, a.dtype) * size)
     before += 1
@@ -125,5 +126,6 @@ def annealing_step(
     after = e + np.asarray(1, a.dtype)
     change = (new - old) * np.maximum(a, 0).sum(axis=-1, dtype=np.float64)
     change += np.log(np.divide(after, before, out=before), out=before).sum(axis=-1, dtype=np.float64)
+    # h at `new`: u (1 + e) is below 1 or e with the probability sigmoid(new a)
     after *= rng.random(a.shape, dtype=a.dtype)
     return change, (after < np.where(a > 0, np.asarray(1, a.dtype), e)).astype(a.dtype)

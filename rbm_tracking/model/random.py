@@ -88,6 +88,7 @@ def threefry(k0: tf.Tensor, k1: tf.Tensor, x0: tf.Tensor, x1: tf.Tensor) -> tupl
     """Threefry-2x32-20 of the counters (x0, x1) under the key (k0, k1)."""
     xor = tf.bitwise.bitwise_xor
     keys = (k0, k1, xor(xor(k0, k1), _word(_PARITY)))
+    # Five times four rounds, with words of the key between them
     x0 = x0 + keys[0]
     x1 = x1 + keys[1]
     for block in range(5):

@@ -250,9 +250,9 @@ def gibbs_round(
     :param keys: of the noise of h and of v, int32 [2] each.
     :param beta: broadcasts against [...].
     """
-    own = tf.convert_to_tensor(beta, a.dtype)[..., None]
-    h = sample_hidden(rbm.hidden, own * a, keys[0], generator)
-    return sample_visible(rbm.visible, own * matmul_rows(h, rbm.W) + rbm.b, keys[1], generator)
+    beta_column = tf.convert_to_tensor(beta, a.dtype)[..., None]
+    h = sample_hidden(rbm.hidden, beta_column * a, keys[0], generator)
+    return sample_visible(rbm.visible, beta_column * matmul_rows(h, rbm.W) + rbm.b, keys[1], generator)
 
 
 def log_z_independent(

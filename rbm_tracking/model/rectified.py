@@ -34,6 +34,7 @@ _LEAST_NOISE = 2.0**-25
 
 def _tail(t: Any, ops: Ops) -> tuple[Any, Any]:
     """exp(-G(-t)) and the mean of s at x = -t, for t of 5 and more."""
+    # The continued fraction of the normal tail, from its inner end
     inner = t
     for k in range(_DEPTH, 1, -1):
         inner = t + k / inner
@@ -42,6 +43,7 @@ def _tail(t: Any, ops: Ops) -> tuple[Any, Any]:
 
 def _half(x: Any, ops: Ops) -> tuple[Any, Any]:
     """G(x) and its slope, the mean of s."""
+    # The closed form; far down, where it cancels, the tail
     near = ops.maximum(x, ops.cast(np.float64(-_FAR), x))
     log_z = 0.5 * near * near + ops.log(ops.erfc(-near * math.sqrt(0.5))) + 0.5 * math.log(math.pi / 2)
     is_far = x < -_FAR
@@ -56,9 +58,11 @@ def _draw_half(x: Any, noise: Any, ops: Ops) -> Any:
     least = ops.cast(np.float64(_LEAST_NOISE), x)
     u = ops.maximum(ops.cast(noise, x), least)
     near = ops.maximum(x, ops.cast(np.float64(-_FAR), x))
+    # By the inverse of the normal distribution function, where that is exact enough
     close = near - ops.ndtri(u * (0.5 * ops.erfc(-near * math.sqrt(0.5))))
     if ops is NUMPY and not np.any(x < -_FAR):
         return ops.maximum(close, ops.cast(np.float64(0.0), x))
+    # Far down: a first guess, then Newton's method on the tail
     t = ops.maximum(-x, ops.cast(np.float64(_FAR), x))
     log_u = ops.log(u)
     begin = _tail(t, ops)[0]
@@ -203,13 +207,13 @@ class DReLU(_Numbers):
 
     def _parts(self, x: Any, ops: Ops) -> tuple[Any, ...]:
         """Of plus, then of minus: log of the integral, mean of s, scaled field, width."""
-        found: list[Any] = []
+        parts: list[Any] = []
         for sign, log_precision in ((1.0, self.log_plus), (-1.0, self.log_minus)):
             width = ops.exp(-0.5 * ops.cast(log_precision, x))
             scaled = (sign * x - ops.cast(self.gap, x)) * width
             log_z, mean = _half(scaled, ops)
-            found += [log_z + ops.log(width), mean, scaled, width]
-        return tuple(found)
+            parts += [log_z + ops.log(width), mean, scaled, width]
+        return tuple(parts)
 
     def log_normaliser(self, x: Any, ops: Ops = NUMPY) -> Any:
         log_plus, _, _, _, log_minus, *_ = self._parts(x, ops)

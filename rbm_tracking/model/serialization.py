@@ -58,7 +58,7 @@ def save_rbm(saved: SavedRBM, path: PathLike) -> None:
     for layer, units in (("visible", rbm.visible), ("hidden", rbm.hidden)):
         if layer == "visible" or units != Bernoulli():
             header[layer] = units.describe()
-        arrays |= {name: np.asarray(own) for name, own in zip(_own(layer, header), _leaves(units), strict=True)}
+        arrays |= {name: np.asarray(leaf) for name, leaf in zip(_own(layer, header), _leaves(units), strict=True)}
     save_container(path, kind=_KIND, version=_VERSION, header=header, arrays=arrays)
 
 
@@ -72,8 +72,8 @@ def load_rbm(path: PathLike, *, max_bytes: int | None = None) -> SavedRBM:
     stored = load_container(path, kind=_KIND, versions=(_VERSION,), expected=_shapes, max_bytes=max_bytes)
     arrays = stored.arrays
     for name, array in arrays.items():
-        wanted = "i" if name == "step" else "f"
-        if array.dtype.kind != wanted or array.dtype.itemsize > 8:
+        expected_kind = "i" if name == "step" else "f"
+        if array.dtype.kind != expected_kind or array.dtype.itemsize > 8:
             refuse_damaged(path, _KIND, f"its array {name} has the type {array.dtype}")
     if arrays["b"].dtype != arrays["c"].dtype:
         refuse_damaged(path, _KIND, f"b and c have different types, {arrays['b'].dtype} and {arrays['c'].dtype}")
@@ -124,7 +124,9 @@ def from_description(description: Mapping[str, Any], *own: Any) -> Visible:
                     stop = start + _NUM_OWN.get(family.get("family"), 0)
                     parts.append(from_description(family, *own[start:stop]))
                     start = stop
-                return Mixed(tuple(tuple(int(column) for column in each) for each in columns), tuple(parts))
+                return Mixed(
+                    tuple(tuple(int(column) for column in family_columns) for family_columns in columns), tuple(parts)
+                )
     except (TypeError, AttributeError):
         pass
     raise ValueError(f"no family of visible units is described by {str(description)[:200]}; save it again.")

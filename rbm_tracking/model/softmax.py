@@ -97,10 +97,11 @@ class Softmax:
         return math.prod(map(float, sizes)) * 2.0 ** min(len(self._rest), 1000)
 
     def states(self, n_v: int, start: int, stop: int) -> Array:
-        whole = self.of_groups()
+        grouped = self.of_groups()
         states = np.zeros((stop - start, self.n_v))
         index = np.arange(start, stop)
-        for group, needed in zip(whole.groups, whole.is_required, strict=True):
+        # The number of a state has a digit for each group: which of its options is 1
+        for group, needed in zip(grouped.groups, grouped.is_required, strict=True):
             index, option = np.divmod(index, len(group) + (not needed))
             is_column = option < len(group)
             states[np.flatnonzero(is_column), np.array(group)[option[is_column]]] = 1.0
@@ -126,6 +127,7 @@ class Softmax:
         mean = np.asarray(rows).mean(axis=0, dtype=np.float64)
         b = Bernoulli().biases(rows, clip=clip)
         for group, required in zip(self.groups, self.is_required, strict=True):
+            # Log odds against no column, or about their mean where one is required
             columns = list(group)
             log_p = np.log(np.maximum(mean[columns], clip))
             b[columns] = log_p - (log_p.mean() if required else np.log(max(1 - mean[columns].sum(), clip)))
@@ -153,9 +155,11 @@ class Softmax:
         """One option of each group by the inverse of its distribution function: one, however sums are rounded."""
         num_groups, num_options = self._options.shape
         last = np.array([len(g) - required for g, required in zip(self.groups, self.is_required, strict=True)])
+        # The distribution function over the options of each group
         is_end = np.arange(num_options) >= last[:, None]
         upper = ops.cumsum(ops.softmax(self.fields(x, ops)))
         upper = ops.where(is_end, ops.cast(np.float64(2.0), x), upper)  # the last option takes what is left
+        # The first option whose end is above the noise
         of_groups = ops.take(noise, np.arange(num_groups)[:, None])
         chosen = ops.sum(ops.cast(upper <= of_groups, x))[..., None]
         options = ops.cast(chosen == ops.cast(np.arange(num_options), x), x)

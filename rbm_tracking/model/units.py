@@ -118,15 +118,16 @@ def hidden_units(units: Layer, n_h: int) -> Visible:
     :raises ValueError: if it is no such thing.
     """
     counts: Mapping[Any, Any] = {units: n_h} if isinstance(units, str) else units
-    known = get_args(HiddenName)
-    is_right = isinstance(counts, Mapping) and counts and all(name in known for name in counts)
+    known_names = get_args(HiddenName)
+    is_right = isinstance(counts, Mapping) and counts and all(name in known_names for name in counts)
     if not is_right or not all(isinstance(count, int | np.integer) and count > 0 for count in counts.values()):
         raise ValueError(
-            f"hidden must be one of {', '.join(known)}, or how many units there are of each, for example "
+            f"hidden must be one of {', '.join(known_names)}, or how many units there are of each, for example "
             f'{{"bernoulli": 20, "drelu": 10}}, got {units!r}.'
         )
     if sum(counts.values()) != n_h:
         raise ValueError(f"hidden must name {n_h} units in all, as n_components says, got {sum(counts.values())}.")
+    # Units of a family stand next to one another
     ends = np.cumsum(list(counts.values())).tolist()
     columns = tuple(tuple(range(end - count, end)) for end, count in zip(ends, counts.values(), strict=True))
     none = {name: np.zeros(count, np.float32) for name, count in counts.items()}
@@ -151,24 +152,29 @@ def layer(columns: Mapping[FamilyName, Any], rows: Rows, *, learn_variances: boo
     """
     places = []
     families = []
-    for name, own in columns.items():
-        groups = [list(group) for group in own] if name == "softmax" else []
-        index = [int(column) for group in groups for column in group] if groups else [int(column) for column in own]
+    for name, family_columns in columns.items():
+        groups = [list(group) for group in family_columns] if name == "softmax" else []
+        index = (
+            [int(column) for group in groups for column in group]
+            if groups
+            else [int(column) for column in family_columns]
+        )
+        # The family is fitted to its columns
         part = rows[:, index]
         if name == "softmax":
             ends = np.cumsum([len(group) for group in groups]).tolist()
-            found: Visible = softmax(
+            family: Visible = softmax(
                 part, [list(range(end - len(group), end)) for end, group in zip(ends, groups, strict=True)]
             )
         elif name == "gaussian":
-            found = Gaussian((_scale(part, "X") ** -2.0).astype(np.float32), learn_variances)
+            family = Gaussian((_scale(part, "X") ** -2.0).astype(np.float32), learn_variances)
         elif name in ("relu", "drelu"):
             _scale(part, "X", is_centred=False)
-            found = (ReLU if name == "relu" else DReLU).of(part, is_learnt=learn_variances)
+            family = (ReLU if name == "relu" else DReLU).of(part, is_learnt=learn_variances)
         else:
-            found = Bernoulli() if name == "bernoulli" else Spin()
+            family = Bernoulli() if name == "bernoulli" else Spin()
         places.append(tuple(index))
-        families.append(found)
+        families.append(family)
     units = simplest(tuple(places), tuple(families))
     units.check(rows, n_v=rows.shape[1], name="X")
     return units
@@ -205,7 +211,7 @@ def _scale(rows: Rows, part: str, *, is_centred: bool = True) -> Rows:
 def _softmax(
     config: UnitsConfig, parts: Mapping[str, Rows], known: Sequence[Sequence[int]], part: str
 ) -> tuple[Visible, str]:
-    seen = np.concatenate([parts[name] for name in (part, "valid") if name in parts])
+    rows = np.concatenate([parts[name] for name in (part, "valid") if name in parts])
     if config.groups is not None:
         groups = parse_groups(config.groups)
         origin = "given"
@@ -213,7 +219,7 @@ def _softmax(
         groups = tuple(tuple(group) for group in known)
         origin = "the categories of the table"
     else:
-        groups = fitting(find_groups(parts[part]), seen)
+        groups = fitting(find_groups(parts[part]), rows)
         origin = "found: contiguous columns, at most one of them 1"
     if not groups:
         raise ValueError(
@@ -222,4 +228,4 @@ def _softmax(
         )
     rest = parts[part].shape[1] - sum(map(len, groups))
     note = f"visible units: {len(groups)} softmax groups ({origin}) {group_text(groups)}; {rest} bits"
-    return softmax(seen, groups), note
+    return softmax(rows, groups), note

@@ -154,12 +154,14 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
     tracked, ais, reverse, exact, row, *_ = evidence
     if tracked is None and ais is None and reverse is None and exact is None:
         raise ValueError("a verdict on log Z needs the filter, AIS, reverse AIS or the exact value, got none of them.")
+    # What refutes the filter at this step, or did before and is not cleared yet
     reasons = _refutations(evidence)
     is_refuted = bool(reasons) or (was_refuted and not _is_cleared(evidence))
     if is_refuted and not reasons:
         reasons = ["the filter was refuted before, and no AIS has agreed with it since"]
     if exact is not None:
         return Verdict(exact, exact, exact, True, is_refuted, tuple(reasons))
+    # The interval of log Z, and what speaks against it without refuting the filter
     span, more = _span(evidence, is_refuted)
     flags = [] if tracked is None or is_refuted else flag_names(tracked.flags)
     if not is_refuted and (gap := _below(evidence)) is not None and _is_closed(ais, reverse):
@@ -168,8 +170,9 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
         more = [*more, f"AIS rises by {evidence.rise:.1f} nats with the number of temperatures"]
     is_trusted = span is not None and not more and ((ais is not None and is_even(ais)) or not flags)
     reasons += more + [f"flag of the filter: {name}" for name in flags]
-    known = [source.log_z for source in (tracked, ais, reverse) if source is not None and math.isfinite(source.log_z)]
-    value, low, high = span or _Span(max(known, default=row), -math.inf, math.inf)
+    log_zs = [source.log_z for source in (tracked, ais, reverse) if source is not None and math.isfinite(source.log_z)]
+    value, low, high = span or _Span(max(log_zs, default=row), -math.inf, math.inf)
+    # Bounds that hold however uneven the weights are: a row, AIS by Markov's inequality, and reverse AIS
     low = max(low, row, -math.inf if ais is None else ais.log_z - CERTIFICATE)
     if reverse is not None and not is_refuted:
         above = value if ais is None else max(value, ais.log_z)
@@ -230,7 +233,7 @@ def stronger(first: Annealing | None, second: Annealing, *, is_reverse: bool = F
         return higher if is_reverse else higher._replace(log_z=higher.log_z - math.log(2))
     if abs(first.log_z - second.log_z) > math.hypot(_reach(first), _reach(second)):
         return higher
-    return max(first, second, key=lambda each: each.ess / each.num_chains)
+    return max(first, second, key=lambda estimate: estimate.ess / estimate.num_chains)
 
 
 def rise(short: Annealing, long: Annealing) -> float:
@@ -263,26 +266,30 @@ def _reach(annealing: Annealing) -> float:
 def _refutations(evidence: Evidence) -> list[str]:
     """Why the chains miss a mode, or the filter is wrong for another reason, by the evidence of this step."""
     tracked, ais, reverse, exact, row, *_ = evidence
-    found = []
+    reasons = []
+    # Bounds from both sides that contradict each other
     if ais is not None and reverse is not None and is_inverted(ais, reverse):
         gap = ais.log_z - reverse.log_z
-        found.append(f"the bracket is inverted: AIS, a lower bound, is {gap:.1f} nats above reverse AIS, an upper one")
+        reasons.append(
+            f"the bracket is inverted: AIS, a lower bound, is {gap:.1f} nats above reverse AIS, an upper one"
+        )
     if tracked is None:
-        return found
+        return reasons
     if not (math.isfinite(tracked.log_z) and math.isfinite(tracked.std)):
-        return [*found, "the log Z of the filter is not finite"]
+        return [*reasons, "the log Z of the filter is not finite"]
+    # A row, the exact value or AIS that the filter's interval excludes
     plain = Z_95 * tracked.std
     widened = half_width(tracked)
     if row - tracked.log_z > plain:
-        found.append(f"a row has log p = {row - tracked.log_z:.1f} by the filter")
+        reasons.append(f"a row has log p = {row - tracked.log_z:.1f} by the filter")
     if exact is not None and abs(exact - tracked.log_z) > max(widened, AGREES):
-        found.append(f"the filter is off by {tracked.log_z - exact:+.1f} nats")
+        reasons.append(f"the filter is off by {tracked.log_z - exact:+.1f} nats")
     if ais is not None:
         gap = ais.log_z - tracked.log_z
         by_certificate = gap - CERTIFICATE > plain
         if by_certificate or (is_even(ais) and gap > math.hypot(widened, _reach(ais))):
-            found.append(f"AIS, a lower bound, is {gap:.1f} nats above the filter")
-    return found
+            reasons.append(f"AIS, a lower bound, is {gap:.1f} nats above the filter")
+    return reasons
 
 
 def _is_cleared(evidence: Evidence) -> bool:
@@ -335,6 +342,7 @@ def _span(evidence: Evidence, is_refuted: bool) -> tuple[_Span | None, list[str]
     tracked = evidence.tracked
     ais = evidence.ais
     reverse = evidence.reverse
+    # The interval of the filter, unless it is refuted or doubted, and that of AIS with even weights
     halves = []
     is_doubted = (
         tracked is not None and tracked.flags != 0 and ais is not None and is_even(ais) and _agree(tracked, ais)
@@ -345,15 +353,19 @@ def _span(evidence: Evidence, is_refuted: bool) -> tuple[_Span | None, list[str]
         halves.append((_reach(ais), ais.log_z))
     if not halves:
         return None, []
+    # AIS below the filter: a closed bracket decides for AIS, else the interval covers both
     if len(halves) == 2 and (gap := _below(evidence)) is not None:
         (half, value), (reach, below) = halves
         if ais is not None and reverse is not None and _is_closed(ais, reverse):
             return _Span(below, below - reach, max(below + reach, reverse.log_z + _reach(reverse))), []
         return _Span(value, below - reach, value + half), [f"AIS is {gap:.1f} nats below the filter"]
+    # The narrower interval, stretched up to an uneven AIS above it, which is a lower bound
     half, value = min(halves)
     names = {"AIS": ais, "AIS along the parameters of training": evidence.along}
-    uneven = {name: each.log_z for name, each in names.items() if each is not None and not is_even(each)}
-    name = max(uneven, key=lambda each: uneven[each], default="")
+    uneven = {
+        name: estimate.log_z for name, estimate in names.items() if estimate is not None and not is_even(estimate)
+    }
+    name = max(uneven, key=lambda candidate: uneven[candidate], default="")
     if not name or uneven[name] <= value + half:
         return _Span(value, value - half, value + half), []
     gap = uneven[name] - value - half

@@ -59,16 +59,19 @@ def observe_flow(ladder: Ladder, level: tf.Tensor, memory: float = 50.0) -> Ladd
     """
     num_temps = level.shape[0]
     dtype = ladder.beta.dtype
+    # "up" after beta = 1, "down" after beta = 0; a round trip ends where one that is "down" reaches the top
     is_top = tf.equal(level, 0)
     is_bottom = tf.equal(level, num_temps - 1)
     is_return = is_top & tf.equal(ladder.label, _DOWN)
     label = tf.where(is_top, _UP, tf.where(is_bottom, _DOWN, ladder.label))
     age = ladder.age + 1
+    # The smoothed length of a round trip sets the pace at which counts are forgotten
     returns = tf.reduce_sum(tf.cast(is_return, dtype))
     mean_age = tf.reduce_sum(tf.where(is_return, tf.cast(age, dtype), 0.0)) / tf.maximum(returns, 1.0)
     weight = tf.minimum(0.05 * returns, 0.5)
     return_time = ladder.return_time + weight * (mean_age - ladder.return_time)
     rate = 1.0 / (return_time + memory)
+    # How many of each label are at each level
     is_at = tf.equal(tf.range(num_temps, dtype=tf.int32)[:, None, None], level[None])
     counts = [tf.reduce_sum(tf.cast(is_at & tf.equal(label, kind)[None], dtype), axis=[1, 2]) for kind in (_UP, _DOWN)]
     return Ladder(
@@ -91,8 +94,10 @@ def flow_fraction(ladder: Ladder) -> tf.Tensor:
     fraction = ladder.up / tf.maximum(ladder.up + ladder.down, 1e-6)
     one = tf.ones_like(fraction[:1])
     zero = tf.zeros_like(fraction[:1])
+    # f between its ends 1 and 0, averaged with the neighbours
     f = tf.concat([one, fraction[1:-1], zero], axis=0)
     f = tf.concat([one, 0.25 * (f[:-2] + f[2:]) + 0.5 * f[1:-1], zero], axis=0)
+    # Where it rises: the middle of the lowest before and the highest after
     is_before = tf.constant(np.tri(num_temps, dtype=bool))
     lowest_before = tf.reduce_min(tf.where(is_before, f[None], tf.ones_like(f)[None]), axis=1)
     highest_after = tf.reduce_max(tf.where(tf.transpose(is_before), f[None], tf.zeros_like(f)[None]), axis=1)
@@ -109,6 +114,7 @@ def adapt(ladder: Ladder, acceptance: tf.Tensor, rate: tf.Tensor | float) -> Lad
         then run through the ladder at full speed, and f says nothing about it.
     """
     beta = ladder.beta
+    # The fewer swaps are accepted, the further beta moves to where f falls evenly
     need = tf.clip_by_value((0.9 - tf.reduce_mean(acceptance)) / 0.2, 0.0, 1.0)
     even = tf.linspace(tf.ones([], beta.dtype), tf.zeros([], beta.dtype), beta.shape[0])
     f = (1.0 - _SMOOTHING) * flow_fraction(ladder) + _SMOOTHING * even

@@ -68,7 +68,9 @@ def sml_update(
     check_parts(state, config)
     rbm = state.rbm
     rate = learning_rate_at(config, state.step, rbm.W.dtype) if rate is None else tf.cast(rate, rbm.W.dtype)
+    # 1. Gibbs sampling and swaps at theta_t
     chains, target, swaps = _sampled(state, seed, config)
+    # 3. The gradient: the minibatch against the particles at beta = 1, or those of the method
     a_data = activations(rbm, batch)
     h_data = rbm.hidden.mean(a_data, TENSORS)
     negative = _negative(rbm, chains, target, batch, weights, {"seed": seed, "step": state.step}, config)
@@ -78,27 +80,32 @@ def sml_update(
         offsets = (offsets[0], offsets[1] + 0.01 * (row_mean(h_data, weights) - offsets[1]))
     centre = offsets if config.centred else None
     move = gradient_step(batch, h_data, negative.v, h_model, rate, centre, weights, negative.weights)
+    # Hidden biases are pulled to the wanted mean activity
     if config.sparsity_target is not None:
         pull = config.sparsity_cost * (config.sparsity_target - row_mean(h_data, weights))
         move = move._replace(c=move.c + rate * pull)
+    # The parameters after the step, and activations of all particles at these
     units = _moved_units(rbm, batch, a_data, negative, rate, weights)
     after, d_b = _moved(state._replace(target=target, offsets=offsets), chains, move, units, rate, config)
 
     acceptance = tf.zeros([chains.level.shape[0] - 1], rbm.W.dtype) if swaps is None else swaps.acceptance
+    # 4. The ladder moves, if it is adaptive
     if config.adaptive and swaps is not None:
         flow = observe_flow(state.ladder, chains.level)
         after = after._replace(ladder=adapt(flow, acceptance, config.adapt_rate))
     if not config.track or swaps is None:
         zeros = [tf.zeros([], tf.float64)] * (len(Observed._fields) - 1)
         return after, Observed._make([*zeros, tf.cast(acceptance, tf.float64)])
+    # The closed form of the bias of particles that drove the step (Section 3.2)
     known_bias = tf.zeros([], tf.float64)
     if config.bias == "both" and negative.num_tracked:
         by_zero = (tf.zeros_like(rbm.b), tf.zeros_like(rbm.c))
         share = negative.num_tracked / num_tracked(state, config)
         slopes = own_slopes(rbm.visible, rbm.hidden, negative.v, negative.a, TENSORS)
-        own = tf.concat(slopes, axis=-1) if slopes else None
-        bias = reuse_bias(negative.v, h_model, rate, centre or by_zero, own)
+        phi = tf.concat(slopes, axis=-1) if slopes else None
+        bias = reuse_bias(negative.v, h_model, rate, centre or by_zero, phi)
         known_bias = share * tf.cast(bias, tf.float64)
+    # 2. and 5.: bridges at theta_t, then the change of log Z to theta_{t+1}
     tracker, observed = tracked(state, after, swaps, d_b, rate, known_bias, config)
     return after._replace(tracker=tracker), observed
 
@@ -109,10 +116,12 @@ def _sampled(state: SMLState, seed: tf.Tensor, config: SMLConfig) -> tuple[Chain
     chains = state.chains
     target = state.target
     swaps = None
+    # Target chains take turns in the ladder, and are sampled at beta = 1
     if target and config.method == "tempering":
         chains, target = take_turns(chains, target)
     if target:
         target = moved_target(state.rbm, target, steps=config.gibbs_steps, **noise)
+    # The ladder: Gibbs sampling at all temperatures, then swaps (Eq. 2)
     if config.track or config.method == "tempering":
         chains = gibbs(state.rbm, chains, state.ladder.beta, steps=config.gibbs_steps, **noise)
         chains, swaps = swap(chains, state.ladder.beta, scheme=config.swaps, hidden=state.rbm.hidden, **noise)
@@ -129,12 +138,15 @@ def _negative(
     config: SMLConfig,
 ) -> Negative:
     """The states that drive the gradient downwards, by the method."""
+    # CD: chains that start at the minibatch
     if config.method == "cd":
         start = short_chains(batch, activations(rbm, batch))
         moved = moved_target(rbm, start, steps=config.gibbs_steps, generator=config.generator, **noise)
         return Negative(moved.v[0], moved.a[0], weights=weights)
+    # PCD: the target chains alone
     if config.method == "pcd" and target:
         return Negative(target.v[0], target.a[0])
+    # Tempering: the particles at beta = 1 of the ladder, and the target chains
     v, a = at_target(chains, config.gradient_chains or chains.level.shape[1])
     if target:
         v = tf.concat([v, target.v[0]], axis=0)
@@ -165,9 +177,10 @@ def _moved(
 ) -> tuple[SMLState, tf.Tensor]:
     """The state with parameters after the step, activations of all particles at these; and the change of b."""
     rbm = state.rbm
-    kept = 1.0 - rate * config.l2 if config.l2 else None
+    kept_share = 1.0 - rate * config.l2 if config.l2 else None
     d_W = tf.linalg.matmul(move.left, move.right, transpose_a=True)
     velocity: RBM | tuple[()] = ()
+    # With momentum the decay of weights is a part of the step
     if state.velocity:
         d_W = d_W - rate * config.l2 * rbm.W if config.l2 else d_W
         step = zip((state.velocity.W, state.velocity.b, state.velocity.c), (d_W, move.b, move.c), strict=True)
@@ -176,7 +189,7 @@ def _moved(
         velocity = state.velocity._replace(W=d_W, b=d_b, c=d_c)
     else:
         d_b = move.b
-        W = rbm.W if kept is None else kept * rbm.W
+        W = rbm.W if kept_share is None else kept_share * rbm.W
         new = RBM(W + d_W, rbm.b + move.b, rbm.c + move.c, *units)
     if config.l1:  # the proximal step of the absolute values
         new = new._replace(W=tf.sign(new.W) * tf.nn.relu(tf.abs(new.W) - rate * config.l1))
@@ -184,8 +197,9 @@ def _moved(
     def follow(particles: Chains) -> Chains:
         if velocity or config.l1:
             return particles._replace(a=activations(new, particles.v))
-        return particles._replace(a=moved_activations(particles, move, rbm, new, kept))
+        return particles._replace(a=moved_activations(particles, move, rbm, new, kept_share))
 
+    # Activations of all particles follow: the next update starts from them
     has_ladder = config.track or config.method == "tempering"
     after = state._replace(
         step=state.step + 1,
@@ -206,8 +220,8 @@ def _averaged(average: RBM, new: RBM, step: tf.Tensor, decay: float) -> RBM:
         W=average.W + weight * (new.W - average.W),
         b=average.b + weight * (new.b - average.b),
         c=average.c + weight * (new.c - average.c),
-        visible=tf.nest.map_structure(lambda mean, now: mean + weight * (now - mean), average.visible, new.visible),
-        hidden=tf.nest.map_structure(lambda mean, now: mean + weight * (now - mean), average.hidden, new.hidden),
+        visible=tf.nest.map_structure(lambda mean, part: mean + weight * (part - mean), average.visible, new.visible),
+        hidden=tf.nest.map_structure(lambda mean, part: mean + weight * (part - mean), average.hidden, new.hidden),
     )
 
 
@@ -231,10 +245,10 @@ def compiled_updates(
     ) -> tuple[SMLState, Observed]:
         rates = learning_rate_at(config, state.step + tf.range(rows.shape[0]), state.rbm.W.dtype)
         if updates is None:
-            whole = np.asarray(data)
+            table = np.asarray(data)
             index = np.asarray(rows)
             noise = np.asarray(seed)
-            return plain_updates(config, state, whole, index, int(count), noise, rates.numpy())
+            return plain_updates(config, state, table, index, int(count), noise, rates.numpy())
         return updates(state, data, rows, count, seed, rates)
 
     return run

@@ -167,22 +167,26 @@ class PartitionTracker:
         if samples is None:
             return self._between(parameters)
         v = self._check(parameters, samples, beta)
+        # log q~ of the samples at their own temperatures and at both neighbours
         betas = np.stack([self.beta, np.append(self.beta[1:], 0.0), np.insert(self.beta[:-1], 0, 1.0)])
-        own, hotter, colder = self._family.log_q(parameters, v, betas)
-        d_upper = (hotter - own)[:-1]
-        d_lower = (own - colder)[1:]
+        log_q, hotter, colder = self._family.log_q(parameters, v, betas)
+        d_upper = (hotter - log_q)[:-1]
+        d_lower = (log_q - colder)[1:]
+        # What the last samples predict; at first there are the bridges alone
         log_z_last = float(self._family.log_z_last(parameters))
-        state, known, is_rare = self._moved(parameters, log_z_last)
+        state, known_bias, is_rare = self._moved(parameters, log_z_last)
         if state is None:
             state = anchor(self._start(d_upper, d_lower, log_z_last, v.shape[1]), log_z_last)
+        # O^(dbeta) of Eq. (4) between neighbours are measurements
         acceptance = np.exp(np.minimum(d_upper - d_lower, 0.0)).mean(axis=1)
         state = update(state, bridge(d_upper, d_lower, np.diff(state.mean[:-1])), acceptance)
         self.state = state
-        self._current = (state, known, is_rare)
+        self._current = (state, known_bias, is_rare)
         self._look_at(parameters, v, (d_upper, d_lower))
+        # What the next observation needs of this one
         drift = _UNKNOWN_DRIFT if learning_rate is None else _BIAS_DRIFT * learning_rate
         drift = drift if self._bias_variance is None else self._bias_variance
-        self._last = _Seen(v, own, self._reuse_bias(parameters, v[0], learning_rate), drift)
+        self._last = _Seen(v, log_q, self._reuse_bias(parameters, v[0], learning_rate), drift)
         return self._tracked()
 
     @property
@@ -207,16 +211,16 @@ class PartitionTracker:
 
         :raises ValueError: before the first observation.
         """
-        state, known, is_rare = self._observed()
-        bias = float(state.mean[-1]) + known
+        state, known_bias, is_rare = self._observed()
+        bias = float(state.mean[-1]) + known_bias
         flags = int(health_flags(state, bias)) | (FLAGS["ess"] if is_rare else 0)
         flags |= FLAGS["samples"] if self._is_foreign else 0
         return Tracking(self.log_z, self.log_z_std, float(lag(state, bias)), flags)
 
     def _tracked(self) -> Tracked:
-        state, known, _ = self._observed()
+        state, known_bias, _ = self._observed()
         names = flag_names(self.tracking.flags)
-        return Tracked(self.log_z, self.log_z_std, names, float(half_width(state, float(state.mean[-1]) + known)))
+        return Tracked(self.log_z, self.log_z_std, names, float(half_width(state, float(state.mean[-1]) + known_bias)))
 
     def _observed(self) -> tuple[FilterState, float, bool]:
         if self._current is None:
@@ -228,9 +232,9 @@ class PartitionTracker:
         if self._last is None:
             raise ValueError("the first observation needs samples; call observe(parameters, samples) first.")
         self._family.check(parameters, self._last.v)
-        state, known, is_rare = self._moved(parameters, float(self._family.log_z_last(parameters)))
+        state, known_bias, is_rare = self._moved(parameters, float(self._family.log_z_last(parameters)))
         assert state is not None
-        self._current = state, known, is_rare
+        self._current = state, known_bias, is_rare
         return self._tracked()
 
     def _moved(self, parameters: Any, log_z_last: float) -> tuple[FilterState | None, float, bool]:
@@ -238,8 +242,10 @@ class PartitionTracker:
         if self.state is None or self._last is None:
             return None, 0.0, False
         last = self._last
+        # O^(dt) of Eq. (3) by the last samples, less the bias that is known
         change = log_mean_exp(self._family.log_q(parameters, last.v, self.beta[None])[0] - last.log_q)
         unbiased = Estimate(np.append(change.value[0] - last.bias, change.value[1:]), change.variance, change.ess)
+        # The filter's prediction, with zeta_M set to what is known
         factor = inflation(self.state.health)
         moved = predict(self.state, unbiased, bias_variance=last.drift, sigma_z=self._sigma_z, factor=factor)
         return anchor(moved, log_z_last), last.bias, bool(change.ess.min() < LIMITS.min_ess)
@@ -267,23 +273,27 @@ class PartitionTracker:
             return
         rate = max(1 / (count // _EVERY + 1), _DISCREPANCY_RATE)
         self._is_foreign = False
+        # Statistics with the mean 0: those of temperatures, then those of the family
         everything = [_slopes(*neighbours)]
         if self._family.residuals is not None:
             everything += self._family.residuals(parameters, v, self.beta, np.random.default_rng([0, count]))
         for number, (residuals, variances, largest) in enumerate(everything):
             num_particles, num_entries = residuals.shape[1:]
+            # sum_k (mean_n r_nk)^2 / var_k without the terms of a particle with itself
             sums = residuals.sum(axis=1)
             scale = np.maximum(variances, _LEAST_VARIANCE)
             pairs = num_particles * (num_particles - 1)
-            seen = ((sums**2 - (residuals**2).sum(axis=1)) / scale).sum(axis=-1) / pairs
+            discrepancy = ((sums**2 - (residuals**2).sum(axis=1)) / scale).sum(axis=-1) / pairs
+            # Averages over the observations of the means, their squares and the discrepancy
             means = sums / np.sqrt(num_particles * scale)
-            new = np.stack([means, means**2, np.broadcast_to(seen[:, None], means.shape)])
+            new = np.stack([means, means**2, np.broadcast_to(discrepancy[:, None], means.shape)])
             before = self._looks.get(number, np.zeros_like(new))
-            mean, square, found = self._looks[number] = before + rate * (new - before)
+            mean, square, mean_discrepancy = self._looks[number] = before + rate * (new - before)
+            # The share that stays from one observation to the next, by the scatter of the means over time
             scatter = np.mean(square - mean**2, axis=-1) - 2 * np.sqrt(2 * rate / num_entries)
             share = np.clip(1 - scatter, 0.0, 1.0)
             deviation = np.sqrt(2 * num_entries / pairs * np.minimum(share**2 + rate, 1.0))
-            self._is_foreign |= bool((found[:, 0] > largest + LIMITS.max_deviations * deviation).any())
+            self._is_foreign |= bool((mean_discrepancy[:, 0] > largest + LIMITS.max_deviations * deviation).any())
 
     def _check(self, parameters: Any, samples: ArrayLike, beta: ArrayLike | None) -> Array:
         array = np.asarray(samples)
@@ -333,11 +343,13 @@ def _slopes(d_upper: Array, d_lower: Array) -> Residuals:
     :param d_lower: d at those of i + 1.
     :return: values [1, 2 N, M-1].
     """
+    # The probability that a sample is of i + 1, at the s of the bridge
     log_s = bridge(d_upper, d_lower, (d_upper + d_lower).mean(axis=1) / 2, iterations=5).value
     d = np.concatenate([d_upper, d_lower], axis=1)
     is_lower = np.arange(d.shape[1]) >= d_upper.shape[1]
     p = NUMPY.sigmoid(d - log_s[:, None])
     spread = p * (1 - p)
+    # The score of the factor of d, after the constant has been projected out
     off = d - (spread * d).sum(axis=1, keepdims=True) / np.maximum(spread.sum(axis=1, keepdims=True), _LEAST_VARIANCE)
     values = (is_lower - p) * off
     return Residuals(values.T[None], (spread * off**2).mean(axis=1)[None], LIMITS.max_slope)
@@ -387,14 +399,16 @@ def rbm_family(visible: Visible) -> Family:
         hh = h @ h.T
         products = vv * hh + vv + hh
         slopes = own_slopes(units(rbm), hidden_units(rbm), v, a)
-        return products + sum(np.asarray(own) @ np.asarray(own).T for own in slopes)
+        return products + sum(np.asarray(slope) @ np.asarray(slope).T for slope in slopes)
 
     def residuals(rbm: Any, v: Array, betas: Array, rng: np.random.Generator) -> Sequence[Residuals]:
         beta = betas[:, None, None]
+        # h drawn given v, and the field that it puts on v
         x = beta * _activations(rbm, v)
         h = hidden_units(rbm).draw(x, rng.random((*x.shape[:-1], hidden_units(rbm).num_noise(x.shape[-1]))))
         coupled = beta * (h.reshape(-1, h.shape[-1]) @ np.asarray(rbm[0], np.float64)).reshape(v.shape)
         field = coupled + np.asarray(rbm[1], np.float64)
+        # v - E[v | h], with the variances of v given h
         off = v - units(rbm).mean(field)
         variances = np.asarray(units(rbm).variance(field))
         means = Residuals(off, variances.mean(axis=1), LIMITS.max_discrepancy)

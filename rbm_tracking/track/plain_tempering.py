@@ -52,6 +52,7 @@ def swap(
     :param hidden: what the hidden units are.
     """
     num_temps, num_chains = level.shape
+    # Slots in the order of their temperatures, and log q~ of each at its own
     slot = np.argsort(level, axis=0)
     log_q = plain.hidden_sum(hidden, a, beta[level])
     d_upper = np.empty((num_temps - 1, num_chains), a.dtype)
@@ -61,6 +62,7 @@ def swap(
         partner = np.arange(num_temps)
         partner[pairs] = pairs + 1
         partner[pairs + 1] = pairs
+        # Eq. (2): d of the two particles of each pair of this parity
         log_q_partner = plain.hidden_sum(hidden, a, beta[partner[level]])
         difference = np.take_along_axis(log_q_partner - log_q, slot, axis=0)  # in the order of temperatures
         d_upper[pairs] = difference[pairs]
@@ -68,11 +70,13 @@ def swap(
         noise = rng.random((len(pairs), num_chains))
         if scheme == "deo" and step % 2 != parity:
             continue
+        # Accepted pairs exchange their places in the order of temperatures
         accepted = np.log(noise + 1e-300) < d_upper[pairs] - d_lower[pairs]
         colder = slot[pairs]
         hotter = slot[pairs + 1]
         slot[pairs] = np.where(accepted, hotter, colder)
         slot[pairs + 1] = np.where(accepted, colder, hotter)
+        # Levels of the slots, and log q~ at these, after the exchange
         moved = np.zeros((num_temps, num_chains), bool)
         moved[pairs] = moved[pairs + 1] = accepted
         is_moved = np.empty_like(moved)

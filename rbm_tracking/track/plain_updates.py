@@ -44,15 +44,17 @@ def plain_updates(
     :param weights: of the rows of each minibatch, [B], with the sum 1; None for 1 / B each.
     """
     check_parts(state, config)
-    now = _opened(state)
-    seen = []
+    opened = _opened(state)
+    observations = []
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for i in range(count):
-            batch = data[rows[i]].astype(now.rbm.W.dtype)
-            now, observed = plain_update(now, batch, seed=seed, config=config, rate=float(rates[i]), weights=weights)
-            seen.append(observed)
-    padded = seen + seen[-1:] * (len(rows) - count)
-    return _closed(now), Observed._make(tf.constant(np.stack(values)) for values in zip(*padded, strict=True))
+            batch = data[rows[i]].astype(opened.rbm.W.dtype)
+            opened, observed = plain_update(
+                opened, batch, seed=seed, config=config, rate=float(rates[i]), weights=weights
+            )
+            observations.append(observed)
+    padded = observations + observations[-1:] * (len(rows) - count)
+    return _closed(opened), Observed._make(tf.constant(np.stack(values)) for values in zip(*padded, strict=True))
 
 
 def _opened(state: SMLState) -> SMLState:
@@ -90,6 +92,7 @@ def plain_update(
     offsets = state.offsets
     v_mean = np.zeros_like(rbm.b)
     h_mean = np.zeros_like(rbm.c)
+    # Centred: offsets of the layers enter the step of W, and change those of the biases
     if config.centred:
         v_mean = offsets[0]
         h_mean = offsets[1] + np.float32(0.01) * (of_data @ h_data - offsets[1])
@@ -99,6 +102,7 @@ def plain_update(
         d_h = d_h - d_W @ v_mean
     if config.sparsity_target is not None:
         d_h = d_h + config.sparsity_cost * (config.sparsity_target - of_data @ h_data)
+    # Units that have parameters of their own, then all parameters after the step
     units = _moved_units(rbm, (batch, v_model), (a_data, a_model), (of_data, of_model), scale)
     new, velocity = _moved(state, d_W * scale, d_v * scale, d_h * scale, units, rate, config)
 
@@ -112,16 +116,18 @@ def plain_update(
         average=_averaged(state.average, new, step, config.average) if state.average else (),
     )
     acceptance = np.zeros(len(state.ladder.beta) - 1) if swaps is None else swaps.acceptance
+    # The ladder moves, if it is adaptive
     if config.adaptive and swaps is not None:
         flow = observe_flow(state.ladder, tf.constant(chains.level))
         moved = adapt(flow, tf.constant(acceptance, flow.beta.dtype), config.adapt_rate)
         after = after._replace(ladder=plain.arrays(moved))
     if not config.track or swaps is None:
         return after, Observed._make([*([0.0] * (len(Observed._fields) - 1)), acceptance])
+    # The closed form of the bias (Section 3.2), then the filter across the update
     bias = 0.0
     if config.bias == "both" and tracked:
-        own = own_slopes(rbm.visible, rbm.hidden, v_model, a_model)
-        slopes = np.concatenate(own, axis=-1) if own else None
+        unit_slopes = own_slopes(rbm.visible, rbm.hidden, v_model, a_model)
+        slopes = np.concatenate(unit_slopes, axis=-1) if unit_slopes else None
         bias = _reuse_bias(v_model - v_mean, h_model - h_mean, rate, slopes) * tracked / num_tracked(state, config)
     return _tracked(state, after, swaps, rate, bias, config)
 
@@ -155,6 +161,7 @@ def _sampled(
         )
         target = target._replace(v=target_v, a=target_a)
     swaps = None
+    # The ladder: Gibbs sampling at all temperatures, then swaps (Eq. 2)
     if config.track or config.method == "tempering":
         v, a = gibbs(rbm, v, a, beta[level], steps=config.gibbs_steps, rng=rng)
         level, swaps = swap(a, level, beta, step=step, scheme=config.swaps, rng=rng, hidden=rbm.hidden)
@@ -172,12 +179,15 @@ def _negative(
     rng: np.random.Generator,
 ) -> tuple[Array, Array, Array | None, int]:
     """What drives the gradient downwards: states, their activations and weights; how many of them are tracked."""
+    # CD: chains that start at the minibatch
     if config.method == "cd":
         ones = np.ones(len(batch), batch.dtype)
         v, a = gibbs(rbm, batch, plain.activations(rbm, batch), ones, steps=config.gibbs_steps, rng=rng)
         return v, a, weights, 0
+    # PCD: the target chains alone
     if config.method == "pcd" and target:
         return target.v[0], target.a[0], None, 0
+    # Tempering: the particles at beta = 1 of the ladder, and the target chains
     count = config.gradient_chains or chains.level.shape[1]
     columns = np.arange(count)
     slot = (np.argmin(chains.level, axis=0) if swaps is None else swaps.slot[0])[:count]
@@ -211,8 +221,8 @@ def _moved(
         d_W = d_W - np.asarray(rate * config.l2, rbm.W.dtype) * rbm.W
     velocity = state.velocity
     if velocity:
-        kept = np.asarray(config.momentum, rbm.W.dtype)
-        d_W, d_b, d_c = (kept * last + d for last, d in zip(velocity[:3], (d_W, d_b, d_c), strict=True))
+        momentum = np.asarray(config.momentum, rbm.W.dtype)
+        d_W, d_b, d_c = (momentum * last + d for last, d in zip(velocity[:3], (d_W, d_b, d_c), strict=True))
         velocity = velocity._replace(W=d_W, b=d_b, c=d_c)
     W = rbm.W + d_W
     if config.l1:
@@ -225,8 +235,8 @@ def _averaged(average: RBM, new: RBM, step: int, decay: float) -> RBM:
     weight = np.asarray(max(1.0 - decay, 9.0 / (step + 10.0)), new.W.dtype)
     units = new[3:]
     if any(family.is_learnt for family in units):
-        units = tf.nest.map_structure(lambda mean, now: mean + weight * (now - mean), average[3:], units)
-    W, b, c = (mean + weight * (now - mean) for mean, now in zip(average[:3], new[:3], strict=True))
+        units = tf.nest.map_structure(lambda mean, part: mean + weight * (part - mean), average[3:], units)
+    W, b, c = (mean + weight * (part - mean) for mean, part in zip(average[:3], new[:3], strict=True))
     return RBM(W, b, c, *units)
 
 
@@ -249,14 +259,17 @@ def _tracked(
     """The filter across the update, as `tracking.tracked`."""
     tracker: Any = before.tracker
     factor = filtering.inflation(tracker.health) if config.inflate else 1.0
+    # Eq. (4): bridges by the particles that were just swapped are measurements
     d_upper = swaps.d_upper.astype(np.float64)
     d_lower = swaps.d_lower.astype(np.float64)
     bridges = filtering.bridge(d_upper, d_lower, np.diff(tracker.mean[:-1]), config.bridge_iterations)
     tracker = filtering.update(tracker, bridges, swaps.acceptance, factor=factor)
+    # Eq. (3): the change of log Z by the same particles, less the bias that is known
     change = _change(before, after, swaps, config)
     unbiased = change._replace(value=np.append(change.value[0] - known_bias, change.value[1:]))
     drift = 0.0 if config.bias == "none" else config.bias_drift * rate
     tracker = filtering.predict(tracker, unbiased, bias_variance=drift, sigma_z=config.sigma_z, factor=factor)
+    # zeta_M is known at the new parameters
     rbm = after.rbm
     none = np.zeros(len(rbm.c))
     log_z_last = float(rbm.visible.log_normaliser(rbm.b.astype(np.float64)) + plain.hidden_sum(rbm.hidden, none))
@@ -288,12 +301,14 @@ def _change(before: SMLState, after: SMLState, swaps: PlainSwaps, config: SMLCon
     def measure(v: Array) -> Any:
         return new.visible.log_measure(v) - old.visible.log_measure(v) if new.visible.is_learnt else 0.0
 
+    # log q~_{t+1} - log q~_t of the particles, in the order of temperatures
     log_weights = plain.hidden_sum(new.hidden, chains.a, after.ladder.beta[chains.level]) - swaps.log_q
     log_weights = log_weights + (chains.v @ d_b + measure(chains.v))
     by_level = np.take_along_axis(log_weights, swaps.slot, axis=0).astype(np.float64)
     change = filtering.log_mean_exp(by_level)
     if not after.target or config.method != "tempering":
         return change
+    # The target chains are more particles at beta = 1
     target: Any = after.target
     of_target = plain.hidden_sum(new.hidden, target.a)
     of_target = of_target - plain.hidden_sum(old.hidden, plain.activations(old, target.v))

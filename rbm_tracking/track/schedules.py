@@ -35,11 +35,12 @@ def learning_rate_at(config: SMLConfig, step: tf.Tensor, dtype: tf.DType = tf.fl
         return tf.reshape(tf.constant(rates, dtype), np.shape(step))
     start = tf.constant(config.learning_rate, dtype)
     t = tf.cast(step, dtype)
+    # Constant up to hold T, then on a line or half a cosine to 0 at T
     if config.schedule in FALLING:
         last = float(config.decay_steps or 1)
         first = config.hold * last
-        left = tf.clip_by_value((last - t) / (last - first), 0.0, 1.0)
-        return start * (left if config.schedule == "linear" else 0.5 - 0.5 * tf.cos(np.pi * left))
+        remaining_share = tf.clip_by_value((last - t) / (last - first), 0.0, 1.0)
+        return start * (remaining_share if config.schedule == "linear" else 0.5 - 0.5 * tf.cos(np.pi * remaining_share))
     if config.learning_rate_decay is None:
         return tf.broadcast_to(start, tf.shape(t))
     return tf.minimum(start * config.learning_rate_decay / (t + 1.0), start)

@@ -108,11 +108,13 @@ class SMLConfig:
     def __post_init__(self) -> None:
         if self.target_chains is None:
             object.__setattr__(self, "target_chains", 0 if self.method == "cd" else 100)
-        known = {"swaps": SCHEMES, "bias": BIASES, "generator": NOISES, "method": METHODS}
-        known |= {} if callable(self.schedule) else {"schedule": SCHEDULES}
-        for name, names in known.items():
+        # Fields that are chosen by name
+        choices = {"swaps": SCHEMES, "bias": BIASES, "generator": NOISES, "method": METHODS}
+        choices |= {} if callable(self.schedule) else {"schedule": SCHEDULES}
+        for name, names in choices.items():
             if getattr(self, name) not in names:
                 raise ValueError(f"{name} must be one of {', '.join(names)}, got {getattr(self, name)!r}.")
+        # Ranges of the numbers
         for name in ("learning_rate", "learning_rate_decay"):
             if (value := getattr(self, name)) is not None and not 0 < value < np.inf:
                 raise ValueError(f"{name} must be positive and finite, got {value}.")

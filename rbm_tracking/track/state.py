@@ -65,11 +65,13 @@ def initial_state(
     num_temps = ladder.beta.shape[0]
     chains = initial_chains(rbm, num_temps, num_chains, seed=seed)
     mean = tf.constant(np.mean(np.asarray(data), axis=0, dtype=np.float64), rbm.W.dtype)
+    # The guess of log Z at each beta: the first order of the mean field
     hidden = tf.linalg.matvec(rbm.W, rbm.visible.mean(rbm.b, TENSORS)) + rbm.c
     at_beta = hidden_sum(rbm.hidden, tf.tile(hidden[None], [num_temps, 1]), ladder.beta)
     log_z = rbm.visible.log_normaliser(tf.cast(rbm.b, tf.float64), TENSORS) + tf.cast(at_beta, tf.float64)
     log_z_last = float(log_z_independent(rbm.b, rbm.c.shape[0], rbm.visible, rbm.hidden))
     tracker = _tensors(anchor(initial_filter(log_z.numpy(), expected_ess=num_chains / 2), log_z_last))
+    # Hidden offsets start at the means without any input
     half = rbm.hidden.mean(tf.zeros_like(rbm.c), TENSORS)
     return with_parts(SMLState(tf.constant(0), rbm, chains, ladder, tracker, (mean, half)), config, seed)
 
@@ -93,16 +95,20 @@ def check_parts(state: SMLState, config: SMLConfig) -> None:
 
     :raises ValueError: naming what is missing or too much.
     """
-    found = {
+    parts = {
         "target_chains": state.target.level.shape[1] if state.target else 0,
         "momentum": bool(state.velocity),
         "average": bool(state.average),
     }
-    wanted = {"target_chains": config.target_chains, "momentum": config.momentum > 0, "average": config.average > 0}
-    for name, value in wanted.items():
-        if found[name] != value:
+    config_parts = {
+        "target_chains": config.target_chains,
+        "momentum": config.momentum > 0,
+        "average": config.average > 0,
+    }
+    for name, value in config_parts.items():
+        if parts[name] != value:
             raise ValueError(
-                f"{name} of the configuration and of the state must be the same, got {value} and {found[name]}; make "
+                f"{name} of the configuration and of the state must be the same, got {value} and {parts[name]}; make "
                 "the state by initial_state(..., config=config)."
             )
 
@@ -121,13 +127,16 @@ def spawn(state: SMLState, level: int) -> SMLState:
     num_temps, num_chains = chains.level.shape
     if not 0 <= level < num_temps - 1:
         raise ValueError(f"level must be in 0 ... {num_temps - 2}, got {level}.")
+    # Particles of the hotter level are copied to the middle temperature
     hot = tf.stack([tf.argmax(tf.equal(chains.level, level + 1), output_type=tf.int32), tf.range(num_chains)], axis=1)
     v = tf.gather_nd(chains.v, hot)
     a = tf.gather_nd(chains.a, hot)
     beta = 0.5 * (ladder.beta[level] + ladder.beta[level + 1])
     hidden = state.rbm.hidden
+    # log Z there, by importance sampling from the hotter level
     change = log_mean_exp((hidden_sum(hidden, a, beta) - hidden_sum(hidden, a, ladder.beta[level + 1]))[None])
     log_z = float(tracker.mean[level + 1] + change.value[0])
+    # Colder levels keep their numbers, hotter ones move by one
     raised = tf.where(chains.level > level, chains.level + 1, chains.level)
     new_level = tf.fill([1, num_chains], tf.constant(level + 1))
     new_chains = Chains(
@@ -138,6 +147,7 @@ def spawn(state: SMLState, level: int) -> SMLState:
         middle = 0.5 * (values[level] + values[level + 1])
         return tf.concat([values[: level + 1], [middle], values[level + 1 :]], axis=0)
 
+    # Counts of the new level are between those of its neighbours, and its particles have no labels
     zeros = tf.zeros([1, num_chains], tf.int32)
     new_ladder = Ladder(
         beta=with_middle(ladder.beta),

@@ -48,9 +48,9 @@ def moved_target(
     rbm: RBM, target: Chains, *, steps: int, seed: tf.Tensor, step: tf.Tensor, generator: str = "threefry"
 ) -> Chains:
     """`steps` rounds of Gibbs sampling at beta = 1, with noise of its own."""
-    own = tf.bitwise.bitwise_xor(seed, tf.constant([0, _STREAM]))
+    stream_seed = tf.bitwise.bitwise_xor(seed, tf.constant([0, _STREAM]))
     beta = tf.ones([1], rbm.W.dtype)
-    return gibbs(rbm, target, beta, steps=steps, seed=own, step=step, generator=generator)
+    return gibbs(rbm, target, beta, steps=steps, seed=stream_seed, step=step, generator=generator)
 
 
 def at_target(chains: Chains, count: int) -> tuple[tf.Tensor, tf.Tensor]:

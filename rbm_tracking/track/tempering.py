@@ -91,10 +91,10 @@ def gibbs(
     :param seed: int32 [2]; with `step`, the number of the update, it determines the noise.
     """
     v, a, level = chains
-    own = tf.gather(beta, level)
+    particle_beta = tf.gather(beta, level)
     for i in range(steps):
         keys = key_at(seed, step, _SITES_PER_PASS * i), key_at(seed, step, _SITES_PER_PASS * i + 1)
-        v = gibbs_round(rbm, a, keys, generator, own)
+        v = gibbs_round(rbm, a, keys, generator, particle_beta)
         a = activations(rbm, v)
     return Chains(v, a, level)
 
@@ -124,14 +124,15 @@ def sample(
 
     run: Any = _rounds_numpy if generator == "numpy" else _rounds_compiled if jit_compile else _rounds
     rounds = functools.partial(run, rbm, betas=betas, seed=seed)
-    taken: list[NDArray[Any]] = []
+    samples: list[NDArray[Any]] = []
+    # The burn-in, then the particles at beta = 1 after every `thin` rounds
     chains = rounds(chains, start=tf.constant(0), count=tf.constant(burn_in), generator=generator)
     done = burn_in
-    while len(taken) * chains.level.shape[1] < num_samples:
+    while len(samples) * chains.level.shape[1] < num_samples:
         chains = rounds(chains, start=tf.constant(done), count=tf.constant(thin), generator=generator)
         done += thin
-        taken.append(rbm.visible.stored(tf.boolean_mask(chains.v, tf.equal(chains.level, 0)).numpy()))
-    return np.concatenate(taken)[:num_samples]
+        samples.append(rbm.visible.stored(tf.boolean_mask(chains.v, tf.equal(chains.level, 0)).numpy()))
+    return np.concatenate(samples)[:num_samples]
 
 
 def _rounds_plain(
@@ -191,12 +192,15 @@ def swap(
     log_q = hidden_sum(hidden, a, tf.gather(beta, level))
     d_upper = d_lower = tf.zeros([num_temps - 1, num_chains], a.dtype)
     for parity in (1, 0):  # counted from 0, the paper's even pairs are the odd ones
+        # Pairs of this parity, and log q~ of each particle at the temperature of its partner
         is_pair = tf.constant(np.arange(num_temps - 1) % 2 == parity)[:, None]
         partner = tf.constant(_partners(num_temps, range(parity, num_temps - 1, 2)), tf.int32)
         log_q_partner = hidden_sum(hidden, a, tf.gather(beta, tf.gather(partner, level)))
+        # Eq. (2): d of the two particles of each pair, in the order of temperatures
         difference = at_level(log_q_partner - log_q, level)
         d_upper = tf.where(is_pair, difference[:-1], d_upper)
         d_lower = tf.where(is_pair, -difference[1:], d_lower)
+        # A pair swaps with the probability min(1, ratio)
         key = key_at(seed, step, _FIRST_SWAP_SITE + parity)
         log_noise = tf.math.log(uniform(key, (num_temps - 1, num_chains), a.dtype, generator))
         is_active = tf.constant(True) if scheme == "even_odd" else tf.equal(step % 2, parity)

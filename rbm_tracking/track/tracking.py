@@ -65,14 +65,17 @@ def tracked(
     tracker = before.tracker
     num_temps = before.ladder.beta.shape[0]
     factor = inflation(tracker.health) if config.inflate else tf.ones([], tf.float64)
+    # Eq. (4): bridges by the particles that were just swapped are measurements
     predicted = tracker.mean[1:num_temps] - tracker.mean[: num_temps - 1]
     bridges = bridge(swaps.d_upper, swaps.d_lower, predicted, config.bridge_iterations)
     tracker = update(tracker, bridges, swaps.acceptance, factor=factor)
+    # Eq. (3): the change of log Z by the same particles, less the bias that is known
     change = _change(before, after, swaps, d_b, config)
     first = tf.one_hot(0, num_temps, dtype=tf.float64)
     unbiased = change._replace(value=change.value - known_bias * first)
     drift = 0.0 if config.bias == "none" else config.bias_drift * tf.cast(rate, tf.float64)
     tracker = predict(tracker, unbiased, bias_variance=drift, sigma_z=config.sigma_z, factor=factor)
+    # zeta_M is known at the new parameters
     log_z_last = log_z_independent(after.rbm.b, after.rbm.c.shape[0], after.rbm.visible, after.rbm.hidden)
     tracker = anchor(tracker, log_z_last)
     bias = tracker.mean[-1] + known_bias
@@ -97,12 +100,14 @@ def _change(before: SMLState, after: SMLState, swaps: Swaps, d_b: tf.Tensor, con
     chains = after.chains
     old_units = before.rbm.hidden
     new_units = after.rbm.hidden
+    # log q~_{t+1} - log q~_t of the particles, in the order of temperatures
     new_log_q = hidden_sum(new_units, chains.a, tf.gather(after.ladder.beta, chains.level))
     log_weights = new_log_q - swaps.log_q + tf.linalg.matvec(chains.v, d_b) + _measure_change(before, after, chains.v)
     by_level = at_level(log_weights, chains.level)
     change = log_mean_exp(by_level)
     if not after.target or config.method != "tempering":
         return change
+    # The target chains are more particles at beta = 1
     old_a = activations(before.rbm, after.target.v)
     of_target = hidden_sum(new_units, after.target.a) - hidden_sum(old_units, old_a)
     of_target += tf.linalg.matvec(after.target.v, d_b)

@@ -70,12 +70,14 @@ def read_fasta(path: str | os.PathLike[str], *, unknown: str = UNKNOWN) -> Align
 
 def _columns(sequences: list[str]) -> list[str]:
     """The sequences without insertions, in capital letters."""
-    has_insertions = any(letter.isupper() for letter in sequences[0]) and len({len(each) for each in sequences}) > 1
-    if has_insertions or any("." in each and any(map(str.isupper, each)) for each in sequences):
-        kept = ["".join(c for c in each if not c.islower() and c != ".") for each in sequences]
-        if len({len(each) for each in kept}) == 1:
-            return kept
-    return [each.upper().replace(".", GAP) for each in sequences]
+    has_insertions = (
+        any(letter.isupper() for letter in sequences[0]) and len({len(sequence) for sequence in sequences}) > 1
+    )
+    if has_insertions or any("." in sequence and any(map(str.isupper, sequence)) for sequence in sequences):
+        aligned = ["".join(c for c in sequence if not c.islower() and c != ".") for sequence in sequences]
+        if len({len(sequence) for sequence in aligned}) == 1:
+            return aligned
+    return [sequence.upper().replace(".", GAP) for sequence in sequences]
 
 
 def neighbour_weights(X: ArrayLike, identity: float = 0.8) -> NDArray[np.float64]:

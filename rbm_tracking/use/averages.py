@@ -44,10 +44,12 @@ def averaged(
     first, second = tf.unstack(tf.random.experimental.stateless_split(tf.random.fold_in(seed, state.step), 2))
     options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
     rounds = {"burn_in": _BURN_IN, "thin": _THIN, "seed": first}
+    # Samples of the parameters, led by AIS to their average: the change of log Z
     rows = sample(state.rbm, state.chains, state.ladder.beta.numpy(), _NUM_PARTICLES, **rounds, **options)
     v = tf.constant(rows, state.rbm.W.dtype)
     _, log_weights = anneal(state.rbm, state.average, num_steps, v, seed=second, **options)
     change = log_mean_exp(log_weights)
+    # Only log Z at beta = 1 moves, with the variance of the change
     top = tf.one_hot(0, state.tracker.mean.shape[0], dtype=tf.float64)
     tracker = state.tracker._replace(
         mean=state.tracker.mean + change.value * top,

@@ -98,13 +98,15 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
                 f"rows of bits or categories can be classified, got visible={rbm.visible!r}; and hidden units must be "
                 f"bits, got hidden={rbm.hidden!r}."
             )
-        known = rbm.groups or ()
-        known = blocks(known, self.n_features_in_) if isinstance(known, int) else known
-        groups = [list(group) for group in known]
+        # The label is one more category, behind those of X
+        rbm_groups = rbm.groups or ()
+        rbm_groups = blocks(rbm_groups, self.n_features_in_) if isinstance(rbm_groups, int) else rbm_groups
+        groups = [list(group) for group in rbm_groups]
         rbm.set_params(visible="softmax", groups=[*groups, list(self._columns)])
         one_hot = np.eye(len(self.classes_))[labels]
         both = sparse.hstack([X, one_hot]).tocsr() if sparse.issparse(X) else np.hstack([X, one_hot])
         self.rbm_ = rbm.fit(both)
+        # The RBM is where the discriminative training starts
         options: dict[str, Any] = {"epochs": self.epochs, "learning_rate": self.learning_rate, "l2": self.l2}
         rng = np.random.default_rng(self.random_state)
         self.parameters_ = _Parameters.of(rbm.rbm_, self.n_features_in_)
@@ -180,6 +182,7 @@ def discriminate(
             slopes = gradient(_Parameters(*theta), np.asarray(batch, np.float64), labels[rows])
             rate = learning_rate * (1 - step / total)
             step += 1
+            # Adam, whose rate falls to 0; weights W and U decay
             for i, slope in enumerate(slopes):
                 slope = slope - l2 * theta[i] if i < 2 else slope
                 first[i] += (1 - _FIRST) * (slope - first[i])
@@ -192,6 +195,7 @@ def discriminate(
 def gradient(parameters: _Parameters, v: Array, labels: NDArray[np.int64]) -> _Parameters:
     """Gradient of the mean of log p(y | v) of rows v [B, D]."""
     W, U, c, d = parameters
+    # log p(y | v) is a softmax over the free energies with each label
     o = (v @ W.T + c)[:, None] + U.T[None]  # [B, K, n_h]
     residual = (np.arange(len(d)) == labels[:, None]) - softmax(np.logaddexp(0.0, o).sum(axis=2) + d, axis=1)
     moved = residual[:, :, None] * expit(o) / len(v)

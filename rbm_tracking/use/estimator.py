@@ -241,28 +241,32 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if weights is not None:
             rows = rows[weights > 0]
             weights = weights[weights > 0]
+        # Absent entries are filled in, and some rows set aside to validate with
         rows, missing = filled(rows, self._known_groups(rows.shape[1]), self.random_state_)
         self._visible = self._units(rows)
         train, valid = self._held_out(rows, missing)
+        # How many updates, of how many rows, at which rate
         size = min(self.batch_size, len(train))
         total = self._num_updates(len(train), size)
         of_train = None if weights is None else weights[train]
         self._rate = self._first_rate(rows.shape[1], size)
         first = rows[train if weights is None else resampled(self.random_state_, weights[train], train)]
         absent = None if missing is None else missing[train]
-        own = Rows(rows[train], of_train, absent)
+        train_rows = Rows(rows[train], of_train, absent)
+        # Fits of several widths and decays; what the best one left is taken over
         trials = []
 
         def trial(width: int, decay: float) -> Trial:
             self._start(first, total, width, decay)
             self.validation_scores_: list[tuple[int, float]] = []
-            choice, is_overfit = self._train(own, self._validation(rows, weights, valid), total, size)
+            choice, is_overfit = self._train(train_rows, self._validation(rows, weights, valid), total, size)
             trials.append((width, decay, np.nan if choice is None else choice.log_likelihood))
             return Trial(width, decay, choice, is_overfit, dict(vars(self)))
 
         best = best_trial(self._given_width, self.l2, trial)
         self.__dict__.update(best.left)
         self.trials_ = trials
+        # Log Z is checked once more, for modes that the chains miss
         self._check_again(self._nodes, first)
         self.trajectory_ = self._nodes if self.keep_trajectory else []
         del self._nodes
@@ -286,6 +290,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self.validation_scores_ = []
             decay = DECAY if self.l2 is None else self.l2
             self._start(rows, self.max_updates or _MOST_UPDATES, self._given_width or WIDTH, decay)
+        # Filled up with rows of weight 0, so that few sizes are compiled
         count = rows.shape[0]
         padded = packed(self._drawn(rows), 1 << (count - 1).bit_length())
         weights = (np.arange(len(padded)) < count) / count
@@ -293,10 +298,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         dtype = self._state.rbm.W.dtype
         config = dataclasses.replace(config, schedule="constant") if config.schedule in FALLING else config
         rate = learning_rate_at(config, self._state.step, dtype)
-        state, seen = _update(without_rate(config), self._jit)(
+        state, observed = _update(without_rate(config), self._jit)(
             self._state, tf.constant(padded), tf.constant(weights, dtype), self._seed, rate
         )
-        self._take(state, Observed._make(part.numpy() for part in seen))
+        self._take(state, Observed._make(part.numpy() for part in observed))
         return self
 
     def bracket(
@@ -325,13 +330,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         else:
             config = evaluation.EvidenceConfig(final_ais_betas=str(n_temps), ais_chains=n_chains)
             both = evaluation.bracket(self._model, self._base_b, seed, config, self._generator, jit_compile=self._jit)
+        # What AIS says is evidence from now on
         lower, upper = (evaluation.annealing(result) for result in both)
         if self._lower is not None and along == "temperatures" and n_temps > 3 * self._settings.ais_temps:
             self._rise = rise(self._lower, lower)
         self._lower = stronger(self._lower, lower)
         tracked = evaluation.tracking(self._model, self._observed)
-        known = Evidence(tracked, self._lower, upper, self._exact, along=self._along, rise=self._rise)
-        self._verdict = judge(known, was_refuted=self.evidence_.is_refuted)
+        evidence = Evidence(tracked, self._lower, upper, self._exact, along=self._along, rise=self._rise)
+        self._verdict = judge(evidence, was_refuted=self.evidence_.is_refuted)
         return both
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -349,8 +355,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     @property
     def _hidden(self) -> Visible:
         """The hidden units, with arrays."""
-        found: Visible = tf.nest.map_structure(np.asarray, self._parameters.hidden)
-        return found
+        hidden: Visible = tf.nest.map_structure(np.asarray, self._parameters.hidden)
+        return hidden
 
     def score_samples(self, X: ArrayLike, *, return_interval: bool = False) -> Array | tuple[Array, Array, Array]:
         """log p(x) of rows, [n_samples], nats; all share the error of log Z, of deviation `log_z_std_`. Of Gaussian
@@ -514,8 +520,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def evidence_(self) -> Verdict:
         """What is known of log Z."""
         if self._verdict is None:
-            known = Evidence(evaluation.tracking(self._model, self._observed))
-            self._verdict = judge(known, was_refuted=self._is_refuted)
+            evidence = Evidence(evaluation.tracking(self._model, self._observed))
+            self._verdict = judge(evidence, was_refuted=self._is_refuted)
         return self._verdict
 
     @property
@@ -587,12 +593,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Rows to train with, and rows to validate with, which are whole (none without early stopping)."""
         settings = self._settings
         everything = np.arange(X.shape[0])
-        whole = everything if missing is None else np.flatnonzero(~missing.any(axis=1))
+        complete_rows = everything if missing is None else np.flatnonzero(~missing.any(axis=1))
         if not self.early_stopping or X.shape[0] < _FEW_ROWS:
             return everything, everything[:0]
         count = min(round(settings.validation_fraction * X.shape[0]), _MOST_HELD_OUT)
         if missing is not None:
-            count = min(count, len(whole) // 2)
+            count = min(count, len(complete_rows) // 2)
             if count < _FEW_ROWS:
                 return everything, everything[:0]
         if not 0 < count < X.shape[0]:
@@ -600,7 +606,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 f"early_stopping with validation_fraction={settings.validation_fraction} of {X.shape[0]} rows leaves "
                 "none; give more rows or another fraction."
             )
-        valid = np.sort(self.random_state_.permutation(whole)[:count])
+        valid = np.sort(self.random_state_.permutation(complete_rows)[:count])
         return np.setdiff1d(everything, valid), valid
 
     def _validation(self, X: Any, weights: NDArray[Any] | None, valid: NDArray[np.int64]) -> Evaluations | None:
@@ -692,6 +698,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             print(f"{of_rows}, {of_model}, evaluated every {every}{early}", flush=True)
         cost = Cost(total, "updates")
         while self.n_updates_ < total:
+            # Updates up to the next evaluation, in blocks
             until = min(total, (self.n_updates_ // every + 1) * every)
             first = self.n_updates_ + 1
             self._advance(rows, batches, min(until - self.n_updates_, block), size)
@@ -702,6 +709,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 nodes.append(half_precision(self._parameters))
             if self.n_updates_ < until:
                 continue
+            # An evaluation: the filter, AIS where it is needed, and the verdict
             if watch is not None:
                 by_ais = functools.partial(
                     evaluation.ais_scalars,
@@ -719,15 +727,17 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             if watch is None:
                 continue
             self.validation_scores_.append((self.n_updates_, watch.choice.log_likelihood))
+            # The best evaluation so far; patience counts those that are worse
             verdict = is_better(watch.choice, Choice() if best is None else best.choice)
             if verdict:
-                found = self._state, self._observed, self.evidence_, watch.choice
-                best = _Best(*found, len(nodes))
+                fields = self._state, self._observed, self.evidence_, watch.choice
+                best = _Best(*fields, len(nodes))
                 num_worse = 0
             else:
                 num_worse = num_worse + 1 if verdict is False else 0
                 if num_worse >= self._settings.patience:
                     break
+        # The state of the best evaluation is the model
         if best is not None:
             self._take(best.state, best.observed)
             self._verdict = best.verdict
@@ -746,26 +756,30 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         settings = self._settings
         model = self._model
         was_refuted = self.evidence_.is_refuted
+        # Enumeration, where it is cheap, ends the matter
         if num_terms(model.rbm) <= _MOST_TERMS:
             self._exact = log_z_exact(model.rbm)
-            known = Evidence(evaluation.tracking(model, self._observed), exact=self._exact)
-            self._verdict = judge(known)
+            evidence = Evidence(evaluation.tracking(model, self._observed), exact=self._exact)
+            self._verdict = judge(evidence)
             return
         seed = tf.random.fold_in(self._seed, self.n_updates_)
         options: dict[str, Any] = {"generator": self._generator, "jit_compile": self._jit}
+        # AIS from each cluster of the rows
         base_b = starts(self._drawn(rows[:: -(-rows.shape[0] // _SCORE_ROWS)]), model.rbm.visible)
         self._lower, self._rise = evaluation.checked_again(model.rbm, base_b, settings.ais_temps, seed, **options)
+        # AIS along the parameters of training
         self._along = evaluation.along_training(
             self._path(nodes, beta=1.0),
             max(2, settings.ais_temps // 4),
             tf.random.fold_in(seed, 1),
             **options,
         )
-        known = Evidence(evaluation.tracking(model, self._observed), self._lower, along=self._along, rise=self._rise)
-        self._verdict = judge(known, was_refuted=was_refuted)
-        if is_in_doubt(known, self._verdict):
+        # The verdict on all of it, with reverse AIS where AIS is below the filter
+        evidence = Evidence(evaluation.tracking(model, self._observed), self._lower, along=self._along, rise=self._rise)
+        self._verdict = judge(evidence, was_refuted=was_refuted)
+        if is_in_doubt(evidence, self._verdict):
             upper = evaluation.reverse(model, self._base_b, settings.ais_temps, seed, **options)
-            self._verdict = judge(known._replace(reverse=upper), was_refuted=was_refuted)
+            self._verdict = judge(evidence._replace(reverse=upper), was_refuted=was_refuted)
 
     def _advance(self, rows: Rows, batches: Iterator[NDArray[np.int64]], count: int, size: int) -> None:
         """`count` updates in one compiled call."""
@@ -774,10 +788,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             refill(rows, chosen, self._state.rbm, self.random_state_)
         data = packed(self._drawn(rows.X[chosen]), _BLOCK * size)
         index = np.arange(_BLOCK * size, dtype=np.int32).reshape(_BLOCK, size)
-        state, seen = _updates(self._config(), self._jit)(
+        state, observed = _updates(self._config(), self._jit)(
             self._state, tf.constant(data), tf.constant(index), tf.constant(count), self._seed
         )
-        self._take(state, Observed._make(part.numpy()[count - 1] for part in seen))
+        self._take(state, Observed._make(part.numpy()[count - 1] for part in observed))
 
     def _config(self) -> SMLConfig:
         settings = self._settings
@@ -846,8 +860,8 @@ def _update_plain(
     """One update with weighted rows in NumPy."""
     index = np.arange(len(rows))[None]
     rates = np.asarray(rate)[None]
-    state, seen = plain_updates(config, state, rows.numpy(), index, 1, seed.numpy(), rates, weights.numpy())
-    return state, Observed._make(part[0] for part in seen)
+    state, observed = plain_updates(config, state, rows.numpy(), index, 1, seed.numpy(), rates, weights.numpy())
+    return state, Observed._make(part[0] for part in observed)
 
 
 @functools.lru_cache(maxsize=32)

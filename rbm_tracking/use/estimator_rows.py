@@ -85,8 +85,8 @@ def check_layer(visible: Layer, n_v: int) -> None:
     try:
         named = [
             int(column)
-            for name, own in visible.items()
-            for column in (itertools.chain.from_iterable(own) if name == "softmax" else own)
+            for name, family_columns in visible.items()
+            for column in (itertools.chain.from_iterable(family_columns) if name == "softmax" else family_columns)
         ]
     except TypeError:
         raise ValueError(
@@ -111,8 +111,8 @@ def check_values(X: Any, visible: Layer) -> None:
         check_layer(visible, X.shape[1])
         if sparse.issparse(X):
             raise ValueError("X must be dense for visible units of several families; X.toarray() makes it so.")
-        for name, own in visible.items():
-            columns = list(itertools.chain.from_iterable(own)) if name == "softmax" else list(own)
+        for name, family_columns in visible.items():
+            columns = list(itertools.chain.from_iterable(family_columns)) if name == "softmax" else list(family_columns)
             check_values(X[:, columns], name)
         return
     values = np.asarray(X.data if sparse.issparse(X) else X)
@@ -225,8 +225,8 @@ def refill(rows: Rows, chosen: NDArray[np.int64], rbm: RBM, rng: np.random.Rando
     assert rows.is_missing is not None
     index = np.unique(chosen)
     index = index[rows.is_missing[index].any(axis=1)]
-    own = np.random.default_rng(rng.randint(2**31 - 1))
-    rows.X[index] = fill_in(rbm, rows.X[index], rows.is_missing[index], rng=own, num_steps=_ROUNDS)
+    numpy_rng = np.random.default_rng(rng.randint(2**31 - 1))
+    rows.X[index] = fill_in(rbm, rows.X[index], rows.is_missing[index], rng=numpy_rng, num_steps=_ROUNDS)
 
 
 # Categories as they come
@@ -266,8 +266,8 @@ def one_hot(encoder: OneHotEncoder, X: Any) -> NDArray[np.float32]:
     values = np.asarray(X)
     is_absent = _is_absent(values)
     if values.ndim == 2 and values.shape[1] == len(encoder.categories_):
-        known = np.array([level[0] for level in encoder.categories_], encoder.categories_[0].dtype)
-        values = np.where(is_absent, known, values)
+        first_levels = np.array([level[0] for level in encoder.categories_], encoder.categories_[0].dtype)
+        values = np.where(is_absent, first_levels, values)
     levels = np.asarray(encoder.transform(values), np.float32)
     sizes = [len(level) for level in encoder.categories_]
     levels[np.repeat(is_absent, sizes, axis=1)] = np.nan
@@ -311,9 +311,9 @@ def drawn_given(rbm: RBM, given: ArrayLike, n_samples: int, num_steps: int, rng:
     noise = rng.random((n_samples, rbm.visible.num_noise(n_v)))
     field = np.broadcast_to(np.asarray(rbm.b, np.float64), (n_samples, n_v))
     start = np.where(is_missing, rbm.visible.draw(field, noise), row)
-    found = fill_in(rbm, start, is_missing, rng=rng, num_steps=max(1, num_steps))
-    rbm.visible.check(found, name="given with what was drawn")
-    return rbm.visible.stored(found)
+    drawn_rows = fill_in(rbm, start, is_missing, rng=rng, num_steps=max(1, num_steps))
+    rbm.visible.check(drawn_rows, name="given with what was drawn")
+    return rbm.visible.stored(drawn_rows)
 
 
 def log_probs_unnormalised(rbm: RBM, X: Any) -> NDArray[np.float64]:

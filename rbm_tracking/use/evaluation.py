@@ -159,17 +159,20 @@ class Evaluations:
         """
         was_refuted, log_likelihood, std, is_trusted = self.store.memory.numpy()
         best = Choice(float(log_likelihood), float(std), bool(is_trusted))
-        each = {name: log_likelihoods(state, rows) for name, rows in self._parts.items()}
+        # Log-likelihoods of all parts by the tracked log Z
+        by_part = {name: log_likelihoods(state, rows) for name, rows in self._parts.items()}
         scalars = {
             f"{name}/log_likelihood_nats": float(np.average(rows, weights=self._weights.get(name)))
-            for name, rows in each.items()
+            for name, rows in by_part.items()
         }
-        largest = max(float(rows.max()) for rows in each.values())
+        largest = max(float(rows.max()) for rows in by_part.values())
+        # The verdict of the filter and the rows alone
         tracked = tracking(state, observed)
         mean_log_q = scalars["valid/log_likelihood_nats"] + tracked.log_z
         bound = state.rbm.visible.highest_log_p(state.rbm.b.shape[0])
         evidence = Evidence(tracked, highest_log_q=largest + tracked.log_z - bound)
         verdict = judge(evidence, was_refuted=bool(was_refuted))
+        # AIS where the filter is in doubt, or the evaluation may be about to become the best
         is_doubted = tracked.flags != 0 or verdict.is_refuted
         if by_ais is not None and (is_doubted or is_candidate(choice(mean_log_q, verdict), best)):
             estimate = by_ais()
@@ -177,17 +180,21 @@ class Evaluations:
             scalars |= {**estimate, **by_log_z}
             evidence = evidence._replace(ais=_logged(estimate, self.config))
             verdict = judge(evidence, was_refuted=bool(was_refuted))
+            # AIS below the filter: reverse AIS says which of them is wrong
             if is_in_doubt(evidence, verdict):
                 scalars |= (upper := by_ais(is_reverse=True))
                 evidence = evidence._replace(reverse=_logged(upper, self.config, "reverse_ais"))
                 verdict = judge(evidence, was_refuted=bool(was_refuted))
-        found = choice(mean_log_q, verdict)
+        # The best evaluation so far is remembered with its interval
+        current_choice = choice(mean_log_q, verdict)
         self.verdict = verdict
-        self.choice = found
+        self.choice = current_choice
         self.news = _news(verdict, bool(was_refuted))
-        self.store.memory.assign([float(verdict.is_refuted), *map(float, found if is_better(found, best) else best)])
-        known = {**model_scalars(state), "tracker/highest_log_p_nats": largest}
-        return {**known, **scalars, **_scalars(found, verdict)}
+        self.store.memory.assign(
+            [float(verdict.is_refuted), *map(float, current_choice if is_better(current_choice, best) else best)]
+        )
+        of_model = {**model_scalars(state), "tracker/highest_log_p_nats": largest}
+        return {**of_model, **scalars, **_scalars(current_choice, verdict)}
 
 
 def interval(num_rows: int, batch_size: int) -> int:
@@ -236,14 +243,14 @@ def ais_scalars(
     if is_reverse:
         betas = config.ais_betas
         rounds: dict[str, Any] = {"burn_in": _BURN_IN, "thin": _THIN}
-        own = tf.random.fold_in(at_step, 1)
-        found = _reverse_ais(state, base_b, betas, config, own, generator, jit_compile, **rounds)
+        reverse_seed = tf.random.fold_in(at_step, 1)
+        estimate = _reverse_ais(state, base_b, betas, config, reverse_seed, generator, jit_compile, **rounds)
     else:
-        found = _ais(state.rbm, base_b, config.ais_betas, config, at_step, generator, jit_compile)
+        estimate = _ais(state.rbm, base_b, config.ais_betas, config, at_step, generator, jit_compile)
     return {
-        f"{name}/log_z_nats": found.log_z,
-        f"{name}/log_z_std_nats": found.standard_error,
-        f"{name}/ess": found.ess,
+        f"{name}/log_z_nats": estimate.log_z,
+        f"{name}/log_z_std_nats": estimate.standard_error,
+        f"{name}/ess": estimate.ess,
     }
 
 
@@ -296,19 +303,22 @@ def final(
     state = state._replace(rbm=saved.rbm)
     line = next((line for line in records if line["step"] == saved.step), {})
     evidence = Evidence()
-    found: dict[str, Any] = {}
+    estimates: dict[str, Any] = {}
+    # The filter
     if training.track:
         lag = line.get("tracker/lag_nats")
         flags = line.get("tracker/flags")
         tracked = Tracking(saved.log_z, saved.log_z_std, lag or 0.0, int(flags or 0))
         evidence = evidence._replace(tracked=tracked)
-        found["tracked"] = {"log_z_nats": saved.log_z, "std_nats": saved.log_z_std}
+        estimates["tracked"] = {"log_z_nats": saved.log_z, "std_nats": saved.log_z_std}
         if flags is not None:
             reasons = {"half_width_nats": half_width(tracked), "flags": flag_names(tracked.flags)}
-            found["tracked"] |= {"lag_nats": lag, **reasons}
+            estimates["tracked"] |= {"lag_nats": lag, **reasons}
+    # Enumeration, where it is cheap
     if by_enumeration := exact_scalars(state.rbm):
         evidence = evidence._replace(exact=by_enumeration["exact/log_z_nats"])
-        found["exact"] = {"log_z_nats": evidence.exact}
+        estimates["exact"] = {"log_z_nats": evidence.exact}
+    # AIS and reverse AIS along temperatures
     if config.final_ais_betas != "0":
         both = bracket(
             state,
@@ -317,23 +327,24 @@ def final(
             config,
             training.generator,
         )
-        found |= {name: _entry(result) for name, result in zip(("ais", "reverse_ais"), both, strict=True)}
+        estimates |= {name: _entry(result) for name, result in zip(("ais", "reverse_ais"), both, strict=True)}
         lower, upper = (annealing(result) for result in both)
         evidence = evidence._replace(ais=lower, reverse=upper)
     elif line.get("ais/log_z_nats") is not None:
         evidence = evidence._replace(ais=_logged(line, config))
+    # The same along the parameters of training
     if along:
         base_b = base_rate_biases(parts["train"], visible=state.rbm.visible)
         path = trajectory([*along, state.rbm], base_b=base_b, smoothing=SMOOTHING, beta=config.trajectory_beta)
         steps: dict[str, Any] = {"num_chains": config.ais_chains, "generator": training.generator}
         both = trajectory_bracket(path, config.trajectory_steps, seed=seeds("trajectory"), **steps)
         names = ("trajectory_ais", "reverse_trajectory_ais")
-        found |= {name: _entry(result) for name, result in zip(names, both, strict=True)}
+        estimates |= {name: _entry(result) for name, result in zip(names, both, strict=True)}
         lower, upper = (annealing(result) for result in both)
         evidence = evidence._replace(
             ais=stronger(evidence.ais, lower), reverse=stronger(evidence.reverse, upper, is_reverse=True)
         )
-    return {"step": saved.step, **_with_likelihoods(state.rbm, parts, evidence, found, line)}
+    return {"step": saved.step, **_with_likelihoods(state.rbm, parts, evidence, estimates, line)}
 
 
 def bracket(
@@ -377,7 +388,8 @@ def checked_again(
     """
     options: dict[str, Any] = {"num_chains": num_chains, "generator": generator, "jit_compile": jit_compile}
     short_seed, long_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
-    few, many = (ais.linear_schedule(max(2, num_temps // each)) for each in (16, 4))
+    # The last states of the short AIS are the cells of the long one
+    few, many = (ais.linear_schedule(max(2, num_temps // divisor)) for divisor in (16, 4))
     short = strata.stratified(rbm, few, base_b, base_b, seed=short_seed, **options)
     cells = strata.arrivals(short, len(base_b), rbm.visible)
     long = annealing(strata.stratified(rbm, many, base_b, cells, seed=long_seed, **options))
@@ -404,9 +416,10 @@ def along_training(
     """
     options: dict[str, Any] = {"num_chains": num_chains, "generator": generator, "jit_compile": jit_compile}
     pilot, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 1 + _ROUNDS))
+    # A pilot measures the path, and steps are allotted by its distances
     lengths = distances(path, seed=pilot, **options)
     steps = allotted(lengths, max(num_steps, len(lengths)))
-    return annealing(ais.pooled([annealed(path, steps, seed=each, **options) for each in seeds]))
+    return annealing(ais.pooled([annealed(path, steps, seed=round_seed, **options) for round_seed in seeds]))
 
 
 def reverse(
@@ -466,12 +479,12 @@ def _reverse_ais(
 
     :param seed: int32 [2], or one for the samples and one for AIS.
     """
-    own = tf.unstack(tf.random.experimental.stateless_split(seed, 2)) if tf.is_tensor(seed) else seed
+    stage_seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 2)) if tf.is_tensor(seed) else seed
     chains = state.chains._replace(a=tf.linalg.matmul(state.chains.v, state.rbm.W, transpose_b=True) + state.rbm.c)
     beta = state.ladder.beta.numpy()
     options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
-    samples = sample(state.rbm, chains, beta, config.ais_chains, seed=own[0], **rounds, **options)
-    return ais.reverse_ais(state.rbm, schedule(betas), samples, seed=own[1], base_b=base_b, **options)
+    samples = sample(state.rbm, chains, beta, config.ais_chains, seed=stage_seeds[0], **rounds, **options)
+    return ais.reverse_ais(state.rbm, schedule(betas), samples, seed=stage_seeds[1], base_b=base_b, **options)
 
 
 def _logged(scalars: Mapping[str, float], config: EvidenceConfig, name: str = "ais") -> Annealing:

@@ -72,6 +72,7 @@ def gibbs_chain(rbm: RBM, v: tf.Tensor, seed: tf.Tensor, *, k: int, generator: s
 def likelihood_gradient(rbm: RBM, data: tf.Tensor, model: tf.Tensor) -> RBM:
     """Estimate of the gradient of the mean log-likelihood from data [B, n_v] and states of the model [C, n_v]."""
     gradient = [tf.zeros_like(value) for value in (rbm.W, rbm.b, rbm.c)]
+    # The mean of -dF/dtheta over the data, less that over the states of the model
     for v, sign in ((data, 1.0), (model, -1.0)):
         h = hidden_probs(rbm, v)
         count = sign / v.shape[0]

@@ -143,6 +143,7 @@ class Trainer:
             raise ValueError(f"rows must be [K, B] with K from 1 to {MAX_BLOCK}, got shape {list(index.shape)}.")
         done = int(self.store.leaves[0])
         data = tf.convert_to_tensor(data)
+        # Calls end where parameters are kept along the way
         nodes = [i for i in range(1, len(index) + 1) if self._keep_node and is_node(done + i)]
         ends = sorted({*nodes, len(index)})
         pieces = []
@@ -154,6 +155,7 @@ class Trainer:
         return self.observed
 
     def _advance(self, data: tf.Tensor, index: NDArray[np.integer], seed: tf.Tensor) -> Observed:
+        # Filled up to one size, so that one graph serves all blocks
         padded = np.zeros([MAX_BLOCK, index.shape[1]], np.int32)
         padded[: len(index)] = index
         state, every = self._updates(self.state, data, tf.constant(padded), tf.constant(len(index)), seed)
@@ -232,6 +234,7 @@ def new_trainer(
     for units in (visible, hidden_units):
         if modes and units != Bernoulli():
             raise ValueError(f"a start from modes is for bits, got {type(units).__name__} units; leave out modes.")
+    # From the leading modes of the data, or from noise
     if modes:
         rbm = low_rank_rbm(hidden, modes, **kind)
     else:
