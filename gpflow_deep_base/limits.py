@@ -7,11 +7,12 @@ file's length where nothing is packed, before room is made for anything.
 from __future__ import annotations
 
 import os
+import zlib
 from typing import NoReturn
 
 from .files import PathLike
 
-__all__ = ["Budget", "budget_of", "one_line", "refuse_damaged"]
+__all__ = ["Budget", "budget_of", "inflated", "one_line", "refuse_damaged"]
 
 _FREE_BYTES = 100 * 10**6
 _PER_BYTE = 3
@@ -56,6 +57,20 @@ def budget_of(length: int, max_bytes: int | None = None) -> Budget:
     if max_bytes <= 0:
         raise ValueError(f"max_bytes must be positive, got {max_bytes}.")
     return Budget(max_bytes)
+
+
+def inflated(packed: bytes, most: int, problem: str) -> bytes:
+    """What zlib has compressed; no more than `most` bytes of it are ever made.
+
+    :param problem: what to say where it is longer, does not end, or has something behind its end.
+    :raises ValueError: there.
+    :raises zlib.error: if it is nothing that zlib has compressed.
+    """
+    unpacker = zlib.decompressobj()
+    plain = unpacker.decompress(packed, most)
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError(problem)
+    return plain
 
 
 def one_line(value: object, length: int = 200) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from gpflow_deep_base.frame import leb128
-from gpflow_deep_base.limits import Budget, one_line
+from gpflow_deep_base.limits import Budget, inflated, one_line
 
 from ..graph.graph import Graph, Node, Ref, Tensor, bypassed, graph_of, in_order, is_chain
 from ..graph.rebuild import LOOKUPS, adapted_settings
@@ -226,13 +226,10 @@ def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
     :raises ValueError: if that takes more than the budget, or if the content is impossible.
     """
     packed = reader.take(reader.integer())
-    unpacker = zlib.decompressobj()
     try:
-        text = unpacker.decompress(packed, _longest(len(packed)))
+        text = inflated(packed, _longest(len(packed)), "its text of layers is too long or does not end")
     except zlib.error as error:
         raise ValueError(f"its layers are not compressed text ({error})") from error
-    if not unpacker.eof or unpacker.unused_data:
-        raise ValueError("its text of layers is too long or does not end")
     budget.take(_PER_CHARACTER * len(text), "the text of layers")
     content = json.loads(text, parse_constant=_no_number)
     # Whatever the text claims is taken from the budget before anything is made of it.
@@ -515,9 +512,10 @@ def _unpacked(packed: _Json, budget: Budget) -> np.ndarray:
     # The size is taken from the budget before it is decompressed, to so much and no more.
     size = math.prod(map(int, packed["shape"])) * dtype.itemsize
     budget.take(size, "an array among the arguments of a call")
-    plain = zlib.decompressobj().decompress(base64.b64decode(packed["array"]), size + 1)
+    problem = "an array among the arguments of a call is not of its shape and type"
+    plain = inflated(base64.b64decode(packed["array"]), size + 1, problem)
     if len(plain) != size or (dtype.kind == "b" and max(plain, default=0) > 1):
-        raise ValueError("an array among the arguments of a call is not of its shape and type")
+        raise ValueError(problem)
     return np.ndarray(packed["shape"], dtype.newbyteorder("<"), plain).astype(dtype)
 
 

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from gpflow_deep_base.files import write_bytes
 from gpflow_deep_base.frame import framed, leb128, unframed
-from gpflow_deep_base.limits import Budget, one_line
+from gpflow_deep_base.limits import Budget, inflated, one_line
 
 from ..rounding.bits import grid
 from .contents import MAGIC, VERSION_OF_WEIGHTS, VERSIONS, parsed_file
@@ -232,10 +232,8 @@ def _same_leaf(name: str, wanted: str) -> tuple[str, ...]:
 
 def _read_names(reader: Reader, budget: Budget) -> list[str]:
     packed = reader.take(reader.integer())
-    unpacker = zlib.decompressobj()
-    text = unpacker.decompress(packed, min(_MAX_TEXT, _FREE_TEXT + _PER_PACKED * len(packed)))
-    if not unpacker.eof or unpacker.unused_data:
-        raise ValueError("its text of names is too long or does not end")
+    most = min(_MAX_TEXT, _FREE_TEXT + _PER_PACKED * len(packed))
+    text = inflated(packed, most, "its text of names is too long or does not end")
     budget.take(_PER_CHARACTER * len(text), "the text of names")
     names = text.decode().split("\n")
     take_time(budget, "", len(names))
@@ -276,8 +274,8 @@ def _read_values(reader: Reader, shape: tuple[int, ...], kind: str) -> NDArray[n
 
 def _joined(packed: bytes, size: int, width: int) -> bytes:
     """Numbers of `width` bytes from their first bytes, second bytes and so on."""
-    unpacker = zlib.decompressobj()
-    planes = unpacker.decompress(packed, size + 1)
-    if len(planes) != size or not unpacker.eof or unpacker.unused_data:
-        raise ValueError("a variable has more or fewer bytes than its shape says")
+    problem = "a variable has more or fewer bytes than its shape says"
+    planes = inflated(packed, size + 1, problem)
+    if len(planes) != size:
+        raise ValueError(problem)
     return np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(width, -1).T).tobytes()

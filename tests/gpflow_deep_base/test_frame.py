@@ -1,9 +1,12 @@
 """gpflow_deep_base.frame: bytes that come back, or are refused; nothing is read beyond the end."""
 
+import zlib
+from collections.abc import Callable
+
 import pytest
 
 from gpflow_deep_base.frame import Reader, framed, leb128, unframed
-from gpflow_deep_base.limits import Budget, budget_of, one_line, refuse_damaged
+from gpflow_deep_base.limits import Budget, budget_of, inflated, one_line, refuse_damaged
 
 MAGIC = b"\x89TST"
 
@@ -78,3 +81,13 @@ def test_messages_of_strangers_are_one_line() -> None:
     assert isinstance(raised.value.__cause__, ValueError)
     with pytest.raises(ValueError, match=r"\(EOFError\)"):
         refuse_damaged("a", "a model", EOFError())
+
+
+@pytest.mark.parametrize("change", [lambda packed: packed[:-1], lambda packed: packed + b"x"])
+def test_what_is_inflated_ends_where_it_says(change: Callable[[bytes], bytes]) -> None:
+    packed = zlib.compress(b"a" * 1000)
+    assert inflated(packed, 1001, "too long") == b"a" * 1000
+    with pytest.raises(ValueError, match="too long"):
+        inflated(packed, 999, "too long")
+    with pytest.raises(ValueError, match="no end"):
+        inflated(change(packed), 1001, "no end")
