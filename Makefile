@@ -3,8 +3,9 @@ SHELL := /bin/sh
 
 RUN_DIR ?= runs/first
 # Delays leap on some evenings, which takes depth, and have heavy tails, which takes the noise of Student's t.
-TRAIN_FLAGS ?= --dataset=airline_nyc --max_rows=20000 --num_steps=2000 --batch_size=500 --learning_rate=0.03 \
-	--eval_every=500 --eval_rows=1000 --compare=gp,linear --likelihood=studentt --kernel=squared_exponential
+TRAIN_FLAGS ?= --dataset=airline_nyc --max_rows=20000 --num_steps=1500 --batch_size=500 --learning_rate=0.03 \
+	--eval_every=500 --eval_rows=1000 --compare=gp,linear --likelihood=studentt --kernel=squared_exponential \
+	--num_predict_samples=32
 # Python 3.10, 3.11 or 3.12 for a new .venv; empty: the first one found.
 PYTHON ?=
 

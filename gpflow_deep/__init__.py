@@ -3,11 +3,30 @@
 `gpflow_deep.keras`, layers for Keras models, is imported when it is first used.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import lazy_loader
 
-import gpflow_deep_base  # noqa: F401  TensorFlow starts without noise
+from gpflow_deep_base.quiet import import_within  # with that TensorFlow starts without noise, too
 
 __version__ = "0.2.0"
+
+
+@contextmanager
+def _plain_docstrings() -> Iterator[None]:
+    """Leave the docstrings of GPflow as they are: to write shapes into each is most of its import, seconds."""
+    import check_shapes
+
+    usual = check_shapes.get_rewrite_docstrings()
+    check_shapes.set_rewrite_docstrings(None)
+    try:
+        yield
+    finally:
+        check_shapes.set_rewrite_docstrings(usual)
+
+
+import_within("gpflow", _plain_docstrings)
 
 # Names are imported from where __init__.pyi says when they are used, so that a part needs no more than it imports.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -12,13 +12,13 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["quieten_tensorflow", "start_tensorflow", "without_noise", "without_warnings"]
+__all__ = ["import_within", "quieten_tensorflow", "start_tensorflow", "without_noise", "without_warnings"]
 
 NOISE = re.compile(
     r"WARNING: All log messages before absl::InitializeLog|[IW]0000 |To enable the following instructions:|"
@@ -38,7 +38,13 @@ def quieten_tensorflow() -> None:
     # TensorFlow reads it when it is imported. Without NVIDIA's driver its errors are only that there is no GPU, and
     # about instructions that the processor lacks; what fails in a step is raised as an exception at any level.
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2" if NVIDIA.exists() else "3"
-    sys.meta_path.insert(0, _FinderOfTensorFlow())
+    import_within("tensorflow", without_noise)
+
+
+def import_within(name: str, context: Callable[[], AbstractContextManager[None]]) -> None:
+    """Let a module, whenever it is imported first, be loaded within a context."""
+    if name not in sys.modules:
+        sys.meta_path.insert(0, _Finder(name, context))
 
 
 def start_tensorflow() -> None:
@@ -99,27 +105,32 @@ def _is_wanted(line: str) -> bool:
     return not NOISE.match(line) and (NVIDIA.exists() or not NO_GPU.match(line))
 
 
-class _FinderOfTensorFlow(importlib.abc.MetaPathFinder):
-    """Finds TensorFlow as Python does, once, and has it loaded without noise."""
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds a module as Python does, once, and has it loaded within a context."""
+
+    def __init__(self, name: str, context: Callable[[], AbstractContextManager[None]]) -> None:
+        self._name = name
+        self._context = context
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != "tensorflow":
+        if fullname != self._name:
             return None
         with suppress(ValueError):
             sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _QuietLoader(spec.loader)
+            spec.loader = _LoaderWithin(spec.loader, self._context)
         return spec
 
 
-class _QuietLoader(importlib.abc.Loader):
+class _LoaderWithin(importlib.abc.Loader):
     """Another loader, which takes its place again once the module is there."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, context: Callable[[], AbstractContextManager[None]]) -> None:
         self._loader = loader
+        self._context = context
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -132,5 +143,5 @@ class _QuietLoader(importlib.abc.Loader):
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
-        with without_noise():
+        with self._context():
             self._loader.exec_module(module)

@@ -8,6 +8,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import check_shapes
 import gpflow
 import numpy as np
 import pytest
@@ -28,6 +29,12 @@ Data = tuple[tf.Tensor, tf.Tensor]
 def data(rng: np.random.Generator) -> Data:
     X, Y = make_data(rng, 16)
     return tf.constant(X), tf.constant(Y)
+
+
+def test_docstrings_have_shapes_as_usual() -> None:
+    """Those of GPflow itself are left out while it is imported, and only then."""
+    assert check_shapes.get_rewrite_docstrings() is check_shapes.DocstringFormat.SPHINX
+    assert "has shape [*N*, *D*]" in str(DeepGP.elbo.__doc__)
 
 
 @pytest.fixture

@@ -131,6 +131,26 @@ def test_who_sets_the_level_sees_all_and_a_missing_tensorflow_is_missing(tmp_pat
     assert missing.stderr.decode().splitlines()[-1] == "ModuleNotFoundError: No module named 'tensorflow'"
 
 
+def test_a_module_is_loaded_within_a_context_once(tmp_path: Path) -> None:
+    (tmp_path / "shapes.py").write_text("print('module')\n")
+    done = run("""
+import contextlib, importlib
+@contextlib.contextmanager
+def context():
+    print("before")
+    yield
+    print("after")
+quiet.import_within("shapes", context)
+sys.path.insert(0, os.environ["FAKE"])
+import shapes
+importlib.reload(shapes)
+quiet.import_within("shapes", context)  # too late
+importlib.reload(shapes)
+assert not [finder for finder in sys.meta_path if isinstance(finder, quiet._Finder)]
+""", FAKE=tmp_path)
+    assert (done.stderr.decode(), done.stdout.decode()) == ("", "before\nmodule\nafter\nmodule\nmodule\n")
+
+
 def test_warnings_of_tensorflow_are_held_back_for_a_while() -> None:
     logger = logging.getLogger("tensorflow")
     before = logger.level
