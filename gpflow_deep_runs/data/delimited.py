@@ -4,7 +4,7 @@
         head = stream.read(HEAD_BYTES)
     dialect = dialect_of(head, "shop.csv.gz", is_whole=False)           # names, delimiter, encoding
     with open_unpacked("shop.csv.gz") as stream:
-        table = read_text(stream, dialect, "shop.csv.gz", has_header=dialect.has_header)
+        table = joined(read_batches(stream, dialect, "shop.csv.gz"))
 
 Rows are numbered from 0 below the header; empty lines do not count.
 """
@@ -17,7 +17,7 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -35,6 +35,7 @@ __all__ = [
     "check_quotes",
     "dialect_of",
     "foot_of",
+    "joined",
     "read_batches",
     "read_text",
 ]
@@ -238,30 +239,39 @@ def check_names(names: Sequence[str], where: str) -> None:
         )
 
 
-def read_text(
-    stream: IO[bytes] | bytes,
+def read_text(stream: IO[bytes] | bytes, dialect: Dialect, where: str, *, skip_footer: int | None = None) -> pa.Table:
+    """All rows of a text; see :func:`read_batches`."""
+    source = io.BytesIO(stream) if isinstance(stream, bytes) else stream
+    return joined(read_batches(source, dialect, where, skip_footer=skip_footer))
+
+
+def joined(batches: Iterable[pa.Table]) -> pa.Table:
+    """What :func:`read_batches` yields in one table, which says what was left out at the foot."""
+    tables = list(batches)
+    return pa.concat_tables(tables).replace_schema_metadata(tables[-1].schema.metadata)
+
+
+def read_batches(
+    stream: IO[bytes],
     dialect: Dialect,
     where: str,
     *,
-    has_header: bool,
-    first_row: int = 0,
     skip_footer: int | None = None,
     drops_bad_rows: bool = False,
-) -> pa.Table:
-    """The rows of a text as strings, just as they are written.
+) -> Iterator[pa.Table]:
+    """The rows of a text as strings, just as they are written, piece by piece.
 
-    :param stream: the bytes, from a header or the start of a row on.
-    :param has_header: whether the first row is the header, which is left out.
-    :param first_row: number of the first row, for errors.
+    :param stream: the bytes, from the first on.
     :param skip_footer: lines at the end that are no rows; None to find out those of another length.
     :param drops_bad_rows: leave out rows with more or fewer values than there are columns.
+    :return: tables, the last of which has in its metadata what was left out, as `foot` and `first`.
     :raises ValueError: naming `where` and the row: a row with more or fewer values than there are columns, a quotation
         mark that is never closed, or text in another encoding.
     """
-    source = io.BytesIO(stream) if isinstance(stream, bytes) else stream
-    has_header = has_header and not dialect.is_header_short
+    has_header = dialect.has_header and not dialect.is_header_short
     if dialect.delimiter == _SPACES:
-        return _read_spaced(source, dialect, where, has_header=has_header, skip_footer=skip_footer or 0)
+        yield _read_spaced(stream, dialect, where, has_header=has_header, skip_footer=skip_footer or 0)
+        return
     # Rows of another length: blank ones are skipped, notes at the foot counted; others are dropped, or end the reading
     ragged: list[pa.csv.InvalidRow] = []
     is_dropping = drops_bad_rows and skip_footer is None
@@ -278,75 +288,39 @@ def read_text(
         is_foot = _SEAL not in row.text and (skip_footer is not None or len(ragged) > 1 or _is_note(row, dialect))
         return "skip" if len(ragged) <= (_MAX_FOOT if skip_footer is None else skip_footer) and is_foot else "error"
 
+    # The seal, which is the last row, and the lines at the foot are held back
+    held: pa.Table | None = None
+    num_held = 1 + (skip_footer or 0)
+    num_lines = 0
     try:
-        table = pa.csv.read_csv(_as_stream(source, dialect), **_options(dialect, judge))
+        for batch in pa.csv.open_csv(_as_stream(stream, dialect), **_options(dialect, judge)):
+            table = pa.Table.from_batches([batch]).rename_columns(list(dialect.names))
+            num_lines += len(table)
+            held = table.slice(int(has_header)) if held is None else pa.concat_tables([held, table])
+            if len(held) > num_held:
+                yield held.slice(0, len(held) - num_held)
+                held = held.slice(len(held) - num_held)
     except (pa.ArrowInvalid, UnicodeError) as error:
         bad = [row for row in ragged if not _is_note(row, dialect)] or ragged
         if bad:
-            row = bad[0].number - 1 - has_header + first_row
-            raise ValueError(_ragged(bad[0], row, dialect, where)) from error
+            raise ValueError(_ragged(bad[0], bad[0].number - 1 - has_header, dialect, where)) from error
         raise ValueError(_unreadable(error, where)) from error
-    # The seal is the last row, unless an open quotation mark has swallowed it
-    last = table.num_rows - 1
-    if any(column[last].as_py() != _SEAL for column in table.columns):
-        row = last - has_header + first_row
+    # An open quotation mark has swallowed the seal
+    if held is None or any(column[len(held) - 1].as_py() != _SEAL for column in held.columns):
+        row = num_lines - 1 - has_header
         raise ValueError(f"{where} has a quotation mark in row {row} (from 0) that is never closed; mend it.")
     # Rows of another length are allowed at the foot only
     num_foot = len(ragged) if skip_footer is None else skip_footer
-    is_cut = ragged and ragged[0].number <= last + num_blank + len(ragged) - num_foot  # lines of the table follow
+    is_cut = ragged and ragged[0].number < num_lines + num_blank + len(ragged) - num_foot  # lines of the table follow
     if is_cut and not is_dropping:
-        row = ragged[0].number - 1 - has_header + first_row
-        raise ValueError(_ragged(ragged[0], row, dialect, where))
-    # The header, the foot and the seal are no rows
-    num_rows = max(0, last - has_header - (num_foot - len(ragged)))
-    table = table.slice(int(has_header), num_rows).rename_columns(list(dialect.names))
+        raise ValueError(_ragged(ragged[0], ragged[0].number - 1 - has_header, dialect, where))
+    rest = held.slice(0, max(0, len(held) - 1 - (num_foot - len(ragged))))
     if not ragged:
-        return table
+        yield rest
+        return
     first = " ".join(ragged[0].text.split())[:40]
     which = "of another length" if is_dropping else "at the foot"
-    return table.replace_schema_metadata({"foot": f"{num_foot} lines {which}", "first": first})
-
-
-def read_batches(
-    stream: IO[bytes], dialect: Dialect, where: str, *, drops_bad_rows: bool = False
-) -> Iterator[pa.Table]:
-    """The rows of a text as strings, as they are written, piece by piece.
-
-    :param stream: the bytes, from the first on.
-    :param drops_bad_rows: leave out rows with more or fewer values than there are columns.
-    :raises ValueError: as :func:`read_text`.
-    """
-    has_header = dialect.has_header and not dialect.is_header_short
-    if dialect.delimiter == _SPACES:
-        yield _read_spaced(stream, dialect, where, has_header=has_header, skip_footer=0)
-        return
-    ragged: list[pa.csv.InvalidRow] = []
-
-    def judge(row: pa.csv.InvalidRow) -> str:
-        if _is_blank(row, dialect):
-            return "skip"
-        ragged.append(row)
-        return "skip" if drops_bad_rows and _SEAL not in row.text else "error"
-
-    # One batch is held back, as the seal ends the last one
-    held = None
-    try:
-        batches = pa.csv.open_csv(_as_stream(stream, dialect), **_options(dialect, judge))
-        for batch in batches:
-            table = pa.Table.from_batches([batch]).rename_columns(list(dialect.names))
-            if held is not None:
-                yield held
-                has_header = False
-            held = table.slice(int(has_header))
-    except (pa.ArrowInvalid, UnicodeError) as error:
-        if ragged:
-            row = (ragged[-1].number or 1) - 1 - (dialect.has_header and not dialect.is_header_short)
-            raise ValueError(_ragged(ragged[-1], row, dialect, where)) from error
-        raise ValueError(_unreadable(error, where)) from error
-    last = -1 if held is None else len(held) - 1
-    if held is None or any(column[last].as_py() != _SEAL for column in held.columns):
-        raise ValueError(f"{where} has a quotation mark that is never closed; mend it.")
-    yield held.slice(0, last)
+    yield rest.replace_schema_metadata({"foot": f"{num_foot} lines {which}", "first": first})
 
 
 def _as_stream(stream: IO[bytes], dialect: Dialect) -> IO[bytes]:

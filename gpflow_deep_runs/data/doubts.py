@@ -65,15 +65,16 @@ _MAX_CODES = 50
 _FOOT = 5
 _LEAST_SUMMED = 4
 _CHANCE = 3e-4
+_SURE_TOTALS = (
+    "totals?|grand total|overall total|total général|total general|gesamt|gesamtsumme|gesamtergebnis|endsumme|"
+    "insgesamt|summe|totale|totale complessivo|totale generale|totaal|eindtotaal|total geral|razem|suma końcowa|"
+    "итого|общий итог|всего|合計|総計"
+)
 _TOTALS = (
-    "total|totals|sum|sums|average|averages|avg|mean|means|median|grand total|subtotal|sub total|overall|all|"
-    "gesamt|gesamtsumme|insgesamt|summe|mittelwert|mittel|durchschnitt|somme|moyenne|total général|total general|"
-    "ensemble|suma|promedio|media|totale|somma|totaal|gemiddelde|soma|média|razem|średnia|итого|всего|среднее|合計|平均"
+    f"{_SURE_TOTALS}|sums?|averages?|avg|means?|median|subtotal|sub total|overall|all|mittelwert|mittel|durchschnitt|"
+    "somme|moyenne|ensemble|suma|promedio|media|somma|gemiddelde|soma|média|średnia|среднее|平均"
 )
-TOTAL_WORD = (
-    "(?i:[\\s*#(\\[\u03a3]*(?:the )?(?:totals?|grand total|overall total|gesamt|gesamtsumme|insgesamt|summe|"
-    "total général|total general|totale|totaal|razem|итого|всего|合計)[\\s*:.)\\]=]*)"
-)
+TOTAL_WORD = f"(?i:[\\s*#(\\[\u03a3]*(?:the )?(?:{_SURE_TOTALS})[\\s*:.)\\]=]*)"
 """Texts that have no other meaning than a sum, as a regular expression."""
 
 _PART = "(?i:[\\s*(\\[]*sub[- ]?totals?\\b.*|zwischensumme.*|sous-total.*)"

@@ -53,8 +53,20 @@ _DAY_2030 = 21915
 _DIGIT = re.compile("[0-9]")
 _ZONES = ("", "%z", " %z", " %Z")
 _MONTH_WORD = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\\.?"
+_MONTHS_ABROAD = (
+    "januar|jänner|jan|februar|feb|märz|mrz|april|apr|mai|juni|jun|juli|jul|august|aug|september|sept|sep|oktober|okt|"
+    "november|nov|dezember|dez|janvier|janv|février|févr|fév|mars|avril|avr|juin|juillet|juil|août|aout|septembre|"
+    "octobre|oct|novembre|décembre|déc|enero|ene|febrero|marzo|abril|abr|mayo|junio|julio|agosto|ago|septiembre|"
+    "octubre|diciembre|dic|gennaio|gen|febbraio|maggio|mag|giugno|giu|luglio|lug|settembre|ottobre|ott|dicembre|"
+    "janeiro|fevereiro|março|maio|junho|julho|setembro|outubro|dezembro|januari|februari|maart|mei|augustus"
+)
+"""Months of German, French, Spanish, Italian, Portuguese and Dutch, which no format reads."""
+
 _LIKE_A_DATE = (
-    "(?:[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4}"
+    "(?:(?i:(?:\\pL+\\.?,? )?(?:[0-9]{1,2}(?:\\.|er|º)?[\\s./-]*(?:de )?)?(?:"
+    + _MONTHS_ABROAD
+    + ")\\.?[\\s./-]+(?:del? )?"
+    "[0-9]{4})|[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4}"
     f"|(?i:[a-z]+,? )?(?:{_MONTH_WORD} [0-9]{{1,2}}(?:st|nd|rd|th)?,? [0-9]{{4}}"
     f"|[0-9]{{1,2}}(?:st|nd|rd|th)?\\.? (?:of )?{_MONTH_WORD},? [0-9]{{4}}))(?:[T\\s,(].*)?"
 )

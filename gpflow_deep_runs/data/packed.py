@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
+from gpflow_deep_base.limits import Budget
 from gpflow_deep_runs.data.libraries import pa
 
-__all__ = ["COMPRESSIONS", "PIECE", "Pieces", "compression_of", "open_unpacked", "unpacked_limit"]
+__all__ = ["COMPRESSIONS", "PIECE", "Pieces", "budget_of", "compression_of", "open_unpacked"]
 
 COMPRESSIONS = ("gz", "bz2", "xz", "zst", "zip")
 """How files may be packed, by the ends of their names."""
@@ -21,6 +22,10 @@ PIECE = 2**20
 """Bytes that are read at once."""
 
 _MAX_RATIO = 20
+_SEPARATORS = (b"\n", b",", b";", b"\t", b"|")
+_PER_CELL = 4
+"""Bytes that a value of a text takes besides its characters."""
+
 _MAX_BYTES = 10**8
 
 
@@ -33,7 +38,7 @@ def compression_of(path: str | os.PathLike[str]) -> str:
 def open_unpacked(path: str | os.PathLike[str], max_bytes: int | None = None) -> IO[bytes]:
     """A file to read as bytes, unpacked if its name says that it is packed.
 
-    :param max_bytes: that it may unpack to; see :func:`unpacked_limit`.
+    :param max_bytes: that it may take, values of a text counted; None: 100 MB and 20 times its size.
     :raises ValueError: if a .zip file does not hold exactly one file, and while reading, if a file unpacks to more.
     :raises OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError: if it cannot be read, or is
         damaged or encrypted.
@@ -51,7 +56,7 @@ def open_unpacked(path: str | os.PathLike[str], max_bytes: int | None = None) ->
     else:
         openers: dict[str, Any] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open, "zst": _open_zst}
         stream = openers[packed](path, "rb")
-    return cast(IO[bytes], io.BufferedReader(Pieces(_bounded(stream, unpacked_limit(path, max_bytes), path)), PIECE))
+    return cast(IO[bytes], io.BufferedReader(Pieces(_bounded(stream, max_bytes or _most_unpacked(path), path)), PIECE))
 
 
 def _open_zst(path: Path, mode: str) -> IO[bytes]:
@@ -59,9 +64,13 @@ def _open_zst(path: Path, mode: str) -> IO[bytes]:
     return cast(IO[bytes], pa.CompressedInputStream(pa.OSFile(str(path), mode), "zstd"))
 
 
-def unpacked_limit(path: Path, max_bytes: int | None = None) -> int:
-    """Most bytes that a packed file may unpack to: 100 MB and 20 times its size, or `max_bytes`."""
-    return max_bytes or _MAX_BYTES + _MAX_RATIO * path.stat().st_size
+def budget_of(path: Path, max_bytes: int | None = None) -> Budget:
+    """Memory for what is made of a file: as much as a packed one may unpack to."""
+    return Budget(max_bytes or _most_unpacked(path))
+
+
+def _most_unpacked(path: Path) -> int:
+    return _MAX_BYTES + _MAX_RATIO * path.stat().st_size
 
 
 class Pieces(io.RawIOBase):
@@ -94,10 +103,10 @@ def _bounded(stream: IO[bytes], limit: int, path: Path) -> Iterator[bytes]:
     size = 0
     with stream:
         while piece := stream.read(PIECE):
-            size += len(piece)
+            size += len(piece) + _PER_CELL * sum(map(piece.count, _SEPARATORS))
             if size > limit:
                 raise ValueError(
-                    f"{path} unpacks to more than {limit:,} bytes; give --max_bytes=N, or unpack it yourself, if you "
-                    "trust its source."
+                    f"{path} takes more than {limit:,} bytes unpacked; give --max_bytes=N, or unpack it yourself, if "
+                    "you trust its source."
                 )
             yield piece

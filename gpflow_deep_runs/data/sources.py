@@ -14,9 +14,11 @@ import json
 import lzma
 import os
 import re
+import struct
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,18 +29,22 @@ from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.limits import Budget, one_line
 from gpflow_deep_runs.data.delimited import (
     HEAD_BYTES,
+    Dialect,
     check_names,
     check_quotes,
     dialect_of,
     foot_of,
+    joined,
+    read_batches,
     read_text,
 )
 from gpflow_deep_runs.data.encodings import encoding_of
 from gpflow_deep_runs.data.libraries import pa, pc, pd
-from gpflow_deep_runs.data.packed import COMPRESSIONS, open_unpacked, unpacked_limit
+from gpflow_deep_runs.data.packed import COMPRESSIONS, budget_of, open_unpacked
 from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.typed import kind_of_type
 
-__all__ = ["READ_ERRORS", "SUFFIXES", "Table", "has_odd_quotes", "is_delimited", "read_source"]
+__all__ = ["READ_ERRORS", "SUFFIXES", "Table", "file_dialect", "is_delimited", "read_source", "text_batches"]
 
 READ_ERRORS = (ValueError, EOFError, KeyError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 """What readers raise if a file is damaged."""
@@ -111,11 +117,11 @@ def read_source(source: Any, *, names_optional: bool = False, spec: TableSpec = 
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty; check how it was written.")
     if is_delimited(path):
-        return _text_table(path, names_optional or path.suffix.lower() == ".data", spec)
+        return _text_table(path, names_optional or ".data" in path.suffixes[-2:], spec)
     if path.suffix.lower() in _OTHERS:
         return _other_table(path, spec)
     if path.suffix.lower() in (".parquet", ".feather"):
-        columns, left_out = _parquet_columns(path, spec)
+        columns, left_out = _arrow_columns(path, spec)
         return Table(_checked(columns, where), where, name, left_out=left_out)
     if path.suffix.lower() == ".npz":
         return _npz_table(read_npz(path, max_bytes=spec.max_bytes), where, name)
@@ -138,7 +144,7 @@ def _other_table(path: Path, spec: TableSpec) -> Table:
             frame = pd.read_stata(path)
         elif suffix in (".jsonl", ".ndjson", ".json"):
             content = path.read_text(encoding="utf-8-sig")
-            frame = _json_frame(content, Budget(unpacked_limit(path, spec.max_bytes)), is_lines=suffix != ".json")
+            frame = _json_frame(content, budget_of(path, spec.max_bytes), is_lines=suffix != ".json")
         else:
             _check_archive(path, spec)
             sheets = pd.read_excel(
@@ -206,7 +212,7 @@ def _sheet_table(cells: pd.DataFrame, path: Path, notes: list[str], spec: TableS
     cells.map(_cell).to_csv(buffer, header=False, index=False, sep="\t")
     content = buffer.getvalue().encode()
     dialect = dialect_of(content, str(path), is_whole=True, names=spec.names, skip_rows=spec.skip_rows)
-    table = read_text(content, dialect, str(path), has_header=dialect.has_header, skip_footer=spec.skip_footer)
+    table = read_text(content, dialect, str(path), skip_footer=spec.skip_footer)
     return _trimmed(Table(table, str(path), path.name.split(".")[0], "\t"), [*notes, *dialect.notes], spec)
 
 
@@ -226,7 +232,7 @@ def _check_archive(path: Path, spec: TableSpec) -> None:
     if not zipfile.is_zipfile(path):
         return
     with zipfile.ZipFile(path) as archive:
-        budget = Budget(unpacked_limit(path, spec.max_bytes))
+        budget = budget_of(path, spec.max_bytes)
         budget.take(sum(info.file_size for info in archive.infolist()), "the sheets, unpacked")
         for name in archive.namelist():
             if name.startswith("xl/worksheets/") and name.endswith(".xml"):
@@ -277,44 +283,71 @@ def _has_values(column: pa.ChunkedArray) -> bool:
 
 def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
     where = str(path)
+    dialect = file_dialect(path, spec, names_optional=names_optional)
+    if len(dialect.names) > _MAX_COLUMNS and spec.max_bytes is None:
+        raise ValueError(
+            f"{path} has {len(dialect.names):,} columns, more than {_MAX_COLUMNS:,}; give --max_bytes=N if you "
+            "trust the file."
+        )
     try:
-        limit = unpacked_limit(path, spec.max_bytes)
-        head_bytes = HEAD_BYTES if spec.max_bytes is None else max(HEAD_BYTES, spec.max_bytes // 8)
-        with open_unpacked(path, limit) as stream:
-            head = stream.read(head_bytes)
-            is_whole = len(head) < head_bytes
-        # The first bytes tell how the text is written
-        options: Any = {"names_optional": names_optional, "names": spec.names, "skip_rows": spec.skip_rows}
-        body: Any = {"skip_footer": spec.skip_footer, "drops_bad_rows": spec.bad_rows == "drop"}
-        dialect = dialect_of(head, where, is_whole=is_whole, encoding=spec.encoding, **options)
-        if len(dialect.names) > _MAX_COLUMNS and spec.max_bytes is None:
-            raise ValueError(
-                f"{path} has {len(dialect.names):,} columns, more than {_MAX_COLUMNS:,}; give --max_bytes=N if you "
-                "trust the file."
-            )
-        try:
-            with open_unpacked(path, limit) as stream:
-                columns = read_text(stream, dialect, where, has_header=dialect.has_header, **body)
-        except ValueError as error:
-            if dialect.encoding != "utf-8" or "UTF8" not in str(error):
-                raise
-            with open_unpacked(path, limit) as stream:  # it is no UTF-8 below its first lines
-                guess = encoding_of(stream.read(), where)
-            if not guess:
-                raise
-            dialect = dialect_of(head, where, is_whole=is_whole, encoding=guess, **options)
-            with open_unpacked(path, limit) as stream:
-                columns = read_text(stream, dialect, where, has_header=dialect.has_header, **body)
-        # A quotation mark in a value of several lines may have joined rows
-        if dialect.delimiter != " " and any(has_odd_quotes(column) for column in columns.columns):
-            with open_unpacked(path, limit) as stream:
-                check_quotes(stream, dialect, where)
-    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
-        raise ValueError(f"{path} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
+        columns = joined(text_batches(path, dialect, spec))
+    except ValueError as error:
+        if dialect.encoding != "utf-8" or "UTF8" not in str(error):
+            raise
+        with open_unpacked(path, spec.max_bytes) as stream:  # it is no UTF-8 below its first lines
+            guess = encoding_of(stream.read(), where)
+        if not guess:
+            raise
+        dialect = file_dialect(path, replace(spec, encoding=guess), names_optional=names_optional)
+        columns = joined(text_batches(path, dialect, spec))
     return _trimmed(Table(columns, where, path.name.split(".")[0], dialect.delimiter), dialect.notes, spec)
 
 
-def has_odd_quotes(column: pa.ChunkedArray) -> bool:
+def file_dialect(path: Path, spec: TableSpec, *, names_optional: bool) -> Dialect:
+    """How a text is written; see `delimited.dialect_of`.
+
+    :raises ValueError: naming the file.
+    """
+    with _readable(path), open_unpacked(path, spec.max_bytes) as stream:
+        head_bytes = HEAD_BYTES if spec.max_bytes is None else max(HEAD_BYTES, spec.max_bytes // 8)
+        head = stream.read(head_bytes)
+    return dialect_of(
+        head,
+        str(path),
+        is_whole=len(head) < head_bytes,
+        names_optional=names_optional,
+        names=spec.names,
+        encoding=spec.encoding,
+        skip_rows=spec.skip_rows,
+    )
+
+
+def text_batches(path: Path, dialect: Dialect, spec: TableSpec) -> Iterator[pa.Table]:
+    """The rows of a text piece by piece; see `delimited.read_batches`.
+
+    :raises ValueError: naming the file.
+    """
+    options: Any = {"skip_footer": spec.skip_footer, "drops_bad_rows": spec.bad_rows == "drop"}
+    is_odd = False
+    with _readable(path), open_unpacked(path, spec.max_bytes) as stream:
+        for table in read_batches(stream, dialect, str(path), **options):
+            is_odd |= any(map(_has_odd_quotes, table.columns))
+            yield table
+    # A quotation mark in a value of several lines may have joined rows
+    if is_odd and dialect.delimiter != " ":
+        with _readable(path), open_unpacked(path, spec.max_bytes) as stream:
+            check_quotes(stream, dialect, str(path))
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
+        raise ValueError(f"{path} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
+
+
+def _has_odd_quotes(column: pa.ChunkedArray) -> bool:
     """Whether a value has more than one line and a quotation mark: it may be several rows."""
     contents = [chunk.buffers()[2] for chunk in column.chunks]
     if not any(content is not None and b"\n" in content.to_pybytes() for content in contents):
@@ -326,17 +359,65 @@ def has_odd_quotes(column: pa.ChunkedArray) -> bool:
 _MAX_COLUMNS = 20_000
 
 
-def _parquet_columns(path: Path, spec: TableSpec) -> tuple[pa.Table, tuple[tuple[str, str], ...]]:
+def _arrow_columns(path: Path, spec: TableSpec) -> tuple[pa.Table, tuple[tuple[str, str], ...]]:
+    budget = budget_of(path, spec.max_bytes)
+    kind = path.suffix.lower()[1:]
     try:
-        if path.suffix.lower() == ".feather":
-            table = pa.feather.read_table(path)
-        else:
-            table = _parquet_table(path, Budget(unpacked_limit(path, spec.max_bytes)))
+        table = _parquet_table(path, budget) if kind == "parquet" else _feather_table(path, budget)
     except (OSError, pa.ArrowException, *READ_ERRORS) as error:
-        raise ValueError(f"{path} is no readable parquet file ({one_line(error)}); write it again.") from error
+        raise ValueError(f"{path} is no readable {kind} file ({one_line(error)}); write it again.") from error
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
     stored = [name for name in index if isinstance(name, str) and name in table.column_names]
     return table.drop_columns(stored), tuple((name, _INDEX) for name in stored)
+
+
+def _feather_table(path: Path, budget: Budget) -> pa.Table:
+    """The table of a Feather file, whose messages tell what they unpack to before they are unpacked."""
+    with pa.OSFile(str(path)) as file:
+        if file.read(8)[:6] != b"ARROW1":  # the first version packs nothing
+            return pa.feather.read_table(path)
+        messages = pa.ipc.MessageReader.open_stream(file)
+        num_columns = len(pa.ipc.read_schema(messages.read_next_message()))
+        with contextlib.suppress(StopIteration):
+            while True:
+                num_rows, size = _unpacked_size(messages.read_next_message())
+                budget.take(max(size, 8 * num_rows * num_columns), f"its next {num_rows:,} rows")
+        # What stands between the two signatures is a stream
+        file.seek(8)
+        table = pa.ipc.open_stream(file).read_all()
+    _check_texts(table, budget)
+    return table
+
+
+def _unpacked_size(message: pa.ipc.Message) -> tuple[int, int]:
+    """Rows of a message with rows or texts of Arrow, and bytes that it unpacks to, as it says itself.
+
+    Its metadata are a table of the format FlatBuffers (Arrow's Message.fbs): entries in slots, and vectors.
+    """
+    content = message.metadata.to_pybytes()
+
+    def slot(table: int, number: int) -> int:
+        entries = table - struct.unpack_from("<i", content, table)[0]
+        (length,) = struct.unpack_from("<H", content, entries)
+        place = struct.unpack_from("<H", content, entries + 4 + 2 * number)[0] if 4 + 2 * number < length else 0
+        return table + place if place else 0
+
+    def behind(place: int) -> int:
+        return place + int(struct.unpack_from("<I", content, place)[0])
+
+    batch = behind(slot(behind(0), 2))
+    batch = behind(slot(batch, 1)) if message.type == "dictionary" else batch
+    rows = slot(batch, 0)
+    buffers = behind(slot(batch, 2))
+    pairs = [struct.unpack_from("<qq", content, buffers + 4 + 16 * i) for i in range(behind(buffers) - buffers)]
+    # A buffer that is packed begins with its length, or with -1 if it is none
+    if slot(batch, 3):
+        starts = [message.body[start : start + 8].to_pybytes() if length else bytes(8) for start, length in pairs]
+        pairs = [
+            (0, max(length, int.from_bytes(s, "little", signed=True)))
+            for s, (_, length) in zip(starts, pairs, strict=True)
+        ]
+    return struct.unpack_from("<q", content, rows)[0] if rows else 0, sum(length for _, length in pairs)
 
 
 def _parquet_table(path: Path, budget: Budget) -> pa.Table:
@@ -358,16 +439,18 @@ def _parquet_table(path: Path, budget: Budget) -> pa.Table:
             size = max((chunk.total_uncompressed_size for chunk in chunks), default=0)
         num_values = max(file.metadata.num_rows, sum(chunk.num_values for chunk in chunks))
         budget.take(num_values * size, f"its {num_values:,} values of {one_line(leaf.path, 60)}")
-    schema = file.schema_arrow
     table = pa.parquet.ParquetFile(path, read_dictionary=texts).read()
-    # How long all texts are is known by their dictionaries, before they are made
-    for i, (field, column) in enumerate(zip(schema, table.columns, strict=True)):
-        if column.type != field.type:
+    _check_texts(table, budget)
+    return table.cast(file.schema_arrow)
+
+
+def _check_texts(table: pa.Table, budget: Budget) -> None:
+    """:raises ValueError: if the texts of dictionaries take more than a budget as soon as each row has its own."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_dictionary(column.type) and kind_of_type(column.type.value_type) in ("text", "other"):
             for chunk in column.chunks:
                 lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
-                budget.take(pc.sum(lengths).as_py() or 0, f"its texts of {one_line(field.name, 60)}")
-            table = table.set_column(i, field, column.cast(field.type))
-    return table
+                budget.take(pc.sum(lengths).as_py() or 0, f"its texts of {one_line(name, 60)}")
 
 
 def _index_of(frame: Any) -> tuple[tuple[str, str], ...]:

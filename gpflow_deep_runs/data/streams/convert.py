@@ -20,11 +20,11 @@ import numpy as np
 
 from gpflow_deep_runs.data import notes
 from gpflow_deep_runs.data.cells import MARKERS, is_missing, missing_texts
-from gpflow_deep_runs.data.delimited import HEAD_BYTES, Dialect, check_quotes, dialect_of, read_batches
+from gpflow_deep_runs.data.delimited import Dialect
 from gpflow_deep_runs.data.inference import plain_column
 from gpflow_deep_runs.data.libraries import pa, pc
-from gpflow_deep_runs.data.packed import COMPRESSIONS, open_unpacked, unpacked_limit
-from gpflow_deep_runs.data.sources import READ_ERRORS, has_odd_quotes, is_delimited, read_source
+from gpflow_deep_runs.data.packed import COMPRESSIONS
+from gpflow_deep_runs.data.sources import file_dialect, is_delimited, read_source, text_batches
 from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.streams import storage
 from gpflow_deep_runs.data.streams.shards import DELIMITER
@@ -143,44 +143,15 @@ def _source(path: Path, spec: TableSpec) -> _Source:
         return _Source(path, lambda: iter([table.columns]), said=said)
     dialect = _dialect(path, spec)
     metadata = {DELIMITER: dialect.delimiter.encode()}
-    return _Source(path, lambda: _texts(path, dialect, spec), metadata, dialect.notes)
+    return _Source(path, lambda: text_batches(path, dialect, spec), metadata, dialect.notes)
 
 
 def _dialect(path: Path, spec: TableSpec) -> Dialect:
     """How a text is written; a file without a line of names has the columns x0, x1, ..."""
-    try:
-        with open_unpacked(path, unpacked_limit(path, spec.max_bytes)) as stream:
-            head = stream.read(HEAD_BYTES)
-    except (OSError, RuntimeError, *READ_ERRORS) as error:
-        raise ValueError(f"{path} cannot be read ({error}); get it again.") from error
-    is_whole = len(head) < HEAD_BYTES
-    for names_optional in (True, False):
-        dialect = dialect_of(
-            head,
-            str(path),
-            is_whole=is_whole,
-            names_optional=names_optional,
-            names=spec.names,
-            encoding=spec.encoding,
-            skip_rows=spec.skip_rows,
-        )
-        if not any("first line is a row" in note for note in dialect.notes):
-            break  # else the second time says that names occur twice
+    dialect = file_dialect(path, spec, names_optional=True)
+    if any("first line is a row" in note for note in dialect.notes):
+        return file_dialect(path, spec, names_optional=False)  # which says that names occur twice
     return dialect
-
-
-def _texts(path: Path, dialect: Dialect, spec: TableSpec) -> Iterator[pa.Table]:
-    is_odd = False
-    try:
-        with open_unpacked(path, unpacked_limit(path, spec.max_bytes)) as stream:
-            for table in read_batches(stream, dialect, str(path), drops_bad_rows=spec.bad_rows == "drop"):
-                is_odd |= dialect.delimiter != " " and any(map(has_odd_quotes, table.columns))
-                yield table
-        if is_odd:
-            with open_unpacked(path, unpacked_limit(path, spec.max_bytes)) as stream:
-                check_quotes(stream, dialect, str(path))
-    except (OSError, EOFError, RuntimeError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); get it again.") from error
 
 
 def _types(sources: list[_Source]) -> dict[str, pa.DataType]:

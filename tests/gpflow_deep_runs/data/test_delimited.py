@@ -10,7 +10,7 @@ from gpflow_deep_runs.data.delimited import HEAD_BYTES, Dialect, check_quotes, d
 def _read(text: str | bytes, *, where: str = "F.csv") -> dict[str, list[str]]:
     content = text if isinstance(text, bytes) else text.encode()
     dialect = dialect_of(content, where, is_whole=True)
-    table = read_text(content, dialect, where, has_header=dialect.has_header)
+    table = read_text(content, dialect, where)
     assert set(table.schema.types) == {pa.string()}
     return table.to_pydict()
 
@@ -54,7 +54,7 @@ def test_columns_of_fixed_width() -> None:
     }
     with pytest.raises(ValueError, match=r"row 2 \(from 0\) has no space between two"):
         late = text.replace("Los Angeles   3.5", "Los Angeles-CA 3.5")
-        read_text(late.encode(), dialect, "F", has_header=True)
+        read_text(late.encode(), dialect, "F")
 
 
 def test_two_delimiters_that_fit_are_refused() -> None:
@@ -132,7 +132,7 @@ def test_errors_far_behind_the_head() -> None:
         content = b"a,b\n" + rows + tail
         dialect = dialect_of(content[:HEAD_BYTES], "F", is_whole=False)
         with pytest.raises(ValueError, match=message):
-            read_text(io.BytesIO(content), dialect, "F", has_header=True)
+            read_text(io.BytesIO(content), dialect, "F")
 
 
 def test_a_head_that_ends_anywhere(rng: np.random.Generator) -> None:
@@ -146,17 +146,17 @@ def test_a_head_that_ends_anywhere(rng: np.random.Generator) -> None:
 
 
 def test_blocks_of_rows() -> None:
-    dialect = Dialect(("a", "b"), ";")
-    assert read_text(b"1;2\n3;4", dialect, "F", has_header=False).to_pydict() == {"a": ["1", "3"], "b": ["2", "4"]}
-    with pytest.raises(ValueError, match="the first is row 1001 "):
-        read_text(b"1;2\n3;4;5\n", dialect, "F", has_header=False, first_row=1000)
+    dialect = Dialect(("a", "b"), ";", has_header=False)
+    assert read_text(b"1;2\n3;4", dialect, "F").to_pydict() == {"a": ["1", "3"], "b": ["2", "4"]}
+    with pytest.raises(ValueError, match="the first is row 1 "):
+        read_text(b"1;2\n3;4;5\n", dialect, "F")
 
 
 def test_names_may_be_left_out() -> None:
     content = b"0,1,0\n1,1,0\n"
     dialect = dialect_of(content, "F", is_whole=True, names_optional=True)
     assert dialect == Dialect(("x0", "x1", "x2"), ",", has_header=False)
-    assert read_text(content, dialect, "F", has_header=False).num_rows == 2
+    assert read_text(content, dialect, "F").num_rows == 2
     assert dialect_of(b"a,b\n0,1\n", "F", is_whole=True, names_optional=True).has_header
 
 
@@ -164,7 +164,7 @@ def test_long_cells() -> None:
     long = "x" * 3_000_000
     content = f"a,b\n{long},1\n2,3\n".encode()
     dialect = dialect_of(content[:HEAD_BYTES], "F", is_whole=False)
-    assert read_text(content, dialect, "F", has_header=True)["a"].to_pylist() == [long, "2"]
+    assert read_text(content, dialect, "F")["a"].to_pylist() == [long, "2"]
     check_quotes(io.BytesIO(content), dialect, "F")
 
 

@@ -233,7 +233,7 @@ TOTALS = [
     ("Total,360,90.5\n", "'Region' is 'Total'"),
     ("TOTAL:,360,\n", "'Region' is 'TOTAL:'"),
     ("Average,18,4.5\n", "'Region' is 'Average'"),
-    ("Gesamt,360,90.5\n", "'Region' is 'Gesamt'"),
+    ("Gesamtergebnis,360,90.5\n", "'Region' is 'Gesamtergebnis'"),
     ("N,{units},{price:.2f}\n", "its numbers are the sums"),
     (",{units},{price:.2f}\n", "its numbers are the sums"),
 ]

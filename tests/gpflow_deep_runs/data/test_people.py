@@ -1,5 +1,6 @@
 """Files as people have them: what stands around a table is left out and said, and files of other programs are read."""
 
+import gzip
 import json
 import zipfile
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -163,7 +165,8 @@ def test_names_of_a_file_without(tmp_path: Path) -> None:
     X, _ = apply_schema(schema_of(read_table(path, spec)), path)
     np.testing.assert_array_equal(X[:, 2], FRAME["q"])
     (data := tmp_path / "iris.data").write_text(text(FRAME[["q", "y", "kind"]], header=False))
-    assert read_table(data, TableSpec(target=("x2",))).task == "binary"
+    (packed := tmp_path / "iris.data.gz").write_bytes(gzip.compress(data.read_bytes()))
+    assert {read_table(path, TableSpec(target=("x2",))).task for path in (data, packed)} == {"binary"}
     data.write_text("e,x,n\n" + "p,x,y\ne,b,n\np,b,y\n" * 5)
     assert len(read_table(data, TableSpec(target=("x0",))).parts["all"].Y) == 16
 
@@ -224,10 +227,18 @@ def test_damaged_and_absent_files_are_refused_in_one_line(tmp_path: Path) -> Non
 def test_bombs_are_refused(tmp_path: Path) -> None:
     zeros = np.zeros(40_000_000, np.int8)
     pq.write_table(pa.table({"a": zeros, "y": zeros}), parquet := tmp_path / "t.parquet")
+    feathers = [tmp_path / "t.feather", tmp_path / "texts.feather", tmp_path / "levels.feather"]
+    longest = pa.array(["x" * 10**6])
+    for path, column in (
+        (feathers[0], pa.array(zeros)),
+        (feathers[1], longest.take(pa.array(zeros[:300]))),
+        (feathers[2], pa.DictionaryArray.from_arrays(pa.array(zeros[:1000]), longest)),
+    ):
+        pa.feather.write_feather(pa.table({"a": column, "y": zeros[: len(column)]}), path, compression="zstd")
     np.savez_compressed(npz := tmp_path / "t.npz", a=zeros.astype(np.int32), y=zeros)
     packed = tmp_path / "t.csv.gz"
-    pd.DataFrame({"a": ["x" * 1000] * 200_000, "y": "1"}).to_csv(packed, index=False)
-    for path in (parquet, npz, packed):
+    packed.write_bytes(gzip.compress(b"a,y\n" + b"1,2\n" * 10_000_000, 1))  # 40 MB of text, 120 MB of values
+    for path in (parquet, npz, packed, *feathers):
         assert path.stat().st_size < 2_000_000
         with pytest.raises(ValueError, match="bytes") as caught:
             read_table(path, TableSpec(target=("y",)))
