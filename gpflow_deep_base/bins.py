@@ -7,6 +7,7 @@ bins.names                                 # "18", "19 to 22", ...
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,11 +33,12 @@ class Bins:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, values: NDArray[np.float64], most: int) -> Bins:
+    def of(cls, values: NDArray[np.float64], most: int, kind: str = "number") -> Bins:
         """One bin for each value where there are few, else bins of about as many numbers.
 
         :param values: of the column, [N]; NaN is missing.
         :param most: bins.
+        :param kind: "number", "date" (days since 1970-01-01) or "time" (hours), by which bins are named.
         :raises ValueError: if all are missing.
         """
         sorted_values = np.sort(values[~np.isnan(values)])
@@ -44,7 +46,9 @@ class Bins:
         if not len(distinct):
             raise ValueError("a column of numbers must have at least one that is not missing.")
         if len(distinct) <= most:
-            return cls((distinct[:-1] + distinct[1:]) / 2.0, distinct, tuple(f"{value:.15g}" for value in distinct))
+            return cls(
+                (distinct[:-1] + distinct[1:]) / 2.0, distinct, tuple(_shown(value, kind, 15) for value in distinct)
+            )
         # Edges at quantiles; equal ones, of a value that many rows have, make one bin.
         edges = np.unique(sorted_values[np.arange(1, most) * len(sorted_values) // most])
         edges = edges[edges > sorted_values[0]]
@@ -52,7 +56,8 @@ class Bins:
         # A middle number, so that whole numbers stay whole.
         middles = np.array([part[len(part) // 2] for part in parts])
         ends = [(part[0], part[-1]) for part in parts]
-        names = [f"{first:.6g}" if first == last else f"{first:.6g} to {last:.6g}" for first, last in ends]
+        shown = [(_shown(first, kind, 6), _shown(last, kind, 6)) for first, last in ends]
+        names = [first if first == last else f"{first} to {last}" for first, last in shown]
         return cls(edges, middles, tuple(names))
 
     def to_json(self) -> dict[str, Any]:
@@ -77,3 +82,13 @@ class Bins:
         levels = (places[:, None] == np.arange(len(self.values))).astype(float)
         levels[np.isnan(values)] = np.nan
         return levels
+
+
+def _shown(value: float, kind: str, digits: int) -> str:
+    """A number, date or time of the day in words."""
+    if kind == "date":
+        moment = str(np.datetime64(round(value * 86_400_000), "ms")).replace("T", " ")
+        return moment.removesuffix(".000").removesuffix(" 00:00:00")
+    if kind == "time":
+        return str(datetime.timedelta(milliseconds=round(value * 3_600_000)))
+    return f"{value:.{digits}g}"

@@ -86,7 +86,7 @@ class _Part:
 
     def binned(self, numbers: NDArray[np.float64], most: int) -> _Part:
         """The part with at most so many bins of its training rows' numbers."""
-        bins = self._named(Bins.of(numbers, most))
+        bins = Bins.of(numbers, most, self.kind)
         counts = np.nansum(bins.levels(numbers), axis=0)
         ends = (float(np.nanmin(numbers)), float(np.nanmax(numbers)))
         return dataclasses.replace(self, bins=bins, ends=ends, num_last=counts[[0, -1]])
@@ -104,13 +104,6 @@ class _Part:
         spread = high - low or abs(high) or 1.0
         share = np.log1p(number) + np.log1p(distance.clip(0.0) / spread)
         return np.where(distance > 0.0, -share, 0.0)
-
-    def _named(self, bins: Bins) -> Bins:
-        """The bins with names that a reader of dates and times understands."""
-        if self.kind not in ("date", "time"):
-            return bins
-        shown = [str(value).removeprefix("0 days ").removesuffix(" 00:00:00") for value in self.values(bins.values)]
-        return dataclasses.replace(bins, names=tuple(shown))
 
 
 class Variables:

@@ -19,6 +19,7 @@ from gpflow_deep_base.bins import Bins
 from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_runs.data import tables
+from gpflow_deep_runs.data.features import Feature
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.schema import Schema
 from gpflow_deep_runs.data.sources import read_source
@@ -39,6 +40,9 @@ __all__ = [
 Bits = NDArray[np.uint8]
 
 PARTS = ("train", "valid", "test")
+
+_MOMENT = ("day", "hour")
+"""Parts of a date that say it all, and are one variable."""
 
 
 def density(
@@ -159,7 +163,8 @@ def read_bits(
     :param spec: how the columns of a table are read.
     :param seed: decides which rows are set aside for the parts that the file does not have.
     :param valid_fraction: part of the rows for validation, in (0, 1); `test_fraction` likewise.
-    :param bins: numbers besides 0 and 1 become at most so many ordered bins, a bit each; None: they are refused.
+    :param bins: numbers besides 0 and 1, dates and times become at most so many ordered bins, a bit each; None: they
+        are refused.
     :raises ValueError: naming file and column: as `tables.read_table`; numbers besides 0 and 1, dates and times; too
         few rows for the parts.
     """
@@ -207,8 +212,16 @@ def read_alike(path: str | os.PathLike[str], schema: Schema, new: NewRows = NewR
 def _read_table(path: Path, spec: TableSpec, bins: int | None) -> tuple[NDArray[np.float64], Schema, list[str]]:
     """All rows as zeros and ones, NaN where missing; how they were read, and what is to be said of it."""
     table = read_source(path, names_optional=True, spec=spec)
+    if bins is not None:
+        parts = spec.date_parts or _MOMENT
+        if len(parts) > 1 and {*parts} != {*_MOMENT}:
+            raise ValueError(
+                f"--date_parts must be {','.join(_MOMENT)} or one part to be binned, got {','.join(parts)}."
+            )
+        spec = replace(spec, date_parts=parts)
     encoded = tables.encode_table(table, (), spec)
-    if wrong := [f.name for f in encoded.schema.columns if f.column.kind in ("date", "time")]:
+    wrong = [f.name for f in encoded.schema.columns if f.column.kind in ("date", "time")]
+    if wrong and bins is None:
         raise ValueError(
             f"{path} must hold zeros and ones or levels, but {_some(wrong)} hold dates or times; leave them "
             f"out with --ignore={','.join(wrong)}."
@@ -219,22 +232,32 @@ def _read_table(path: Path, spec: TableSpec, bins: int | None) -> tuple[NDArray[
 
 
 def _binned(X: NDArray[np.float64], schema: Schema, most: int) -> tuple[NDArray[np.float64], Schema]:
-    """The rows and how they are read, with bins of the columns of numbers that are not all 0 or 1."""
+    """The rows and how they are read, with bins of numbers that are not all 0 or 1, of dates and of times."""
     features = []
     blocks = []
     start = 0
     for feature in schema.columns:
         block = X[:, start : start + len(feature.names)]
         start += len(feature.names)
-        values = block[:, 0] if feature.column.kind == "number" else np.empty(0)
-        # Numbers that are not all 0 or 1 become bins
-        if not np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
-            bins = Bins.of(values, most)
-            feature = replace(feature, bins=bins)
-            block = np.concatenate([bins.levels(values), block[:, 1:]], axis=1)
+        kind = feature.column.kind
+        if kind in ("number", "date", "time"):
+            width = len(feature.value_names)
+            values = feature.moments(block[:, :width])
+            # Numbers that are not all 0 or 1 become bins
+            if kind != "number" or not np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
+                bins = Bins.of(values, most, _bin_kind(feature))
+                feature = replace(feature, bins=bins)
+                block = np.concatenate([bins.levels(values), block[:, width:]], axis=1)
         features.append(feature)
         blocks.append(block)
     return np.concatenate(blocks, axis=1), replace(schema, columns=tuple(features))
+
+
+def _bin_kind(feature: Feature) -> str:
+    """What the numbers of a column are to :meth:`Bins.of`."""
+    if feature.column.kind != "date" or "day" in feature.parts:
+        return feature.column.kind
+    return "time" if feature.parts == ("hour",) else "number"
 
 
 def _learned(schema: Schema, X: NDArray[np.float64]) -> Schema:

@@ -6,13 +6,14 @@
 
 | kind         | cells, as `columns.parse` returns them   | columns of X                                         |
 |--------------|------------------------------------------|------------------------------------------------------|
-| number, time | float64, NaN where missing               | itself, or one for each of its bins                  |
+| number, time | float64, NaN where missing               | itself                                               |
 | boolean      | 0 and 1, NaN where missing               | itself                                               |
 | date         | days since 1970-01-01, NaN where missing | those of its parts that vary, see :func:`date_parts` |
 | category     | text, None where missing                 | one for each level, NaN in all where it is missing   |
 | ignored      |                                          | none                                                 |
 
-A column that has missing values in training has one more, NAME=missing: 1 where they are.
+For models of zeros and ones, numbers, dates and times have a column for each of their bins. A column that has missing
+values in training has one more, NAME=missing: 1 where they are.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Feature:
     :param rare: of a category: levels that share one column of X, the last; () if there is none.
     :param parts: of a date: those that X has.
     :param num_missing: missing values in the table that the model learned from.
-    :param bins: of a number, for models of zeros and ones.
+    :param bins: of a number, of :meth:`moments` of a date, or of a time.
     """
 
     column: Column
@@ -67,6 +68,8 @@ class Feature:
     @property
     def value_names(self) -> tuple[str, ...]:
         """Names of its columns of X, but for the one that says where values are missing."""
+        if self.bins is not None:
+            return tuple(f"{self.name}={name}" for name in self.bins.names)
         match self.column.kind:
             case "ignored":
                 return ()
@@ -74,7 +77,7 @@ class Feature:
                 return tuple(f"{self.name}={level}" for level in (*self.levels, *(["(rare)"] if self.rare else [])))
             case "date":
                 return tuple(f"{self.name}.{part}" for part in self.parts)
-        return (self.name,) if self.bins is None else tuple(f"{self.name}={name}" for name in self.bins.names)
+        return (self.name,)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -92,6 +95,13 @@ class Feature:
         level_numbers = pd.Index([*self.levels, *self.rare], dtype=object).get_indexer(cells.categories)
         return np.append(np.minimum(level_numbers, len(self.levels)), np.nan)[cells.codes]
 
+    def moments(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What bins are of, [n]: of a date its day with the hour as a fraction, or its only part.
+
+        :param columns: the number itself, or the parts of a date, [n, number of parts].
+        """
+        return columns[:, 0] if columns.shape[1] == 1 else columns[:, 0] + columns[:, 1] / 24.0
+
     def encode(self, coded: NDArray[Any], into: NDArray[np.float64]) -> None:
         """Write its columns of X, fast and by several threads at once, as streams need it.
 
@@ -104,12 +114,9 @@ class Feature:
             codes = np.where(coded < 0, len(self.levels), coded) if self.rare else coded
             rows = np.flatnonzero((codes >= 0) & (codes < width))
             into[rows, codes[rows].astype(np.intp)] = 1.0
-        elif self.column.kind == "date":
-            into[:, :width] = date_parts(coded[:, None], self.parts)
-        elif self.bins is not None:
-            into[:, :width] = self.bins.levels(coded)
         else:
-            into[:, 0] = coded
+            numbers = date_parts(coded[:, None], self.parts) if self.column.kind == "date" else coded[:, None]
+            into[:, :width] = numbers if self.bins is None else self.bins.levels(self.moments(numbers))
         # Where a value is missing: NaN in all of these, and a one in the column that says so
         has_levels = self.column.kind == "category" or self.bins is not None
         if has_levels and (is_missing := np.isnan(coded)).any():

@@ -279,3 +279,23 @@ def test_numbers_become_bins_where_these_are_given(tmp_path: Path) -> None:
     assert bits.shape == (2, 15)
     assert bits[:, 2:7].argmax(axis=1).tolist() == [4, 0]
     assert bits[:, 7:].argmax(axis=1).tolist() == [0, 7]
+
+
+def test_dates_and_times_become_bins_where_these_are_given(tmp_path: Path) -> None:
+    """A date is one variable with its hour, whatever its weekday; another table is read alike."""
+    rows = [f"2024-01-{1 + i % 28:02d} {6 * (i % 4):02d}:00,{8 + i % 3}:30,{i % 2}" for i in range(112)]
+    (tmp_path / "t.csv").write_text("\n".join(["day,at,bit", *rows]), encoding="utf-8")
+    data = read_bits(tmp_path / "t.csv", bins=4)
+    assert [len(group) for group in categories(data)] == [4, 3]
+    assert data.feature_names[0] == "day=2024-01-01 to 2024-01-07 12:00:00"
+    assert data.feature_names[4:7] == ("at=8:30:00", "at=9:30:00", "at=10:30:00")
+    assert data.schema is not None
+    schema = Schema.from_json(json.loads(json.dumps(data.schema.to_json())))
+    (tmp_path / "new.csv").write_text(
+        "day,at,bit\n2024-01-14 23:00,8:30,0\n2030-01-01 00:00,10:30,1\n", encoding="utf-8"
+    )
+    bits = read_alike(tmp_path / "new.csv", schema)
+    assert bits[:, :4].argmax(axis=1).tolist() == [1, 3]
+    assert bits[:, 4:7].argmax(axis=1).tolist() == [0, 2]
+    with pytest.raises(ValueError, match="--date_parts must be day,hour or one part to be binned, got day,weekday"):
+        read_bits(tmp_path / "t.csv", TableSpec(date_parts=("day", "weekday")), bins=4)
