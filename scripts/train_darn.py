@@ -42,10 +42,9 @@ import tensorflow as tf
 from darn import pictures, report
 from darn.more.mixture import Density, log_prob, log_prob_by_column, member_log_prob, name_of
 from darn.train.density_choice import NEAR, stored_density
-from darn.train.fitting import evaluation_interval
 from darn.train.rivals import given
 from darn.train.selection import few_steps, stored_choice
-from darn.train.training import MAX_BLOCK
+from darn.train.training import MAX_BLOCK, evaluation_interval
 from gpflow_deep_base.page import Bars, Panel, Panels, Part, Picture, png
 from gpflow_deep_base.text import aligned, within
 

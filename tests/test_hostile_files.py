@@ -42,7 +42,7 @@ from darn import (
     save_density,
 )
 from darn.codec.coding import decode, encode, read_header
-from darn.codec.integer_layers import IntegerModel
+from darn.codec.integer_model import IntegerModel
 from darn.codec.table import decode_table
 from darn.codec.table import encode_table as encode_rows
 from ebp.estimators.predictor import Predictor

@@ -1,7 +1,7 @@
 """Section 3: rows to files and back, by bits-back coding in exact arithmetic; tables to files by themselves.
 
 coding                         files, the stack of bits
-integer_sums, integer_layers   the model in integers
+integer_model                  the model in integers
 rates                          what general compressors need
 table                          delimited tables to files and back, byte for byte, without a model
 table_columns, table_model     their columns; contexts, mixture and range coder
@@ -13,8 +13,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         "coding",
-        "integer_layers",
-        "integer_sums",
+        "integer_model",
         "rates",
         "table",
         "table_columns",

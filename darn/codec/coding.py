@@ -7,7 +7,7 @@ For each image the encoder pops h with probabilities q(h | x) from the bits writ
 it pushes x with p(x | h), and h with p(h), layer by layer from below. The decoder pops h, then x, and pushes h with
 q(h | x): this gives back the bits that the encoder popped. The file grows by log2 q(h | x) - log2 p(h) - log2 p(x | h)
 bits (Townsend, Bird and Barber, 2019, do so with a variational autoencoder). Probabilities are those of
-`integer_layers`, so that encoder and decoder cannot disagree.
+`integer_model`, so that encoder and decoder cannot disagree.
 
 Images are coded in rounds that grow with the number of images before, because what a round pops must have been written
 before it: the fastest growth is taken with which it was. A small round is coded twice, after a bit 0 and after a bit 1,
@@ -39,8 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from darn.codec.integer_layers import Bits, IntegerModel
-from darn.codec.integer_sums import PRECISION_BITS, logit_index, probability_table
+from darn.codec.integer_model import PRECISION_BITS, Bits, IntegerModel, logit_index, probability_table
 from darn.model.config import check_plain
 from darn.model.model import DARN
 from darn.more.chain import Chain

@@ -1,12 +1,10 @@
 """Layers for images: Section 2.2, local connectivity with periodic weights; PixelCNN.
 
-local      local layers (local_config); stochastic layers that are grids, Figure 5; pixels that see a window
+local      local layers; stochastic layers that are grids, Figure 5; pixels that see a window
 periodic   weights that repeat
 pixelcnn   gated PixelCNN as p(x | h) (van den Oord et al., 2016)
 """
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["local", "local_config", "periodic", "pixelcnn"]
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submodules=["local", "periodic", "pixelcnn"])

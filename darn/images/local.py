@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
-from darn.images.local_config import LocalConfig
 from darn.images.periodic import PeriodicLayer
 from darn.model.autoregressive import Conditional, Unit, threshold
+from darn.model.config import LocalConfig
 
 __all__ = [
     "LocalCausalConditional",

@@ -17,53 +17,17 @@ with the horizontal stack alone.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from darn.images.local_config import MAX_LAYERS, check_whole, whole_numbers
 from darn.model.autoregressive import Conditional, Unit, logistic_noise, threshold, uniform_weights
+from darn.model.config import PixelCNNConfig
 from darn.model.sampling import fixed_point_bits
 
-__all__ = ["GatedLayer", "PixelCNNConditional", "PixelCNNConfig"]
-
-
-@dataclasses.dataclass(frozen=True)
-class PixelCNNConfig:
-    """A PixelCNN over the pixels of an image.
-
-    :param image_shape: height and width of an image.
-    :param layers: gated layers, the first one among them.
-    :param filters: filters of each layer of both stacks.
-    :param first_kernel: side of the window of the first layer, odd.
-    :param kernel: side of the windows of the other layers, odd.
-    :param maps: maps of the image that the stochastic units make for the gates; the first is also added to the logits.
-    :raises ValueError: naming the field that is wrong.
-    """
-
-    image_shape: tuple[int, int]
-    layers: int = 5
-    filters: int = 16
-    first_kernel: int = 7
-    kernel: int = 3
-    maps: int = 8
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "image_shape", whole_numbers("image_shape of a PixelCNN", self.image_shape))
-        if len(self.image_shape) != 2:
-            raise ValueError(f"image_shape of a PixelCNN must be height and width, got {self.image_shape}.")
-        for name in ("layers", "filters", "maps"):
-            check_whole(f"{name} of a PixelCNN", getattr(self, name))
-        if self.layers > MAX_LAYERS:
-            raise ValueError(f"layers of a PixelCNN must be at most {MAX_LAYERS}, got {self.layers}.")
-        for name in ("first_kernel", "kernel"):
-            value = getattr(self, name)
-            check_whole(f"{name} of a PixelCNN", value)
-            if value < 3 or value % 2 == 0:
-                raise ValueError(f"{name} of a PixelCNN must be odd and at least 3, got {value}.")
+__all__ = ["GatedLayer", "PixelCNNConditional"]
 
 
 class GatedLayer(tf.Module):

@@ -3,7 +3,7 @@
 
 Layer 0 is the visible one, 1 to L are the stochastic ones. In the decoder a layer sees the next one above it, in the
 encoder the next one below; with skip connections all of them. Passes go from the top down or from the visible layer up,
-and are the same for floating-point numbers (`model`) and for integers (`integer_layers`): who calls says what a bit is
+and are the same for floating-point numbers (`model`) and for integers (`integer_model`): who calls says what a bit is
 and how bits are drawn.
 """
 

@@ -19,9 +19,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from darn.images.local_config import LocalConfig
-from darn.images.pixelcnn import PixelCNNConfig
-from darn.model.config import DARNConfig
+from darn.model.config import DARNConfig, LocalConfig, PixelCNNConfig
 from darn.model.layers import EONADE_ORDERS, Wiring
 from darn.model.model import DARN
 from gpflow_deep_base.container import load_container, save_container

@@ -8,7 +8,6 @@ mixture           means of several densities, and their files
 blame             which value of an odd row is to blame
 completion        missing bits given the others
 distribution      the model as a TensorFlow Probability distribution
-gradient_moments  exact bias and variance of each gradient estimator
 """
 
 import lazy_loader
@@ -20,7 +19,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "chain",
         "completion",
         "distribution",
-        "gradient_moments",
         "made",
         "masked",
         "mixture",

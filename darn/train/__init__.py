@@ -1,7 +1,7 @@
 """From rows to a trained model.
 
-training, optimization  steps in one graph; RMSProp, Adam, running means
-fitting                 evaluations and the best parameters
+training                steps in one graph; evaluations and the best parameters
+optimization            RMSProp, Adam, running means
 selection               architectures chosen on validation rows (rivals)
 chain_fitting           chains, trees and mixtures of independent columns; rows with gaps, filled
 network_fitting         masked networks
@@ -18,7 +18,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "chain_fitting",
         "density",
         "density_choice",
-        "fitting",
         "keras_model",
         "network_fitting",
         "optimization",

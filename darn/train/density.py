@@ -32,11 +32,10 @@ from darn.more.mixture import (
 )
 from darn.train.chain_fitting import filled
 from darn.train.density_choice import KINDS, NEAR, DensityChoice, choose_density
-from darn.train.fitting import Course
 from darn.train.optimization import TrainingConfig
 from darn.train.rivals import OPTIMIZER, as_sizes
 from darn.train.selection import Choice, SearchConfig, choose, few_steps
-from darn.train.training import Trainer
+from darn.train.training import Course, Trainer
 from darn.train.variables import Variables, moments
 from gpflow_deep_base.columns import as_numbers
 from gpflow_deep_base.cost import tell

@@ -20,9 +20,8 @@ import tensorflow as tf
 
 from darn.model.config import used_fields
 from darn.model.model import DARN, DARNConfig
-from darn.train.fitting import Course
 from darn.train.optimization import TrainingConfig
-from darn.train.training import Trainer
+from darn.train.training import Course, Trainer
 from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.files import atomic_path, write_text
 from gpflow_deep_base.seeds import Seed, as_seed

@@ -29,7 +29,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from darn.model.model import DARNConfig, check_data
-from darn.train.fitting import evaluation_interval
 from darn.train.optimization import TrainingConfig
 from darn.train.rivals import (
     NONE,
@@ -47,6 +46,7 @@ from darn.train.rivals import (
     neighbours,
     value_spaces,
 )
+from darn.train.training import evaluation_interval
 from gpflow_deep_base.files import write_text
 from gpflow_deep_base.seeds import Seed, as_seed
 

@@ -10,7 +10,6 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from darn.images.local import LocalCausalConditional
-from darn.images.local_config import LocalConfig
 from darn.model.autoregressive import (
     Conditional,
     LinearConditional,
@@ -20,6 +19,7 @@ from darn.model.autoregressive import (
     logistic_noise,
     threshold,
 )
+from darn.model.config import LocalConfig
 from darn.model.gradients import darn_unit, straight_through_unit
 from darn.model.layers import make_conditional
 from darn.more.made import MADEConditional

@@ -9,7 +9,7 @@ import pytest
 
 from darn.codec import coding
 from darn.codec.coding import BitStack
-from darn.codec.integer_sums import PRECISION_BITS, logit_index, probability_table
+from darn.codec.integer_model import PRECISION_BITS, logit_index, probability_table
 
 
 def entropy_bits(bits: np.ndarray, logits: np.ndarray) -> float:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from darn.codec import coding
 from darn.codec.coding import _crc, _leb128, decode, encode, read_header
-from darn.codec.integer_layers import IntegerModel
+from darn.codec.integer_model import IntegerModel
 from darn.model.description_length import description_length
 from darn.model.model import DARN, DARNConfig
 

@@ -8,10 +8,10 @@ from darn.model.gradients import (
     ESTIMATORS,
     darn_unit,
     estimate,
+    gradient_report,
     straight_through_unit,
 )
 from darn.model.model import DARN, DARNConfig
-from darn.more.gradient_moments import gradient_report
 from tests.statistical import assert_mean_close
 
 N_X, N_H = 5, 4

@@ -12,9 +12,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.codec.integer_layers import IntegerLayer, IntegerModel
-from darn.codec.integer_sums import PRECISION_BITS, Exact, logit_index, probability_table, tanh_table
-from darn.images.local_config import LocalConfig
+from darn.codec.integer_model import (
+    PRECISION_BITS,
+    Exact,
+    IntegerLayer,
+    IntegerModel,
+    logit_index,
+    probability_table,
+    tanh_table,
+)
+from darn.model.config import LocalConfig
 from darn.model.model import DARN, DARNConfig
 
 M = 1 << PRECISION_BITS
@@ -179,8 +186,8 @@ def test_digest_says_whether_models_are_equal(rng: np.random.Generator) -> None:
 _DIGEST_OF_PROBABILITIES = """
 import hashlib, sys
 import numpy as np, tensorflow as tf
-from darn.codec.integer_layers import IntegerModel
-from darn.images.local_config import LocalConfig
+from darn.codec.integer_model import IntegerModel
+from darn.model.config import LocalConfig
 from darn.model.model import DARN, DARNConfig
 model = DARN(DARNConfig(300, (150, 80), (60,)), seed=3)
 if sys.argv[1] == "graph":

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from darn.images.local import LocalDecoder, LocalEncoder, causal_window, periodic_correlation
-from darn.images.local_config import LocalConfig
 from darn.images.periodic import PeriodicLayer
+from darn.model.config import LocalConfig
 
 
 def layer(shape: tuple[int, int, int], seed: tf.Tensor, *, kernel: int, stride: int, period: int) -> PeriodicLayer:

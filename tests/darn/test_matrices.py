@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.codec.integer_layers import causal_matrix, network_matrices
+from darn.codec.integer_model import causal_matrix, network_matrices
 from darn.images.local import LocalCausalConditional, LocalDecoder, LocalEncoder
-from darn.images.local_config import LocalConfig
+from darn.model.config import LocalConfig
 from darn.model.layers import DenseNetwork
 
 CONFIG = LocalConfig((7, 5), (4, 2), (2, 1), (3, 2), period=2, visible_kernel=5, visible_period=3)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.images.local_config import LocalConfig
 from darn.model.autoregressive import threshold
+from darn.model.config import LocalConfig
 from darn.model.model import DARN, DARNConfig, check_data
 from tests.statistical import assert_mean_close
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from darn import pictures
-from darn.images.local_config import LocalConfig
+from darn.model.config import LocalConfig
 from darn.model.model import DARN, DARNConfig
 from darn.train.training import Trainer, TrainingConfig
 

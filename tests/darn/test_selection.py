@@ -10,7 +10,6 @@ import pytest
 
 from darn import Choice, SearchConfig, choose
 from darn.model.model import DARN, DARNConfig
-from darn.train.fitting import Course, evaluation_interval, minibatch_rows, some_rows
 from darn.train.optimization import TrainingConfig
 from darn.train.rivals import (
     HIDDEN,
@@ -23,7 +22,7 @@ from darn.train.rivals import (
     value_spaces,
 )
 from darn.train.selection import few_steps, stored_choice
-from darn.train.training import Trainer
+from darn.train.training import Course, Trainer, evaluation_interval, minibatch_rows, some_rows
 
 N_X = 8
 SMALL = SearchConfig(candidates=3, search_steps=100, search_patience=2, neighbours=False, falling=False)

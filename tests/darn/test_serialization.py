@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.images.local_config import LocalConfig
-from darn.images.pixelcnn import PixelCNNConfig
+from darn.model.config import LocalConfig, PixelCNNConfig
 from darn.model.model import DARN, DARNConfig
 from darn.model.serialization import load_darn, named_variables, save_darn, variable_shapes
 from gpflow_deep_base.container import save_container
