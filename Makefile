@@ -81,7 +81,7 @@ results: .venv/.installed
 	$(BIN)/python -m gpflow_deep_runs.report
 
 # Every script in benchmarks/; one of them: make bench BENCHMARKS=benchmarks/NAME.py
-bench: .venv/.installed-benchmarks
+bench: .venv/.installed
 	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script"; done
 
 # The site in docs/_build/html. Notebooks have the outputs in docs/notebooks/outputs, or none.
@@ -114,6 +114,3 @@ clean:
 	$(BIN)/python -m pip install --disable-pip-version-check -e ".[test,docs]"
 	@touch $@
 
-.venv/.installed-benchmarks: .venv/.installed
-	$(BIN)/python -m pip install --disable-pip-version-check -e ".[test,benchmarks]"
-	@touch $@

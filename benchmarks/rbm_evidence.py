@@ -20,9 +20,9 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
+from gpflow_deep_base.stopping import Best
 from gpflow_deep_runs.data.batches import Minibatches
 from gpflow_deep_runs.run import Seeds
-from gpflow_deep_runs.run.selection import Best
 from rbm_tracking import evaluation, report
 from rbm_tracking.estimates import ais
 from rbm_tracking.model.rbm import RBM, base_rate_biases, initial_rbm

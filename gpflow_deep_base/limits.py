@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from .files import PathLike
 
-__all__ = ["Budget", "budget_of", "inflated", "one_line", "refuse_damaged"]
+__all__ = ["Budget", "budget_of", "inflated", "most_text", "one_line", "refuse_damaged"]
 
 _FREE_BYTES = 100 * 10**6
 _PER_BYTE = 3
@@ -71,6 +71,11 @@ def inflated(packed: bytes, most: int, problem: str) -> bytes:
     if not unpacker.eof or unpacker.unused_data:
         raise ValueError(problem)
     return plain
+
+
+def most_text(num_packed: int) -> int:
+    """Bytes that a text in a file may have, given how many it is compressed to."""
+    return min(2**22, 2**16 + 100 * num_packed)
 
 
 def one_line(value: object, length: int = 200) -> str:

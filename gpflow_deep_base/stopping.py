@@ -1,66 +1,52 @@
-"""The best evaluation so far, and when to stop looking for a better one.
+"""The best evaluation so far, and when to stop looking for a better one: the rule of all training loops.
 
-    stopping = Stopping(patience=10)
+    best = Best()
     for step in ...:
-        best_parameters = ...
-        stopping, is_best = stopping.after(step, score)
-        if stopping.is_done: break
+        best = best.after(step, loss)
+        if best.step == step: parameters = ...
+        if best.is_done(patience=10): break
 
-A rule is a value and a pure function of the scores, so that a run that was stopped and resumed decides the same.
+It is a value, and each next one a pure function of the losses, so that a run that was stopped and resumed decides the
+same.
 """
 
 from __future__ import annotations
 
 import math
 import signal
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-__all__ = ["Interrupted", "Stopping"]
+__all__ = ["Best", "Interrupted"]
 
 
-@dataclass(frozen=True)
-class Stopping:
-    """Which of a sequence of scores is the best, and whether enough of them were no better.
+class Best(NamedTuple):
+    """The best evaluation so far.
 
-    :ivar patience: evaluations in a row that are no better, after which training stops; None: it never does.
-    :ivar is_lower_better: whether scores are losses.
-    :ivar margin: by how much a score must be better to count.
-    :ivar step: of the best score, -1 before the first.
-    :ivar score: the best.
-    :ivar num_worse: scores in a row that were no better.
+    :ivar step: updates made before it, -1 before the first.
+    :ivar value: its loss.
+    :ivar num_worse: evaluations in a row since then that were no better.
+    :ivar std: standard deviation of the value, where a loop knows it.
+    :ivar is_trusted: whether the value may be trusted, where a loop doubts it.
     """
 
-    patience: int | None = 10
-    is_lower_better: bool = False
-    margin: float = 0.0
     step: int = -1
-    score: float = -math.inf
+    value: float = math.inf
     num_worse: int = 0
+    std: float = 0.0
+    is_trusted: bool = True
 
-    def __post_init__(self) -> None:
-        if self.patience is not None and self.patience < 1:
-            raise ValueError(f"patience must be positive, or None to train to the end, got {self.patience}.")
-        if not self.margin >= 0:
-            raise ValueError(f"margin must not be negative, got {self.margin}.")
+    def after(self, step: int, value: float) -> Best:
+        """The best after one more evaluation; NaN is worse than all others, and of equal ones the first is the best."""
+        is_first = self.step < 0 and not math.isnan(value)
+        return self.judged(Best(step, value), is_better=is_first or value < self.value)
 
-    def after(self, step: int, score: float) -> tuple[Stopping, bool]:
-        """The rule after one more evaluation, and whether that is the best so far.
+    def judged(self, new: Best, *, is_better: bool | None) -> Best:
+        """The best after one more evaluation, by whether that is better; None: open, and counting begins anew."""
+        return new if is_better else self._replace(num_worse=self.num_worse + 1 if is_better is False else 0)
 
-        :param step: updates made before it.
-        :param score: a number; NaN is worse than all others, and the first score is the best unless it is NaN.
-        """
-        # Losses with their sign changed, so that larger is better.
-        signed = -score if self.is_lower_better else score
-        best = -self.score if self.is_lower_better and self.step >= 0 else self.score
-        is_best = not math.isnan(score) and (self.step < 0 or signed > best + self.margin)
-        if is_best:
-            return replace(self, step=step, score=score, num_worse=0), True
-        return replace(self, num_worse=self.num_worse + 1), False
-
-    @property
-    def is_done(self) -> bool:
-        """Whether `patience` scores in a row were no better."""
-        return self.patience is not None and self.num_worse >= self.patience
+    def is_done(self, patience: int | None) -> bool:
+        """Whether so many evaluations in a row were no better; None: never."""
+        return patience is not None and self.num_worse >= patience
 
 
 class Interrupted(Exception):

@@ -101,35 +101,6 @@ def test_help(script: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-# n = 10, M = 2, D = 3: M^2 n = 40, M n (D + 2) = 100, M^3 = 8.
-@pytest.mark.parametrize(
-    ("method", "P", "is_last", "float64", "float32"),
-    [
-        # variance 2 * 3 * 40, projection 2 * 40, kernel 2 * 100, mean 2 * 3 * 20, factors 8 / 3 + 8 + (2 + 4) * 3 * 8
-        ("full", 3, False, 240 + 200 + 120 + 8 / 3 + 8 + 48 + 96, 0),
-        ("full, cached", 3, False, 240 + 200 + 120, 0),
-        ("mixed", 3, False, 80 + 200 + 120 + 8 / 3 + 8 + 48, 240),
-        ("mixed, cached", 3, False, 80 + 200 + 120, 240),
-        ("mixed, cached", 1, True, 80 + 200 + 40, 0),
-        ("float32, cached", 3, False, 0, 240 + 80 + 200 + 120),
-        ("gpflux", 3, False, 240 + 40 + 200 + 120 + 8 / 3, 0),
-    ],
-)
-def test_operations_of_a_prediction(method: str, P: int, is_last: bool, float64: float, float32: float) -> None:
-    flops = load("prediction").layer_flops(method, n=10, M=2, D=3, P=P, is_last=is_last)
-    assert flops == pytest.approx((float64, float32), rel=1e-12)
-
-
-def test_gpflux_computes_its_first_layer_for_every_draw() -> None:
-    script = load("prediction")
-    once, often = (script.prediction_flops("full, cached", 2, 10, S).float64 for S in (1, 5))
-    last = script.layer_flops("full, cached", n=10, M=script.M, D=script.D, P=1, is_last=True).float64
-    assert often - once == pytest.approx(4 * last, rel=1e-12)
-    assert script.prediction_flops("gpflux", 2, 10, 5).float64 == pytest.approx(
-        5 * script.prediction_flops("gpflux", 2, 10, 1).float64, rel=1e-12
-    )
-
-
 @pytest.mark.parametrize(
     ("scores", "first"),
     [

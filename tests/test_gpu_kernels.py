@@ -7,14 +7,12 @@ and predictions must have a kernel for each of their operations, and must not ca
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import darn
-from tests.compiled import compiled_names, names_in, traced
+from tests.compiled import compiled_names, traced
 from tests.examples import BY_USERS, COMPILED, LEFT_OUT
 from tests.kernels import GPU, XLA_GPU, has_kernels, nodes, without_kernel
 
@@ -86,63 +84,7 @@ def test_operations_without_a_kernel_are_found(function: Any, expected: set[str]
     assert len(list(nodes(concrete))) > 1
 
 
-def test_xla_has_its_own_kernels() -> None:
-    """It compiles a `Fill` of uint32, and no sparse product."""
-
-    def product(x: tf.Tensor) -> tf.Tensor:
-        return tf.sparse.sparse_dense_matmul(tf.SparseTensor([[0, 0]], [1.0], [3000, 3000]), x)
-
-    found = []
-    for function in (lambda x: tf.zeros_like(tf.cast(x, tf.uint32)), product):
-        compiled = tf.function(function, autograph=False, jit_compile=True)
-        found.append(
-            {each.split()[0] for each in without_kernel(compiled.get_concrete_function(tf.TensorSpec([3000, 5])))}
-        )
-    assert found == [set(), {"SparseTensorDenseMatMul"}]
-
-
-def test_compiled_functions_are_found_in_sources() -> None:
-    source = """
-import tensorflow as tf
-from tensorflow import function as compiled
-made = tf.function(inner, jit_compile=True)
-def inner(): ...
-class C:
-    @tf.function
-    def a(self): ...
-    def b(self):
-        @tf.function(autograph=False)
-        def c(): ...
-        self.d = tf.function(lambda x: x)
-        self.e = tf.function(self.a)
-        return tf.py_function(c, [], []), map(tf.function, [])
-def f(g):
-    return tf.function(g)
-"""
-    assert sorted(names_in(source, "m")) == [
-        "m.C.a",
-        "m.C.a",
-        "m.C.b.<locals>.<lambda>",
-        "m.C.b.<locals>.c",
-        "m.C.b.<locals>.c",
-        "m.C.b.<locals>.tf.function",
-        "m.f.<locals>.g",
-        "m.from tensorflow import function as compiled",
-        "m.inner",
-    ]
-
-
 def test_a_forgotten_function_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "ebp").mkdir()
     (tmp_path / "ebp" / "new.py").write_text("import tensorflow as tf\nnew_step = tf.function(lambda x: x)\n")
     assert compiled_names(tmp_path) == {"ebp.new.<lambda>"}
-
-
-def test_tracing_does_not_run_anything() -> None:
-    with mock.patch.object(darn.DARN, "sample", return_value=tf.constant(0.0)) as sample:
-        name, function = traced(lambda: darn.Sampler(darn.DARN(darn.DARNConfig(visible=6)))(1, SEED))
-    assert name == "darn.model.sampling.Sampler.__init__.<locals>.<lambda>"
-    assert sample.call_count == 1  # to trace it
-    assert function.structured_outputs.shape == []
-    with pytest.raises(ValueError, match="no compiled function of the packages was called"):
-        traced(lambda: tf.function(lambda: 1)())

@@ -25,8 +25,9 @@ import tensorflow as tf
 
 import ebp
 from compression import load_bcz
-from compression.files.container import kernels_of, save_bcz
+from compression.files.container import coded_variables, kernels_of, save_bcz
 from compression.files.kernel_coding import Reader
+from compression.files.random_coding import RandomCode
 from compression.files.weights_file import pack_weights, read_weights
 from compression.rounding.bits import fixed_point
 from compression.rounding.codebook import codebook
@@ -125,6 +126,13 @@ def _bcz_graph(path: Path) -> None:
 def _bcz_weights(path: Path) -> None:
     layers = [keras.layers.Dense(16), keras.layers.BatchNormalization(), keras.layers.Dense(3, dtype="bfloat16")]
     pack_weights(keras.Sequential([keras.Input([12]), *layers]), path, bits=6)
+
+
+def _bcz_random(path: Path) -> None:
+    network = keras.Sequential([keras.Input([12]), keras.layers.Dense(16, "relu"), keras.layers.Dense(3)])
+    shapes = tuple(tuple(variable.shape) for variable in coded_variables(network))
+    ones = (1,) * len(shapes)
+    save_bcz(path, network, RandomCode(5, 9, ones, ones, np.arange(20), shapes))
 
 
 def _bcz_text(content: bytes, draw: random.Random) -> bytes:
@@ -240,6 +248,9 @@ FORMATS = {
     "compressed weights": Format(
         ".bcz", _bcz_weights, read_weights, {"bytes": changed_bytes, "resealed": with_checksum(5, _crc32)}
     ),
+    "compressed network by draws": Format(
+        ".bcz", _bcz_random, load_bcz, {"bytes": changed_bytes, "resealed": with_checksum(5, _crc32)}
+    ),
     "coded bits": Format(
         ".darn",
         _coded,
@@ -268,6 +279,7 @@ FORMATS = {
     "EBP network": Format(".npz", _predictor, Predictor.load, _CONTAINER),
     "table of bits": Format(".npz", _bits, read_bits, _NPZ),
 }
+SAVERS = ("deep GP", "DARN", "density", "RBM", "EBP", "compressed network", "compressed weights", "EBP network")
 KINDS = [(name, kind) for name, each in FORMATS.items() for kind in each.changes]
 
 
@@ -320,3 +332,19 @@ def test_a_file_from_a_stranger(
         assert time.process_time() - start < SECONDS, f"mutant {number}"
         assert _peak_megabytes() - before < FREE_MEGABYTES + 3 * len(mutant) / 1e6, f"mutant {number}"
     assert not raw, f"{len(raw)} of {count}: {raw[:3]}"
+
+
+@pytest.mark.parametrize("name", SAVERS)
+def test_a_file_is_written_whole_or_not_at_all(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full when what was written has to be on it: the old file stays, and nothing is beside it."""
+    path = tmp_path / f"file{FORMATS[name].suffix}"
+    path.write_bytes(b"old")
+
+    def no_space(descriptor: int) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(OSError, match="No space left"):
+        FORMATS[name].write(path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -7,31 +7,10 @@ from scipy import stats
 from tests.statistical import assert_mean_close
 
 
-def test_accepts_unbiased_draws(rng: np.random.Generator) -> None:
-    """4096 draws: 5 standard errors are 0.078 (5 / sqrt(4096) = 0.078)."""
-    assert_mean_close(rng.normal(2.0, 1.0, 4096), 2.0, min_detectable=0.1)
-
-
 def test_sees_a_biased_mean(rng: np.random.Generator) -> None:
     """A bias of 0.2 is 12.8 standard errors; it is missed if the noise makes up for 7.8 of them (p < 1e-14)."""
     with pytest.raises(AssertionError, match=r"expected 2: off by .* standard errors, more than 5"):
         assert_mean_close(rng.normal(2.2, 1.0, 4096), 2.0, min_detectable=0.1)
-
-
-def test_sees_one_biased_element(rng: np.random.Generator) -> None:
-    exact = np.zeros([2, 3])
-    draws = rng.normal(exact, 1.0, [4096, 2, 3])
-    assert_mean_close(draws, exact, min_detectable=0.1)
-    draws[:, 1, 2] += 0.3
-    with pytest.raises(AssertionError, match=r"at \[1, 2\] is 0\.\d+, expected 0"):
-        assert_mean_close(draws, exact, min_detectable=0.1)
-
-
-def test_elements_may_have_their_own_min_detectable(rng: np.random.Generator) -> None:
-    draws = rng.normal(0.0, [1.0, 100.0], [4096, 2])
-    assert_mean_close(draws, 0.0, min_detectable=[0.1, 10.0])
-    with pytest.raises(AssertionError, match="cannot show an error"):
-        assert_mean_close(draws, 0.0, min_detectable=0.1)
 
 
 @pytest.mark.parametrize("bias", [0.0, 1.0])
@@ -39,14 +18,6 @@ def test_refuses_too_few_draws_whatever_their_mean(rng: np.random.Generator, bia
     """100 draws have 5 standard errors of 0.5: an error of 0.1 could not be seen, so a pass would mean nothing."""
     with pytest.raises(AssertionError, match=r"100 draws cannot show an error of min_detectable=0\.1"):
         assert_mean_close(rng.normal(bias, 1.0, 100), 0.0, min_detectable=0.1)
-
-
-def test_the_advised_number_of_draws_suffices(rng: np.random.Generator) -> None:
-    with pytest.raises(AssertionError, match=r"Take (\d+\.\d) times as many") as failure:
-        assert_mean_close(rng.normal(size=100), 0.0, min_detectable=0.1)
-    factor = float(str(failure.value).split("Take ")[1].split(" times")[0])
-    # the advice uses the spread of 100 draws, known to 1 / sqrt(200) = 7%: 5 of these are 35%, squared 1.85
-    assert_mean_close(rng.normal(size=int(185 * factor)), 0.0, min_detectable=0.1)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -61,12 +32,6 @@ def test_refuses_draws_that_are_not_finite(rng: np.random.Generator, bad: float)
 def test_refuses_draws_that_do_not_vary(value: float) -> None:
     with pytest.raises(AssertionError, match="do not vary"):
         assert_mean_close(np.full(1000, value), value, min_detectable=0.1)
-
-
-@pytest.mark.parametrize("draws", [1.0, [1.0, 2.0]])
-def test_refuses_to_estimate_a_spread_from_almost_nothing(draws: object) -> None:
-    with pytest.raises(AssertionError, match="at least 10 draws"):
-        assert_mean_close(draws, 1.5, min_detectable=10.0)  # type: ignore[arg-type]
 
 
 def test_false_alarms_are_as_rare_as_stated(rng: np.random.Generator) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from gpflow_deep_base.frame import leb128
-from gpflow_deep_base.limits import Budget, inflated, one_line
+from gpflow_deep_base.limits import Budget, inflated, most_text, one_line
 
 from ..graph.graph import Graph, Node, Ref, Tensor, bypassed, graph_of, in_order, is_chain
 from ..graph.rebuild import LOOKUPS, adapted_settings
@@ -40,10 +40,6 @@ from .kernel_coding import Reader
 
 __all__ = ["check_call", "check_layer", "for_files", "graph_bytes", "outline", "read_graph", "without_masks"]
 
-_MAX_TEXT = 2**22
-_FREE_TEXT = 2**16
-_PER_PACKED = 100
-"""Of a text, how long it may be, and how many times longer than its compressed form."""
 _PER_CHARACTER = 40  # bytes of the objects that are made of it
 _MAX_NAME = 200
 _MAX_OUTPUTS = 16
@@ -204,7 +200,7 @@ def graph_bytes(graph: Graph) -> bytes:
     }
     text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
     packed = zlib.compress(text, 9)
-    if len(text) > _longest(len(packed)):
+    if len(text) > most_text(len(packed)):
         raise ValueError(f"the network has too many layers for a file: {len(text)} bytes of settings.")
     return leb128(len(packed)) + packed
 
@@ -215,11 +211,6 @@ def _shapes_of(layer: keras.Layer) -> list[list[int]]:
     return [] if is_settings else [list(variable.shape) for variable in layer.weights]
 
 
-def _longest(num_packed: int) -> int:
-    """Bytes of a text that is compressed to so many."""
-    return min(_MAX_TEXT, _FREE_TEXT + _PER_PACKED * num_packed)
-
-
 def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[int, ...]]]]:
     """What :func:`graph_bytes` wrote: layers without weights, and the shapes of the weights of each, once.
 
@@ -227,7 +218,7 @@ def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
     """
     packed = reader.take(reader.integer())
     try:
-        text = inflated(packed, _longest(len(packed)), "its text of layers is too long or does not end")
+        text = inflated(packed, most_text(len(packed)), "its text of layers is too long or does not end")
     except zlib.error as error:
         raise ValueError(f"its layers are not compressed text ({error})") from error
     budget.take(_PER_CHARACTER * len(text), "the text of layers")

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from gpflow_deep_base.files import write_bytes
 from gpflow_deep_base.frame import framed, leb128, unframed
-from gpflow_deep_base.limits import Budget, inflated, one_line
+from gpflow_deep_base.limits import Budget, inflated, most_text, one_line
 
 from ..rounding.bits import grid
 from .contents import MAGIC, VERSION_OF_WEIGHTS, VERSIONS, parsed_file
@@ -55,9 +55,6 @@ _PLAIN = 16
 _PLANES = 17
 _LARGE = 32  # numbers of a kernel that is worth rounding
 _MAX_AXES = 16
-_MAX_TEXT = 2**22
-_FREE_TEXT = 2**16
-_PER_PACKED = 100
 _PER_CHARACTER = 40  # bytes of the objects that are made of it
 
 
@@ -232,8 +229,7 @@ def _same_leaf(name: str, wanted: str) -> tuple[str, ...]:
 
 def _read_names(reader: Reader, budget: Budget) -> list[str]:
     packed = reader.take(reader.integer())
-    most = min(_MAX_TEXT, _FREE_TEXT + _PER_PACKED * len(packed))
-    text = inflated(packed, most, "its text of names is too long or does not end")
+    text = inflated(packed, most_text(len(packed)), "its text of names is too long or does not end")
     budget.take(_PER_CHARACTER * len(text), "the text of names")
     names = text.decode().split("\n")
     take_time(budget, "", len(names))

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darn.more.masked import MaskedNetwork, masks
 from darn.more.ordered import Category, checked_bits, levels_in_order
-from gpflow_deep_base.stopping import Stopping
+from gpflow_deep_base.stopping import Best
 
 __all__ = ["FittedNetwork", "NetworkSettings", "fit_network", "work_of_step"]
 
@@ -122,11 +122,11 @@ def fit_network(
     steps_per_look = max(_LEAST_INTERVAL, training.steps_per_epoch)
     work_per_look = steps_per_look * work_of_step(n, settings.hidden, N)
     work_per_look += float(len(held_out) * n * (2 * settings.hidden + n))
-    stopping = Stopping(patience, is_lower_better=True)
-    best = None
+    best = Best()
+    parameters = None
     work = 0.0
     # Steps, then an evaluation; the best parameters are kept.
-    while best is None or (not stopping.is_done and work < most_work):
+    while parameters is None or (not best.is_done(patience) and work < most_work):
         for _ in range(steps_per_look):
             training.step()
         work += work_per_look
@@ -134,15 +134,15 @@ def fit_network(
         loss = -float(log_p @ valid_share)
         if not math.isfinite(loss):
             break
-        stopping, is_best = stopping.after(training.num_steps, loss)
-        if is_best or best is None:
-            best = training.average.copied()
-        if behind is not None and training.num_steps >= behind[0] and stopping.score > behind[1]:
+        best = best.after(training.num_steps, loss)
+        if best.step == training.num_steps:
+            parameters = training.average.copied()
+        if behind is not None and training.num_steps >= behind[0] and best.value > behind[1]:
             break
-    if best is None:
+    if parameters is None:
         raise FloatingPointError("training of a network diverged; please report this with the rows.")
-    model = training.model(best)
-    return FittedNetwork(model, model.log_prob(held_out), work, stopping.step)
+    model = training.model(parameters)
+    return FittedNetwork(model, model.log_prob(held_out), work, best.step)
 
 
 class _Parameters(NamedTuple):

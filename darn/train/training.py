@@ -19,10 +19,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +35,7 @@ from darn.model.serialization import named_variables
 from darn.model.weight_noise import WeightNoise, with_values
 from darn.train.optimization import TrainingConfig, in_place, make_optimizer, move_means
 from gpflow_deep_base.seeds import Seed, as_seed
-from gpflow_deep_base.stopping import Stopping
+from gpflow_deep_base.stopping import Best
 from gpflow_deep_base.tracing import counted_alone
 
 __all__ = [
@@ -432,7 +430,7 @@ class Course:
         self._seeds = tf.unstack(tf.random.experimental.stateless_split(as_seed(seed), 3))
         self.step = 0
         self.best_kl = 0.0
-        self._stopping = Stopping(None, is_lower_better=True)
+        self._best_so_far = Best()
         self.values: list[tuple[int, float]] = []
         self._best: list[NDArray] = []
 
@@ -452,22 +450,22 @@ class Course:
 
     def is_done(self, until: int, patience: int | None = None) -> bool:
         """Whether :meth:`advance` has nothing to do."""
-        return self.step >= until or replace(self._stopping, patience=patience or None).is_done
+        return self.step >= until or self._best_so_far.is_done(patience or None)
 
     @property
     def best_step(self) -> int:
         """Steps before the best evaluation; 0 before the first."""
-        return max(self._stopping.step, 0)
+        return max(self._best_so_far.step, 0)
 
     @property
     def best_value(self) -> float:
         """Nats a row of the best evaluation; infinite before the first."""
-        return self._stopping.score if self._stopping.step >= 0 else math.inf
+        return self._best_so_far.value
 
     def stored(self, *, is_whole: bool = True) -> dict[str, NDArray]:
         """Arrays with which :meth:`restore` goes on to the same bits; not whole: what the evaluations gave."""
         numbers = {"step": self.step, "best_kl": self.best_kl, "values": self.values}
-        numbers["stopping"] = [self._stopping.step, self._stopping.score, self._stopping.num_worse]
+        numbers["best"] = self._best_so_far[:3]
         arrays = {"numbers": np.array(json.dumps(numbers))}
         if is_whole:
             arrays |= {f"now/{i}": variable.numpy() for i, variable in enumerate(self._variables())}
@@ -484,8 +482,7 @@ class Course:
         self.step = numbers["step"]
         self.best_kl = numbers["best_kl"]
         self.values = [(step, value) for step, value in numbers["values"]]
-        step, score, num_worse = numbers["stopping"]
-        self._stopping = replace(self._stopping, step=step, score=score, num_worse=num_worse)
+        self._best_so_far = Best(*numbers["best"])
         self._best = [stored[f"best/{i}"] for i in range(sum(name.startswith("best/") for name in stored))]
         # All that training changes, where it was stored.
         if "now/0" in stored:
@@ -511,7 +508,7 @@ class Course:
             lengths = description_length(self.trainer.model, self._valid, seed=self._seeds[2])
             value = float(lengths.total.mean())
             self.values.append((self.step, value))
-            self._stopping, is_best = self._stopping.after(self.step, value)
-            if is_best:
+            self._best_so_far = self._best_so_far.after(self.step, value)
+            if self._best_so_far.step == self.step:
                 self.best_kl = float(lengths.kl.mean())
                 self._best = [variable.numpy() for variable in named_variables(self.trainer.model).values()]

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from gpflow_deep_base.cost import Cost
+from gpflow_deep_base.stopping import Best
 
 from ..judge.forecasts import LinearModel
 from ..model.batches import minibatch
@@ -292,7 +293,8 @@ def train(
     if course is None:
         raise ValueError("the trainer has no num_steps, so there is no end; make it as Trainer(..., num_steps=5000).")
     scores = list[float]()
-    best = list[NDArray[Any]]()
+    best = Best()
+    parameters = list[NDArray[Any]]()
     cost = Cost(course.end, "steps")
     while not trainer.is_done(step):
         stop = min(step - step % WINDOW + WINDOW, course.end)
@@ -303,14 +305,15 @@ def train(
         # Held-out rows: the best parameters so far, and whether they have stopped gaining.
         if score is not None:
             scores.append(score())
-            if scores[-1] >= max(scores):
-                best = [variable.numpy() for variable in trainer.model.variables]
+            best = best.after(step, -scores[-1])
+            if best.step == step:
+                parameters = [variable.numpy() for variable in trainer.model.variables]
             if (patience := course.config.n_iter_no_change) and has_settled(scores, course.config.tol, patience):
                 course.settle(step)
         if show is not None:
             show(_line(trainer, step, scores))
     # Back to the best parameters.
-    for variable, value in zip(trainer.model.variables if best else (), best, strict=True):
+    for variable, value in zip(trainer.model.variables if parameters else (), parameters, strict=True):
         variable.assign(value)
     return step, scores
 

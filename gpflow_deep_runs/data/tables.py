@@ -368,7 +368,7 @@ def _about(source: Any, table: Table) -> str:
     return f"the file {Path(source).name}" if isinstance(source, str | os.PathLike) else table.where
 
 
-def _quoted(names: Sequence[str], limit: int = 10) -> str:
-    """The first of some names in quotes, and how many more there are."""
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(map(repr, names[:limit])) + more
+def _quoted(names: Sequence[str]) -> str:
+    """The first ten of some names in quotes, and how many more there are."""
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return ", ".join(map(repr, names[:10])) + more

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
-from gpflow_deep_base.stopping import Interrupted
+from gpflow_deep_base.stopping import Best, Interrupted
 from gpflow_deep_runs.run.progress import Progress
-from gpflow_deep_runs.run.selection import Best, Rule
+from gpflow_deep_runs.run.selection import Rule
 
 __all__ = ["Every", "Fitted", "Interrupted", "block_size", "fit"]
 
@@ -113,11 +113,8 @@ def fit(
     step = first
     saved_at = start
 
-    def is_stopped() -> bool:
-        return patience is not None and best.num_worse >= patience
-
     with _deferred_signals() as received, Progress(first, num_steps, is_shown=progress) as shown:
-        while step < num_steps and not is_stopped() and not is_done(step):
+        while step < num_steps and not best.is_done(patience) and not is_done(step):
             # Make the steps up to the next multiple of the block.
             end = min(step - step % block + block, num_steps)
             observed = advance(step, end - step)
@@ -144,14 +141,14 @@ def fit(
             stopped_by = received[0] if received else "max_seconds" if is_late else None  # later ones: the next step
             # A checkpoint is due by steps, by time, or because this was the last call.
             is_old = every.save_seconds is not None and ended_at - saved_at > every.save_seconds
-            if is_last or is_old or _is_due(step, every.save) or is_stopped() or stopped_by:
+            if is_last or is_old or _is_due(step, every.save) or best.is_done(patience) or stopped_by:
                 save(step, best)
                 saved_at = time.monotonic()
             if stopped_by:
                 raise Interrupted(step, stopped_by)
         if received:  # while the last checkpoint was written
             raise Interrupted(step, received[0])
-    return Fitted(step, best, is_stopped(), time.monotonic() - start)
+    return Fitted(step, best, best.is_done(patience), time.monotonic() - start)
 
 
 def _is_due(step: int, interval: int) -> bool:

@@ -1,22 +1,11 @@
-"""Which evaluation of a run is the best so far, and when to stop looking for a better one."""
+"""Which evaluation of a run is the best so far."""
 
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
-__all__ = ["Best", "Rule", "lowest", "newest"]
+from gpflow_deep_base.stopping import Best
 
-
-class Best(NamedTuple):
-    """The best evaluation so far: its step and value, how many since were no better; and what else a rule keeps: the
-    standard deviation of the value, and whether the value may be trusted."""
-
-    step: int = -1
-    value: float = math.inf
-    num_worse: int = 0
-    std: float = 0.0
-    is_trusted: bool = True
-
+__all__ = ["Rule", "lowest", "newest"]
 
 Rule = Callable[[int, Best, Mapping[str, float]], Best]
 """(step, best so far, scalars of the evaluation) to the best now. A pure function, so that a resumed run agrees."""
@@ -32,7 +21,7 @@ def lowest(tag: str) -> Rule:
         value = scalars[tag]
         if not math.isfinite(value):
             raise FloatingPointError(f"{tag} is {value} after step {step}: training has diverged.")
-        return Best(step, value) if value < best.value else best._replace(num_worse=best.num_worse + 1)
+        return best.after(step, value)
 
     return rule
 

@@ -23,13 +23,14 @@ from gpflow_deep_base.files import make_folder, read_jsonl, sync_file, write_jso
 from gpflow_deep_base.locks import Held, lock
 from gpflow_deep_base.page import Part, Picture, Text, page
 from gpflow_deep_base.seeds import seed_words
+from gpflow_deep_base.stopping import Best
 from gpflow_deep_base.text import aligned, within
 from gpflow_deep_runs import run_dir
 from gpflow_deep_runs.report import plots
 from gpflow_deep_runs.run import checkpoints, devices, folder
 from gpflow_deep_runs.run.final import hparams_of, metrics_of, write_final
 from gpflow_deep_runs.run.loop import Every, Fitted, fit
-from gpflow_deep_runs.run.selection import Best, Rule, newest
+from gpflow_deep_runs.run.selection import Rule, newest
 from gpflow_deep_runs.run.writer import Shown, Writer
 from gpflow_deep_runs.run_dir import RunDir
 

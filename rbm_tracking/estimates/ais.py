@@ -80,14 +80,14 @@ def result_of(log_weights: Array, v: NDArray[Any], *, is_reverse: bool = False, 
     return AISResult(log_z, relative, (log_z + ends[0], log_z + ends[1]), ess, log_weights, v)
 
 
-def pooled(results: Sequence[AISResult], *, is_reverse: bool = False) -> AISResult:
+def pooled(results: Sequence[AISResult], *, num_strata: int = 1) -> AISResult:
     """The estimate that the chains of several make together.
 
     :param results: on one path, with different seeds.
-    :param is_reverse: as for :func:`result_of`.
+    :param num_strata: as for :func:`result_of`.
     """
     log_weights = np.concatenate([result.log_weights for result in results])
-    return result_of(log_weights, np.concatenate([result.v for result in results]), is_reverse=is_reverse)
+    return result_of(log_weights, np.concatenate([result.v for result in results]), num_strata=num_strata)
 
 
 def linear_schedule(num_betas: int) -> Array:

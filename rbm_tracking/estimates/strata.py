@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 from sklearn.cluster import KMeans
 
-from rbm_tracking.estimates.ais import AISResult, ais, result_of
+from rbm_tracking.estimates.ais import AISResult, ais, pooled
 from rbm_tracking.model import plain
 from rbm_tracking.model.rbm import RBM, base_rate_biases
 from rbm_tracking.model.visible import Visible
@@ -71,15 +71,14 @@ def stratified(
     options: dict[str, Any] = {"num_chains": num_chains, "generator": generator, "jit_compile": jit_compile}
     # log Z(d_k), for the shares pi_k
     log_normalisers = np.array([units.log_normaliser(d) for d in cells])
-    log_weights = []
-    last = []
+    strata = []
     for k, start in enumerate(base_b):
         # AIS from a cluster; each chain counts with log pi_k of where it has arrived
         estimate = ais(rbm, betas, seed=tf.random.fold_in(seed, k), base_b=start, **options)
         log_pi = log_softmax(estimate.v.astype(np.float64) @ cells.T - log_normalisers, axis=1)[:, k]
-        log_weights.append(estimate.log_weights + log_pi + np.log(len(base_b)))
-        last.append(estimate.v)
-    return result_of(np.concatenate(log_weights), np.concatenate(last), num_strata=len(base_b))
+        log_weights = estimate.log_weights + log_pi + np.log(len(base_b))
+        strata.append(estimate._replace(log_weights=log_weights))
+    return pooled(strata, num_strata=len(base_b))
 
 
 def arrivals(result: AISResult, num_strata: int, visible: Visible) -> Array:

@@ -71,10 +71,10 @@ Trajectory = tuple[RBM, ...]
 """RBMs of one size and family; the first has W = 0 and c = 0, the last is the one that matters."""
 
 
-def is_node(step: int, *, first: int = 10, ratio: float = 1.15) -> bool:
-    """Whether to keep the parameters after this update: at even distances in its logarithm, from `first` on."""
-    nearest = round(np.log(max(step, first) / first) / np.log(ratio))
-    return step >= first and step in {round(first * ratio**k) for k in (nearest - 1, nearest, nearest + 1)}
+def is_node(step: int, *, ratio: float = 1.15) -> bool:
+    """Whether to keep the parameters after this update: at even distances in its logarithm, from 10 on."""
+    nearest = round(np.log(max(step, 10) / 10) / np.log(ratio))
+    return step >= 10 and step in {round(10 * ratio**k) for k in (nearest - 1, nearest, nearest + 1)}
 
 
 def half_precision(rbm: RBM) -> RBM:

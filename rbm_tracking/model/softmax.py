@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.model.checks import check_binary
-from rbm_tracking.model.visible import NUMPY, Bernoulli, Ops
+from rbm_tracking.model.visible import NUMPY, Bernoulli, Discrete, Ops
 
 __all__ = ["Softmax"]
 
@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Softmax:
+class Softmax(Discrete):
     """Categories (Potts units), one bit for each level: in each group of columns at most one is 1. m = 1 on such rows.
 
     log Z(x) of a group is the log of the sum of exp(x_k) over its columns k, and of 1 for none of them unless one of
@@ -36,8 +36,6 @@ class Softmax:
     n_v: int
     groups: tuple[tuple[int, ...], ...]
     is_required: tuple[bool, ...] = ()
-
-    is_learnt = False
 
     def __post_init__(self) -> None:
         columns = [column for group in self.groups for column in group]
@@ -145,9 +143,6 @@ class Softmax:
         mean = self.mean(x, ops)
         return mean * (1.0 - mean)
 
-    def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
-        return 0.0
-
     def num_noise(self, n_v: int) -> int:
         return len(self.groups) + len(self._rest)
 
@@ -168,20 +163,6 @@ class Softmax:
         of_bits = ops.take(noise, num_groups + np.arange(len(self._rest)))
         return self._columns(options, ops.cast(of_bits < ops.sigmoid(ops.take(x, self._rest)), x), ops)
 
-    def highest_log_p(self, n_v: int) -> float:
-        return 0.0
-
-    num_own = 0
-
-    def moved(self, change: Any, ops: Ops = NUMPY) -> Softmax:
-        return self
-
-    def slopes(self, v: Any, ops: Ops = NUMPY) -> None:
-        return None
-
-    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> None:
-        return None
-
     def describe(self) -> dict[str, Any]:
         groups = [[int(column) for column in group] for group in self.groups]
         return {
@@ -190,13 +171,6 @@ class Softmax:
             "groups": groups,
             "is_required": list(map(bool, self.is_required)),
         }
-
-    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return (self.n_v, self.groups, self.is_required), ()
-
-    @classmethod
-    def __tf_unflatten__(cls, metadata: tuple[Any, ...], components: tuple[Any, ...]) -> Softmax:
-        return cls(*metadata)
 
 
 def _shown(group: tuple[int, ...]) -> str:

@@ -23,8 +23,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,9 +32,10 @@ from scipy import special
 
 from rbm_tracking.model.checks import check_binary, check_numbers
 
-__all__ = ["NUMPY", "Bernoulli", "Gaussian", "Ops", "Spin", "Visible", "binary_vectors", "own_slopes"]
+__all__ = ["NUMPY", "Bernoulli", "Discrete", "Gaussian", "Ops", "Spin", "Visible", "binary_vectors", "own_slopes"]
 
 Array = NDArray[Any]
+Family = TypeVar("Family", bound="Discrete")
 
 
 class Ops(NamedTuple):
@@ -205,10 +206,38 @@ def own_slopes(visible: Visible, hidden: Visible, v: Any, a: Any, ops: Ops = NUM
 
 
 @dataclass(frozen=True)
-class Bernoulli:
-    """Bits: v in {0, 1}, m = 1. P(v = 1 | h) = sigmoid(x), log Z(x) = log(1 + exp(x))."""
+class Discrete:
+    """What families of rows with countably many values, m = 1, and without parameters of their own have in common."""
 
     is_learnt = False
+    num_own = 0
+
+    def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
+        return 0.0
+
+    def highest_log_p(self, n_v: int) -> float:
+        return 0.0
+
+    def moved(self: Family, change: Any, ops: Ops = NUMPY) -> Family:
+        return self
+
+    def slopes(self, v: Any, ops: Ops = NUMPY) -> None:
+        return None
+
+    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> None:
+        return None
+
+    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return tuple(getattr(self, field.name) for field in fields(self)), ()
+
+    @classmethod
+    def __tf_unflatten__(cls: type[Family], metadata: tuple[Any, ...], components: tuple[Any, ...]) -> Family:
+        return cls(*metadata)
+
+
+@dataclass(frozen=True)
+class Bernoulli(Discrete):
+    """Bits: v in {0, 1}, m = 1. P(v = 1 | h) = sigmoid(x), log Z(x) = log(1 + exp(x))."""
 
     def check(self, rows: ArrayLike, *, n_v: int | None = None, name: str = "data") -> Array:
         return check_binary(rows, n_v=n_v, name=name)
@@ -229,9 +258,6 @@ class Bernoulli:
     def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
         return ops.sigmoid(x) * ops.sigmoid(-x)
 
-    def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
-        return 0.0
-
     def num_noise(self, n_v: int) -> int:
         return n_v
 
@@ -244,36 +270,13 @@ class Bernoulli:
     def states(self, n_v: int, start: int, stop: int) -> Array:
         return binary_vectors(n_v, start, stop)
 
-    def highest_log_p(self, n_v: int) -> float:
-        return 0.0
-
-    num_own = 0
-
-    def moved(self, change: Any, ops: Ops = NUMPY) -> Bernoulli:
-        return self
-
-    def slopes(self, v: Any, ops: Ops = NUMPY) -> None:
-        return None
-
-    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> None:
-        return None
-
     def describe(self) -> dict[str, Any]:
         return {"family": "bernoulli"}
 
-    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return (), ()
-
-    @classmethod
-    def __tf_unflatten__(cls, metadata: tuple[Any, ...], components: tuple[Any, ...]) -> Bernoulli:
-        return cls()
-
 
 @dataclass(frozen=True)
-class Spin:
+class Spin(Discrete):
     """Signs: v in {-1, 1}, m = 1. P(v = 1 | h) = sigmoid(2 x), log Z(x) = log(exp(x) + exp(-x))."""
-
-    is_learnt = False
 
     def check(self, rows: ArrayLike, *, n_v: int | None = None, name: str = "data") -> Array:
         array = check_numbers(rows, n_v=n_v, name=name)
@@ -300,9 +303,6 @@ class Spin:
     def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
         return 4.0 * ops.sigmoid(2.0 * x) * ops.sigmoid(-2.0 * x)
 
-    def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
-        return 0.0
-
     def num_noise(self, n_v: int) -> int:
         return n_v
 
@@ -315,29 +315,8 @@ class Spin:
     def states(self, n_v: int, start: int, stop: int) -> Array:
         return 2.0 * binary_vectors(n_v, start, stop) - 1.0
 
-    def highest_log_p(self, n_v: int) -> float:
-        return 0.0
-
-    num_own = 0
-
-    def moved(self, change: Any, ops: Ops = NUMPY) -> Spin:
-        return self
-
-    def slopes(self, v: Any, ops: Ops = NUMPY) -> None:
-        return None
-
-    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> None:
-        return None
-
     def describe(self) -> dict[str, Any]:
         return {"family": "spin"}
-
-    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return (), ()
-
-    @classmethod
-    def __tf_unflatten__(cls, metadata: tuple[Any, ...], components: tuple[Any, ...]) -> Spin:
-        return cls()
 
 
 @dataclass(frozen=True, eq=False)

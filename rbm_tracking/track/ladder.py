@@ -52,10 +52,10 @@ def initial_ladder(beta: ArrayLike, num_chains: int, dtype: tf.DType = tf.float3
     )
 
 
-def observe_flow(ladder: Ladder, level: tf.Tensor, memory: float = 50.0) -> Ladder:
+def observe_flow(ladder: Ladder, level: tf.Tensor) -> Ladder:
     """Update labels and smoothed counts with the levels [M, N] of the slots after a round of swaps.
 
-    The counts forget at the pace of round trips: their rate is 1 / (return time + memory).
+    The counts forget at the pace of round trips: their rate is 1 / (return time + 50).
     """
     num_temps = level.shape[0]
     dtype = ladder.beta.dtype
@@ -70,7 +70,7 @@ def observe_flow(ladder: Ladder, level: tf.Tensor, memory: float = 50.0) -> Ladd
     mean_age = tf.reduce_sum(tf.where(is_return, tf.cast(age, dtype), 0.0)) / tf.maximum(returns, 1.0)
     weight = tf.minimum(0.05 * returns, 0.5)
     return_time = ladder.return_time + weight * (mean_age - ladder.return_time)
-    rate = 1.0 / (return_time + memory)
+    rate = 1.0 / (return_time + 50.0)
     # How many of each label are at each level
     is_at = tf.equal(tf.range(num_temps, dtype=tf.int32)[:, None, None], level[None])
     counts = [tf.reduce_sum(tf.cast(is_at & tf.equal(label, kind)[None], dtype), axis=[1, 2]) for kind in (_UP, _DOWN)]
@@ -139,15 +139,15 @@ def reference_return_time(acceptance: ArrayLike) -> float:
     return float(2.0 * num_temps * (num_temps - 1) / max(float(acceptance.mean()), 1e-3))
 
 
-def spawn_level(ladder: Ladder, acceptance: ArrayLike, *, min_acceptance: float = 0.4) -> int | None:
+def spawn_level(ladder: Ladder, acceptance: ArrayLike) -> int | None:
     """Where a new temperature is needed: i if one belongs between levels i and i+1, None if none is needed.
 
-    One is needed if the mean acceptance is below `min_acceptance` or a round trip takes longer than the reference. It
+    One is needed if the mean acceptance is below 0.4 or a round trip takes longer than the reference. It
     belongs where f falls most.
 
     :param acceptance: smoothed acceptance of the M-1 pairs.
     """
     acceptance = np.asarray(acceptance, np.float64)
-    if acceptance.mean() >= min_acceptance and float(ladder.return_time) <= reference_return_time(acceptance):
+    if acceptance.mean() >= 0.4 and float(ladder.return_time) <= reference_return_time(acceptance):
         return None
     return int(np.argmax(-np.diff(np.asarray(flow_fraction(ladder)))))

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from gpflow_deep_base.columns import as_numbers
 from gpflow_deep_base.cost import Cost
+from gpflow_deep_base.stopping import Best
 from rbm_tracking import evaluation
 from rbm_tracking.estimates.ais import Bracket
 from rbm_tracking.estimates.strata import starts
@@ -685,7 +686,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         train = rows.X
         batches = minibatches(self.random_state_, train.shape[0], size, rows.weights)
         best = None
-        num_worse = 0
+        counted = Best()
         verdict: bool | None = None
         block = _BLOCK if rows.is_missing is None else _BLOCK_OF_GAPS
         seed = self._new_seed()
@@ -729,14 +730,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self.validation_scores_.append((self.n_updates_, watch.choice.log_likelihood))
             # The best evaluation so far; patience counts those that are worse
             verdict = is_better(watch.choice, Choice() if best is None else best.choice)
+            counted = counted.judged(Best(self.n_updates_), is_better=verdict)
             if verdict:
                 fields = self._state, self._observed, self.evidence_, watch.choice
                 best = _Best(*fields, len(nodes))
-                num_worse = 0
-            else:
-                num_worse = num_worse + 1 if verdict is False else 0
-                if num_worse >= self._settings.patience:
-                    break
+            if counted.is_done(self._settings.patience):
+                break
         # The state of the best evaluation is the model
         if best is not None:
             self._take(best.state, best.observed)

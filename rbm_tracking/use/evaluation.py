@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from gpflow_deep_base.stopping import Best
 from rbm_tracking.estimates import ais, strata
 from rbm_tracking.estimates.trajectories import Trajectory, allotted, annealed, distances, trajectory
 from rbm_tracking.estimates.trajectory_tempering import trajectory_bracket
@@ -254,23 +255,18 @@ def ais_scalars(
     }
 
 
-def highest() -> Callable[[int, Any, Mapping[str, float]], Any]:
+def highest() -> Callable[[int, Best, Mapping[str, float]], Best]:
     """The rule of a training loop that keeps the evaluation with the best validation log-likelihood.
 
-    :return: (step, best so far, scalars of :class:`Evaluations`) to the best now. The best is a NamedTuple with the
-        fields `step`, -1 at the start, `value`, minus the log-likelihood, `std`, `is_trusted` and `num_worse`, the
-        evaluations in a row that were worse.
+    :return: (step, best so far, scalars of :class:`Evaluations`) to the best now, whose value is minus the
+        log-likelihood, and since which only evaluations count that were worse for sure.
     """
 
-    def rule(step: int, best: Any, scalars: Mapping[str, float]) -> Any:
+    def rule(step: int, best: Best, scalars: Mapping[str, float]) -> Best:
         new = _choice(scalars)
         old = Choice(-best.value, best.std, best.is_trusted) if best.step >= 0 else Choice()
-        verdict = is_better(new, old)
-        if verdict:
-            return best._replace(
-                step=step, value=-new.log_likelihood, num_worse=0, std=new.std, is_trusted=new.is_trusted
-            )
-        return best._replace(num_worse=best.num_worse + 1 if verdict is False else 0)
+        found = Best(step, -new.log_likelihood, std=new.std, is_trusted=new.is_trusted)
+        return best.judged(found, is_better=is_better(new, old))
 
     return rule
 

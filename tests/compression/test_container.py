@@ -274,21 +274,6 @@ def test_what_is_in_a_file(tmp_path: Path, lenet: keras.Model, capsys: pytest.Ca
     assert "bcz: error:" in capsys.readouterr().err
 
 
-def test_a_failed_write_leaves_the_old_file(
-    tmp_path: Path, lenet: keras.Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "n.bcz").write_bytes(b"old")
-
-    def fail(*_: object) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
-        save_bcz(tmp_path / "n.bcz", lenet)
-    assert (tmp_path / "n.bcz").read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["n.bcz"]
-
-
 def sequential(*layers: keras.Layer, shape: tuple[int | None, ...] = (8, 8, 2)) -> keras.Model:
     return keras.Sequential([keras.Input(shape), *layers])
 

@@ -1,7 +1,6 @@
 """Saved models are restored exactly, or refused."""
 
 import json
-import os
 import re
 import tracemalloc
 import zipfile
@@ -168,41 +167,6 @@ def test_crafted_arrays_are_refused(tmp_path: Path) -> None:
     for other in others:
         forged(path, other, arrays)
         refused(path)
-
-
-def test_damaged_files_are_refused_or_read_alike(tmp_path: Path, rng: np.random.Generator) -> None:
-    path = tmp_path / "darn.npz"
-    model = DARN(CONFIGS["small"], seed=3)
-    save_darn(model, path)
-    content = path.read_bytes()
-    for number in range(150):
-        mutant = bytearray(content)
-        for place in rng.integers(0, len(content), 1 + number % 3):
-            mutant[place] ^= rng.integers(1, 256)
-        path.write_bytes(mutant[: rng.integers(1, len(content))] if number % 5 == 0 else mutant)
-        message, restored = "", model
-        try:
-            restored = load_darn(path)
-        except ValueError as error:
-            message = str(error)
-        assert re.fullmatch(rf"({re.escape(str(path))} cannot be read as a saved DARN .*)?", message)
-        for name, variable in named_variables(restored).items():
-            np.testing.assert_array_equal(variable, named_variables(model)[name])
-
-
-def test_a_file_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file and its folder are synchronised, the content before the name."""
-    order: list[str] = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: order.append("fsync"))
-    replace = os.replace
-
-    def recorded(source: str, target: str) -> None:
-        order.append("replace")
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", recorded)
-    save_darn(DARN(CONFIGS["small"]), tmp_path / "darn.npz")
-    assert order == ["fsync", "replace", "fsync"]
 
 
 def test_a_diverged_model_is_not_written(tmp_path: Path) -> None:

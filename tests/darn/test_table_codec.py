@@ -168,33 +168,6 @@ def test_same_on_each_machine_and_in_threads() -> None:
         assert set(pool.map(decode_table, [data] * 8)) == {TABLES["schedule"]}
 
 
-def test_damage_is_refused(rng: np.random.Generator) -> None:
-    data = encode_table(TABLES["quotes"])
-    for place in range(len(data)):
-        for bit in range(8):
-            refused(data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :])
-        refused(data[:place])
-    refused(data + b"\0")
-
-
-@pytest.mark.slow
-def test_four_thousand_flips_are_refused(rng: np.random.Generator) -> None:
-    """Of a file by the method of tables; then with a new checksum, where what is restored is refused or exact."""
-    content = TABLES["schedule"]
-    data = encode_table(content)
-    assert method_of(data) == "table"
-    for flip in rng.integers(0, 8 * len(data), 4000):
-        place, bit = divmod(int(flip), 8)
-        flipped = data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
-        refused(flipped)
-        if flip % 10 == 0 and place >= len(MAGIC) + 5:
-            try:
-                restored = decode_table(framed(MAGIC, 1, flipped[len(MAGIC) + 5 :]))
-            except ValueError:
-                continue
-            assert restored == content
-
-
 def refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"^this cannot be read as a coded table \(.*\); copy the file again\.$"):
         decode_table(data)

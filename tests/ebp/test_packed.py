@@ -184,19 +184,6 @@ def file(tmp_path: Path, rng: np.random.Generator) -> Path:
     return tmp_path / "net"
 
 
-def test_a_failed_export_leaves_the_old_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = file.read_bytes()
-
-    def no_space(descriptor: int) -> None:
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr("os.fsync", no_space)
-    with pytest.raises(OSError, match="No space left"):
-        export_packed(file, Weights([np.ones((3, 1))], [None]))
-    assert file.read_bytes() == before
-    assert list(file.parent.iterdir()) == [file]
-
-
 @pytest.mark.parametrize(
     ("weights", "message"),
     [

@@ -20,21 +20,16 @@ class Call:
     """One call of a script; flags are separated by blanks, so none of them may hold one.
 
     :param script: its name without .py.
-    :param flags: flags with the same spelling in every tree.
-    :param old: further flags as scripts spell them that define them with absl's DEFINE functions.
-    :param new: the same flags as scripts spell them whose flags are the fields of dataclasses.
     :param command: a word before the flags, for scripts that take one.
     """
 
     script: str
     flags: str
-    old: str = ""
-    new: str = ""
     command: str = ""
 
-    def arguments(self, *, is_old: bool) -> list[str]:
+    def arguments(self) -> list[str]:
         """What stands behind the name of the script on the command line."""
-        return f"{self.command} {self.flags} {self.old if is_old else self.new}".split()
+        return f"{self.command} {self.flags}".split()
 
 
 @dataclass(frozen=True)
@@ -53,8 +48,8 @@ class Case:
     make: Callable[[Path], None] | None = None
 
     def definition(self) -> str:
-        """A text that is another one when other things are computed; new spellings alone do not change it."""
-        calls = [f"{call.script} {' '.join(call.arguments(is_old=True))}" for call in self.calls]
+        """A text that is another one when other things are computed."""
+        calls = [f"{call.script} {' '.join(call.arguments())}" for call in self.calls]
         return "\n".join([*calls, "" if self.make is None else inspect.getsource(self.make)])
 
 
@@ -114,20 +109,19 @@ def write_network(folder: Path) -> None:
 
 
 _DGP = "--run_dir=run --batch_size=100 --log_every=10 --num_predict_samples=10"
-_HOUSES = f"{_DGP} --data=houses.csv --target=price --compare=gp,linear --eval_every=20 --checkpoint_every=25"
-_KINDS = (
-    f"{_DGP} --data=kinds.csv --target=kind --num_steps=60 --preset=modern --natgrad --eval_every=20 --eval_rows=50"
-)
-_SHARDS = f"{_DGP} --stream --data=shards/*.parquet --target=y --batch_size=40 --eval_every=25 --compare="
+_SMALL_DGP = f"{_DGP} --num_layers=2 --num_inducing=20"
+_HOUSES = f"{_SMALL_DGP} --data=houses.csv --target=price --compare=gp,linear --eval_every=20 --checkpoint_every=25"
+_KINDS = f"{_SMALL_DGP} --data=kinds.csv --target=kind --num_steps=60 --preset=modern --natgrad --eval_every=20"
+_KINDS += " --eval_rows=50"
+_SHARDS = f"{_SMALL_DGP} --stream --data=shards/*.parquet --target=y --batch_size=40 --eval_every=25 --compare="
 _SHARDS += " --shuffle_rows=200 --stream_sample=150 --test_fraction=0.2 --eval_rows=60"
-_SMALL_DGP = {"old": "--layers=2 --inducing=20", "new": "--num_layers=2 --num_inducing=20"}
 _DGP_CASES = (
     Case(
         "dgp_resumed",
         "regression with a GP and a linear model beside it, in two pieces; predictions of own rows",
         (
-            Call("train_dgp", f"{_HOUSES} --num_steps=40", **_SMALL_DGP),
-            Call("train_dgp", f"{_HOUSES} --num_steps=70 --resume", **_SMALL_DGP),
+            Call("train_dgp", f"{_HOUSES} --num_steps=40"),
+            Call("train_dgp", f"{_HOUSES} --num_steps=70 --resume"),
             Call("predict_dgp", "--run_dir=run --data=more.csv --output=more_out.csv --num_predict_samples=7"),
             Call("predict_dgp", "--run_dir=run --data=unknown.csv --output=unknown_out.csv"),
         ),
@@ -140,7 +134,6 @@ _DGP_CASES = (
             Call(
                 "train_dgp",
                 f"{_KINDS} --hidden_dim=3 --lengthscale=2 --kernel_variance=1.5 --likelihood=softmax",
-                **_SMALL_DGP,
             ),
             Call("predict_dgp", "--run_dir=run --data=more.csv --output=more_out.csv"),
         ),
@@ -154,9 +147,7 @@ _DGP_CASES = (
                 "train_dgp",
                 f"{_DGP} --dataset=breast_cancer --strategy=mirrored --replicas=2 --num_steps=30 --eval_every=20 "
                 "--natgrad --natgrad_gamma=0.02 --input_propagation --noise_variance=1e-3 --max_rows=300 --split=1 "
-                "--precision=fast --valid_fraction=0.2",
-                old="--layers=3 --inducing=15",
-                new="--num_layers=3 --num_inducing=15",
+                "--precision=fast --valid_fraction=0.2 --num_layers=3 --num_inducing=15",
             ),
         ),
     ),
@@ -164,8 +155,8 @@ _DGP_CASES = (
         "dgp_stream",
         "a stream in two pieces",
         (
-            Call("train_dgp", f"{_SHARDS} --num_steps=40", **_SMALL_DGP),
-            Call("train_dgp", f"{_SHARDS} --num_steps=70 --resume", **_SMALL_DGP),
+            Call("train_dgp", f"{_SHARDS} --num_steps=40"),
+            Call("train_dgp", f"{_SHARDS} --num_steps=70 --resume"),
         ),
         write_shards,
     ),
@@ -175,10 +166,9 @@ _DGP_CASES = (
         (
             Call(
                 "train_dgp",
-                f"{_DGP} --dataset=airline_nyc --max_rows=800 --num_steps=40 --eval_every=20 --likelihood=studentt "
-                "--noard --nowhiten --num_samples=2 --compare= --valid_fraction=0 --seed=3 --eval_rows=200",
-                old=f"{_SMALL_DGP['old']} --float32",
-                new=f"{_SMALL_DGP['new']} --dtype=float32",
+                f"{_SMALL_DGP} --dataset=airline_nyc --max_rows=800 --num_steps=40 --eval_every=20 "
+                "--likelihood=studentt --noard --nowhiten --num_samples=2 --compare= --valid_fraction=0 --seed=3 "
+                "--eval_rows=200 --dtype=float32",
             ),
         ),
     ),
@@ -188,17 +178,16 @@ _RBM = "--run_dir=run --final_ais_betas=200 --ais_betas=100 --ais_chains=20 --lo
 _RBM_RESUMED = f"{_RBM} --adaptive --spawn_up_to=6 --exact_every=20 --ais_every=40 --eval_every=40 --eval_rows=200"
 _RBM_RESUMED += " --checkpoint_every=100"
 _PAPER = "--schedule=paper --target_chains=0 --nocentred --l2=0 --average=0"
-_RBM_UNITS = {
-    "old": "--hidden=16 --temps=2 --chains=16 --track_chains=4 --lr=1",
-    "new": f"--hidden=16 --num_temps=2 --num_chains=16 --num_track_chains=4 --learning_rate=1 {_PAPER} --patience=0",
-}
+_RBM_RESUMED += (
+    f" --hidden=16 --num_temps=2 --num_chains=16 --num_track_chains=4 --learning_rate=1 {_PAPER} --patience=0"
+)
 _RBM_CASES = (
     Case(
         "rbm_resumed",
         "exact and AIS log Z at their own steps, an adaptive ladder that grows, tracking chains, in two pieces",
         (
-            Call("track_rbm", f"{_RBM_RESUMED} --num_steps=200", **_RBM_UNITS),
-            Call("track_rbm", f"{_RBM_RESUMED} --num_steps=260 --resume", **_RBM_UNITS),
+            Call("track_rbm", f"{_RBM_RESUMED} --num_steps=200"),
+            Call("track_rbm", f"{_RBM_RESUMED} --num_steps=260 --resume"),
         ),
     ),
     Case(
@@ -207,10 +196,8 @@ _RBM_CASES = (
         (
             Call(
                 "track_rbm",
-                f"{_RBM} --num_steps=3000 --eval_every=20 --batch_size=20 --nojit",
-                old="--dataset=digits --hidden=30 --temps=5 --chains=10 --lr=0.3 --early_stopping --patience=3",
-                new="--dataset=digits --hidden=30 --num_temps=5 --num_chains=10 --learning_rate=0.3 --patience=3 "
-                f"{_PAPER}",
+                f"{_RBM} --num_steps=3000 --eval_every=20 --batch_size=20 --nojit --dataset=digits --hidden=30 "
+                f"--num_temps=5 --num_chains=10 --learning_rate=0.3 --patience=3 {_PAPER}",
             ),
         ),
     ),
@@ -221,9 +208,8 @@ _RBM_CASES = (
             Call(
                 "track_rbm",
                 f"{_RBM} --data=patterns.csv --num_steps=120 --eval_every=40 --batch_size=30 --centred --gibbs_steps=2 "
-                "--swaps=deo --bias=learned --sigma_z=0.5 --bridge_iterations=2 --generator=hash --seed=5 --nojit",
-                old="--hidden=6 --temps=5 --chains=6 --nofloat32 --lr=0.1 --lr_decay=50",
-                new="--hidden=6 --num_temps=5 --num_chains=6 --dtype=float64 --learning_rate=0.1 "
+                "--swaps=deo --bias=learned --sigma_z=0.5 --bridge_iterations=2 --generator=hash --seed=5 --nojit "
+                "--hidden=6 --num_temps=5 --num_chains=6 --dtype=float64 --learning_rate=0.1 "
                 f"--learning_rate_decay=50 {_PAPER} --centred --patience=0",
             ),
         ),
@@ -236,9 +222,7 @@ _RBM_CASES = (
             Call(
                 "track_rbm",
                 "--run_dir=run --data=patterns.csv --num_steps=60 --eval_every=20 --log_every=20 --notrack "
-                "--final_ais_betas=0 --nojit",
-                old="--hidden=6 --temps=4 --chains=6 --lr=0.1",
-                new=f"--hidden=6 --num_temps=4 --num_chains=6 --learning_rate=0.1 {_PAPER}",
+                f"--final_ais_betas=0 --nojit --hidden=6 --num_temps=4 --num_chains=6 --learning_rate=0.1 {_PAPER}",
             ),
         ),
         write_patterns,
@@ -247,17 +231,14 @@ _RBM_CASES = (
 
 _DARN = "--run_dir=run --log_every=20 --final_samples=3 --is_repeats=2 --is_samples=20"
 _DARN_RESUMED = f"{_DARN} --hidden=10 --eval_every=50 --checkpoint_every=60 --average=0.95"
-_DARN_UNITS = {
-    "old": "--tanh=20 --lr_half_life=80 --visible_period=14",
-    "new": "--units=20 --half_life=80 --local_visible_period=14 --visible_conditional=factorial",
-}
+_DARN_RESUMED += " --units=20 --half_life=80 --local_visible_period=14 --visible_conditional=factorial"
 _DARN_CASES = (
     Case(
         "darn_resumed",
         "averaged parameters and a falling learning rate in two pieces, the exact likelihood; the codec on the model",
         (
-            Call("train_darn", f"{_DARN_RESUMED} --num_steps=100", **_DARN_UNITS),
-            Call("train_darn", f"{_DARN_RESUMED} --num_steps=180 --resume", **_DARN_UNITS),
+            Call("train_darn", f"{_DARN_RESUMED} --num_steps=100"),
+            Call("train_darn", f"{_DARN_RESUMED} --num_steps=180 --resume"),
             Call(
                 "compress_with_darn",
                 "--model=run --dataset=digits --rows=60 --output=digits.darn --report=report.json --check",
@@ -277,9 +258,8 @@ _DARN_CASES = (
             Call(
                 "train_darn",
                 f"{_DARN} --data=noise.npz --num_steps=3000 --hidden=4,3 --skip --learning_rate=0.05 --eval_every=20 "
-                "--eval_samples=2 --weight_noise=graves --estimator=rloo --num_samples=3 --clip_norm=10 --patience=3",
-                old="--early_stopping",
-                new="--visible_conditional=factorial",
+                "--eval_samples=2 --weight_noise=graves --estimator=rloo --num_samples=3 --clip_norm=10 --patience=3 "
+                "--visible_conditional=factorial",
             ),
         ),
         write_patterns,
@@ -291,9 +271,8 @@ _DARN_CASES = (
             Call(
                 "train_darn",
                 f"{_DARN} --num_steps=60 --hidden=20 --eval_every=30 --eval_rows=300 --is_rows=50 --optimizer=rmsprop "
-                "--weight_decay=1e-4 --local_kernels=4 --local_strides=2 --local_filters=8 --local_period=2",
-                old="--intensities --local --visible=local --visible_kernel=5 --visible_period=4",
-                new="--observations=intensities --use_local --visible_conditional=local --local_visible_kernel=5 "
+                "--weight_decay=1e-4 --local_kernels=4 --local_strides=2 --local_filters=8 --local_period=2 "
+                "--observations=intensities --use_local --visible_conditional=local --local_visible_kernel=5 "
                 "--local_visible_period=4",
             ),
         ),
@@ -305,8 +284,7 @@ _DARN_CASES = (
             Call(
                 "train_darn",
                 f"{_DARN} --num_steps=80 --hidden=30 --eval_every=40 --sparsity=0.1 --sparsity_weight=2 --exact=no "
-                "--strategy=mirrored --replicas=2 --batch_size=60 --seed=4",
-                new="--visible_conditional=factorial",
+                "--strategy=mirrored --replicas=2 --batch_size=60 --seed=4 --visible_conditional=factorial",
             ),
         ),
     ),
@@ -316,9 +294,8 @@ _DARN_CASES = (
         (
             Call(
                 "train_darn",
-                f"{_DARN} --data=patterns.csv --num_steps=60 --hidden= --eval_every=30 --conditional_units=7",
-                old="--visible=nade",
-                new="--visible_conditional=nade",
+                f"{_DARN} --data=patterns.csv --num_steps=60 --hidden= --eval_every=30 --conditional_units=7 "
+                "--visible_conditional=nade",
             ),
         ),
         write_patterns,
@@ -333,9 +310,7 @@ _EBP_CASES = (
         (
             Call(
                 "train_ebp",
-                f"{_EBP} --methods=ebp,bp_ce,bp_mse,bp_clipped,arow",
-                old="--folds=4 --seeds=2",
-                new="--num_folds=4 --num_seeds=2",
+                f"{_EBP} --methods=ebp,bp_ce,bp_mse,bp_clipped,arow --num_folds=4 --num_seeds=2",
             ),
         ),
     ),
@@ -346,9 +321,7 @@ _EBP_CASES = (
             Call(
                 "train_ebp",
                 "--run_dir=run --dataset=digits --hidden=20,12 --epochs=3 --max_folds=2 --input_coding=sign "
-                f"--export=digits.ebp --batch_size=20 --seed=2 {stop}",
-                old="--folds=4 --votes=3",
-                new="--num_folds=4 --num_votes=3",
+                f"--export=digits.ebp --batch_size=20 --seed=2 {stop} --num_folds=4 --num_votes=3",
             )
             for stop in ("--max_seconds=0", "--resume")
         ),
@@ -360,9 +333,7 @@ _EBP_CASES = (
             Call(
                 "train_ebp",
                 "--run_dir=run --data=kinds.csv --target=kind --weights=real --epochs=2 --hidden=10 --softmax "
-                "--dtype=float64 --methods=ebp,arow",
-                old="--folds=3",
-                new="--num_folds=3",
+                "--dtype=float64 --methods=ebp,arow --num_folds=3",
             ),
         ),
         write_kinds,
@@ -403,9 +374,8 @@ _COMPRESS_CASES = (
             Call(
                 "compress_network",
                 "--run_dir=run --prior=svd --pretrain_epochs=2 --pretrain_learning_rate=3e-3 --epochs=3 --warmup=0 "
-                "--decay=none --kl=exact --codebooks= --max_images=900 --tolerance=1",
-                old="--valid=100 --export_dir=exported",
-                new="--num_valid=100 --export=exported",
+                "--decay=none --kl=exact --codebooks= --max_images=900 --tolerance=1 --num_valid=100 "
+                "--export=exported",
             ),
         ),
     ),

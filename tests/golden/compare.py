@@ -1,8 +1,8 @@
 """Whether the working tree computes the same, bit for bit, as a commit: short runs of every script in both trees.
 
-    make golden BASE=c992b27                                   # all cases
-    make golden BASE=c992b27 CASES=darn,rbm_stopped            # those whose names hold one of these words
-    python -m tests.golden.compare --base=c992b27 --base_tree=CHECKOUT --cases=darn
+    make golden BASE=HEAD~1                                    # all cases
+    make golden BASE=HEAD~1  CASES=darn,rbm_stopped            # those whose names hold one of these words
+    python -m tests.golden.compare --base=HEAD~1 --base_tree=CHECKOUT --cases=darn
 
 Prints one line a case: that all is equal, or the first difference, and is left with status 1 if there is one. What the
 commit gives is kept in runs/golden/COMMIT/CASE, so that its tree runs once; what the working tree gave last is in
@@ -40,7 +40,6 @@ __all__ = [
     "differences",
     "environment",
     "flat",
-    "is_old",
     "main",
     "run_call",
     "run_case",
@@ -49,13 +48,8 @@ __all__ = [
 ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "runs" / "golden"
 
-#: Tags of scalars.jsonl and keys of result.json that the working tree may have and the commit may lack. A value within
-#: dictionaries has the key "models/gp/num_steps".
-NEW_KEYS = frozenset({"train/steps_per_second", "seed", "rows/train", "rows/valid", "rows/test"})
-#: Tags and keys that have another name now, by the old one.
-RENAMED_KEYS: dict[str, str] = {}
-#: Keys and tags whose values are times, or name flags.
-LEFT_OUT = re.compile(r"seconds|^flags(/|$)|input_wait_percent")
+#: Keys and tags whose values are times, or name flags; a value within dictionaries has the key "models/gp/num_steps".
+LEFT_OUT = re.compile(r"second|^flags(/|$)|input_wait_percent")
 #: Files whose content is not a result: what a run was called with, and what it keeps for itself.
 NOT_COMPARED = frozenset({"provenance.json", "inputs.json", "stream.npz"})
 #: Folders of a run that are not kept.
@@ -76,18 +70,13 @@ def environment(tree: Path) -> dict[str, str]:
     return {**os.environ, **own}
 
 
-def is_old(script: Path) -> bool:
-    """Whether a script defines its flags by absl's DEFINE functions, and so knows the old spellings."""
-    return "flags.DEFINE_" in script.read_text(encoding="utf-8")
-
-
 def run_call(call: Call, tree: Path, folder: Path) -> None:
-    """Call a script of `tree` in `folder`, with the flags that it knows.
+    """Call a script of `tree` in `folder`.
 
     :raises Failed: with the end of its output, if its status is not 0.
     """
     script = tree / "scripts" / f"{call.script}.py"
-    arguments = [*call.arguments(is_old=is_old(script)), "--threads=1"]
+    arguments = [*call.arguments(), "--threads=1"]
     done = subprocess.run(
         [sys.executable, str(script), *arguments],
         cwd=folder,
@@ -233,9 +222,8 @@ def _numbers(old: Path, new: Path) -> Iterator[str]:
 
 
 def _values(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
-    old = {RENAMED_KEYS.get(key, key): value for key, value in old.items()}
     for key in dict.fromkeys([*old, *new]):
-        if LEFT_OUT.search(key) or (key in NEW_KEYS and key not in old):
+        if LEFT_OUT.search(key):
             continue
         a, b = (_without_seconds(values[key]) if key in values else "nothing" for values in (old, new))
         if a != b:

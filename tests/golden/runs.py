@@ -29,9 +29,7 @@ RUNS = (
             Call(
                 "train_dgp",
                 "--run_dir=run --data=houses.csv --target=price --num_steps=8 --batch_size=50 --precision=full "
-                "--num_predict_samples=5 --compare=gp,linear",
-                old="--layers=2 --inducing=10",
-                new="--num_layers=2 --num_inducing=10",
+                "--num_predict_samples=5 --compare=gp,linear --num_layers=2 --num_inducing=10",
             ),
         ),
         write_houses,
@@ -43,9 +41,8 @@ RUNS = (
             Call(
                 "track_rbm",
                 "--run_dir=run --data=patterns.csv --num_steps=20 --batch_size=30 --eval_every=10 --log_every=10 "
-                "--exact_every=10 --final_ais_betas=50 --ais_chains=10 --nojit",
-                old="--hidden=5 --temps=3 --chains=6 --lr=0.1 --nofloat32",
-                new="--hidden=5 --num_temps=3 --num_chains=6 --learning_rate=0.1 --dtype=float64 --schedule=paper "
+                "--exact_every=10 --final_ais_betas=50 --ais_chains=10 --nojit "
+                "--hidden=5 --num_temps=3 --num_chains=6 --learning_rate=0.1 --dtype=float64 --schedule=paper "
                 "--target_chains=0 --nocentred --l2=0 --average=0 --patience=0",
             ),
         ),
@@ -58,9 +55,7 @@ RUNS = (
             Call(
                 "train_darn",
                 "--run_dir=run --data=patterns.csv --num_steps=20 --batch_size=30 --eval_every=10 --hidden=4 "
-                "--learning_rate=0.01 --average=0.5",
-                old="--tanh=5 --nofloat32",
-                new="--units=5 --dtype=float64 --visible_conditional=factorial",
+                "--learning_rate=0.01 --average=0.5 --units=5 --dtype=float64 --visible_conditional=factorial",
             ),
         ),
         write_patterns,
@@ -72,9 +67,7 @@ RUNS = (
             Call(
                 "train_ebp",
                 "--run_dir=run --dataset=breast_cancer --weights=real,binary --methods=ebp,bp_ce,arow "
-                "--epochs=1 --hidden=6 --dtype=float64",
-                old="--folds=2 --votes=2",
-                new="--num_folds=2 --num_votes=2",
+                "--epochs=1 --hidden=6 --dtype=float64 --num_folds=2 --num_votes=2",
             ),
         ),
     ),

@@ -24,7 +24,7 @@ FLOAT32_TOLERANCE = 1e-4
 def make_run(call: Call) -> None:
     """Call a script in this process."""
     script = importlib.import_module(f"scripts.{call.script}")
-    assert cli.call(script.main, [f"{call.script}.py", *call.arguments(is_old=False)]) == 0
+    assert cli.call(script.main, [f"{call.script}.py", *call.arguments()]) == 0
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)

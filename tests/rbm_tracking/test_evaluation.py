@@ -2,13 +2,14 @@
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from scipy.special import logsumexp
 
+from gpflow_deep_base.stopping import Best
 from rbm_tracking import evaluation
 from rbm_tracking.estimates.ais import ais, linear_schedule
 from rbm_tracking.estimates.trajectories import trajectory
@@ -25,16 +26,6 @@ from tests.rbm_tracking import oracles
 N_V, N_H = 6, 4
 CONFIG = EvidenceConfig(ais_betas="200", final_ais_betas="200", ais_chains=50)
 ESS = FLAGS["ess"]
-
-
-class Best(NamedTuple):
-    """What a training loop keeps of the best evaluation."""
-
-    step: int = -1
-    value: float = math.inf
-    num_worse: int = 0
-    std: float = 0.0
-    is_trusted: bool = True
 
 
 def parts_of(rng: np.random.Generator) -> dict[str, np.ndarray]:

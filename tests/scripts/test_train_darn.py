@@ -195,18 +195,6 @@ def test_scalars_are_logged_at_their_steps(folder: Path, whole: Finished) -> Non
     assert (folder / "whole" / "plots" / "description_length.png").stat().st_size > 1000
 
 
-def test_stopping_and_resuming_gives_the_same_bits(folder: Path, whole: Finished) -> None:
-    assert whole.code == 0, whole.err
-    assert call(folder, "half", "--num_steps=20", *WHOLE).code == 0
-    done = call(folder, "half", "--resume", "--num_steps=40", *WHOLE)
-    assert done.code == 0, done.err
-    assert lines_of(folder, "whole") == lines_of(folder, "half")
-    whole_model, half_model = (variables_of(folder / name / "darn.npz") for name in ("whole", "half"))
-    for one, other in zip(whole_model, half_model, strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert result_of(folder, "whole")["test/exact_nll_nats"] == result_of(folder, "half")["test/exact_nll_nats"]
-
-
 def test_what_is_reported_may_change_when_a_run_is_resumed(folder: Path, whole: Finished) -> None:
     """The report says beforehand what it is about to do."""
     assert call(folder, "reported", "--num_steps=20", *WHOLE).code == 0

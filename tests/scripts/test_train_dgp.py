@@ -3,8 +3,6 @@
 import json
 import re
 import signal
-import subprocess
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +21,7 @@ from gpflow_deep_runs.cli.flags import named_flags, parse, text
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.views import Source, TableSpec, load
 from scripts.train_dgp import Flags, main
-from tests.scripts.running import Finished, called, command, environment, lines_of, result_of
+from tests.scripts.running import Finished, called, lines_of, result_of
 
 SMALL = [
     "--num_inducing=5",
@@ -413,38 +411,3 @@ def test_flags_are_those_of_the_stored_file(folder: Path, regression: Finished) 
     assert flags.free == ["kernel", "likelihood"]
     assert parse(Flags, ["--run_dir=x"]).free == ["num_layers", "num_inducing", "kernel", "likelihood", "posterior"]
     assert [flag.name for flag in named_flags(Flags) if not flag.help] == []
-
-
-@pytest.mark.slow
-@pytest.mark.ci
-def test_interrupted_run_resumes_bit_for_bit(folder: Path) -> None:
-    """N steps = k steps, Ctrl-C, --resume: the same parameters and scores in every bit."""
-    # A kernel that is given, for the search for one is as long as the run; no decay, or the rate would fall too early.
-    arguments = [*HOUSES, "--compare=", "--kernel=squared_exponential", "--decay_share=0", *SMALL]
-    scalars = folder / "stopped" / "scalars.jsonl"
-    with subprocess.Popen(
-        command("train_dgp.py", ["--run_dir=stopped", "--num_steps=1000000", *arguments]),
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        while process.poll() is None and not (scalars.exists() and scalars.stat().st_size > 0):
-            time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate()
-    assert process.returncode == 130, err
-    match = re.search(r"stopped by SIGINT after step (\d+); continue it with --resume", err)
-    assert match, err
-    arguments.append(f"--num_steps={int(match[1]) + 3}")
-    assert call(folder, "stopped", "--resume", *arguments).code == 0
-    assert call(folder, "straight", *arguments).code == 0
-    with np.load(folder / "stopped" / "model.npz") as a, np.load(folder / "straight" / "model.npz") as b:
-        assert set(a) == set(b)
-        for name in a:
-            np.testing.assert_array_equal(a[name], b[name], err_msg=name)
-    stopped, straight = (result_of(folder, name)["models"]["dgp"] for name in ("stopped", "straight"))
-    assert stopped["test"] == straight["test"]
-    bounds = [[line["train/elbo_nats"] for line in lines_of(folder, name)] for name in ("stopped", "straight")]
-    assert bounds[0] == bounds[1]

@@ -224,7 +224,7 @@ def _airline(name: str, lookup: str | None, last_month: int) -> StreamPreset:
     return StreamPreset(name, _AIRLINE_LAYOUTS, _of_frames(rows), features, target, source=source)
 
 
-def _particles(name: str, num_features: int, num_test_rows: int = 500_000) -> StreamPreset:
+def _particles(name: str, num_features: int) -> StreamPreset:
     """SUSY and HIGGS: the label, x0 of the files, then the features; the last rows are the test part."""
     names = tuple(f"x{d}" for d in range(num_features))
 
@@ -240,8 +240,8 @@ def _particles(name: str, num_features: int, num_test_rows: int = 500_000) -> St
         ("is_signal",),
         "binary",
         ("background", "signal"),
-        num_test_rows,
-        f"the last {num_test_rows} rows test",
+        500_000,
+        "the last 500000 rows test",
     )
 
 
