@@ -1,6 +1,5 @@
 """`.bcz` files: what comes back is bit for bit what was measured; sizes; damaged files are refused."""
 
-import contextlib
 import json
 import os
 import zlib
@@ -209,21 +208,13 @@ def refused(tmp_path: Path, content: bytes, message: str) -> None:
         load_bcz(tmp_path / "bad.bcz")
 
 
-def test_damaged_foreign_and_unknown_files_are_refused(
-    tmp_path: Path, content: bytes, rng: np.random.Generator
-) -> None:
+def test_damaged_foreign_and_unknown_files_are_refused(tmp_path: Path, content: bytes) -> None:
     refused(tmp_path, b"PK\3\4" + content, "it starts with b")
     refused(tmp_path, b"", "it starts with b")
     refused(tmp_path, content[:7], "too few for a header")
     for version in (0, min(VERSIONS) - 1, max(VERSIONS) + 2):
         other = content[:4] + bytes([version]) + content[5:]
         refused(tmp_path, other, f"version {version}, and this program reads 4 and 5")
-    for length in rng.integers(9, len(content), size=20):
-        refused(tmp_path, content[:length], "truncated or damaged")
-    for position in rng.integers(9, len(content), size=20):
-        damaged = bytearray(content)
-        damaged[position] ^= 1 << rng.integers(8)
-        refused(tmp_path, bytes(damaged), "truncated or damaged")
     refused(tmp_path, content + b"\0", "truncated or damaged")
     with pytest.raises(FileNotFoundError):
         load_bcz(tmp_path / "nothing.bcz")
@@ -376,16 +367,9 @@ def test_hostile_graphs_are_refused(changes: dict, message: str, tmp_path: Path)
         pass
 
 
-def test_a_graph_by_hand_and_damaged_ones(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_a_graph_by_hand(tmp_path: Path) -> None:
     path = graph_file(tmp_path / "n.bcz")
     assert load_bcz(path)(np.array([[1, 2, 3]], np.float32)).numpy().tolist() == [[14.0, 14.0]]
-    content = path.read_bytes()
-    for position in rng.integers(9, len(content), size=10):
-        body = bytearray(content[9:])
-        body[position - 9] ^= 1 << rng.integers(8)
-        path.write_bytes(content[:5] + zlib.crc32(body).to_bytes(4, "little") + bytes(body))
-        with contextlib.suppress(ValueError):  # some are other networks
-            load_bcz(path)
 
 
 def test_info_of_a_graph(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
