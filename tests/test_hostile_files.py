@@ -47,6 +47,7 @@ from darn.codec.integer_model import IntegerModel
 from darn.codec.table import decode_table
 from darn.codec.table import encode_table as encode_rows
 from ebp.estimators.predictor import Predictor
+from ebp.packed.export import Weights, export_packed
 from gpflow_deep import DeepGP, SVGPLayer
 from gpflow_deep.files.serialization import load_model, save_model
 from gpflow_deep_base import frame
@@ -279,7 +280,10 @@ FORMATS = {
     "EBP network": Format(".npz", _predictor, Predictor.load, _CONTAINER),
     "table of bits": Format(".npz", _bits, read_bits, _NPZ),
 }
-SAVERS = ("deep GP", "DARN", "density", "RBM", "EBP", "compressed network", "compressed weights", "EBP network")
+OWN = ("deep GP", "DARN", "density", "RBM", "EBP", "compressed network", "compressed weights", "EBP network")
+SAVERS = {name: FORMATS[name].write for name in OWN} | {
+    "EBP weights": lambda path: export_packed(path, Weights([np.ones((3, 1))], [None]))
+}
 KINDS = [(name, kind) for name, each in FORMATS.items() for kind in each.changes]
 
 
@@ -337,7 +341,7 @@ def test_a_file_from_a_stranger(
 @pytest.mark.parametrize("name", SAVERS)
 def test_a_file_is_written_whole_or_not_at_all(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is full when what was written has to be on it: the old file stays, and nothing is beside it."""
-    path = tmp_path / f"file{FORMATS[name].suffix}"
+    path = tmp_path / "file"
     path.write_bytes(b"old")
 
     def no_space(descriptor: int) -> None:
@@ -345,6 +349,6 @@ def test_a_file_is_written_whole_or_not_at_all(name: str, tmp_path: Path, monkey
 
     monkeypatch.setattr(os, "fsync", no_space)
     with pytest.raises(OSError, match="No space left"):
-        FORMATS[name].write(path)
+        SAVERS[name](path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
