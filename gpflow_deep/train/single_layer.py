@@ -40,6 +40,7 @@ __all__ = [
     "grow",
     "leave_one_out",
     "log_marginal_likelihood",
+    "log_posterior",
     "paired_gain",
     "rms_error",
     "search_exact",
@@ -49,6 +50,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 Show = Callable[[str], None] | None
+Objective = Callable[[Array, str, Array, Array], tuple[float, Array]]
 
 CANDIDATES: tuple[KernelName, ...] = tuple(name for name in get_args(KernelName) if name != "convolutional")
 """Kernels."""
@@ -75,6 +77,13 @@ MAX_WORK = 5e8
 RISE = 0.02
 """Of the bound, nats per row, that twice as many inducing inputs have to bring."""
 
+ROWS_PER_PARAMETER = 5
+"""With fewer rows than so many for each lengthscale, the kernel variance and the noise, the largest likelihood can be
+that of a function through noisy targets: a prior is asked, too."""
+
+SEEN = 0.05
+"""Root mean squared error for rows left out, in standard deviations of the targets: with less, few rows are enough."""
+
 _STARTS = (0.1, 1e-3)
 _JITTER_FACTOR = float(np.finfo(np.float64).eps)
 _FAILED = 1e25
@@ -91,7 +100,7 @@ class SingleLayer:
     :param theta: logarithms of kernel variance, lengthscales [D], noise and, with a
         linear part, its variance.
     :param Z: inducing inputs [M, D]; None if it is exact.
-    :param value: marginal likelihood, or bound, nats per row and target.
+    :param value: marginal likelihood, posterior density, or bound, nats per row and target.
     :param evaluations: of it, in all.
     """
 
@@ -222,6 +231,23 @@ def log_marginal_likelihood(theta: Array, kernel: str, X: Array, Y: Array) -> tu
     if linear is not None:
         gradient[-1] = np.sum(G * linear)
     return float(value), gradient
+
+
+def log_posterior(theta: Array, kernel: str, X: Array, Y: Array) -> tuple[float, Array]:
+    """log p(Y | X) + log p(theta), nats up to a constant, and its gradient; arguments as of `log_marginal_likelihood`.
+
+    The standard deviation of the noise is half normal with scale 1, that of the targets; lengthscales are log-normal
+    around 4 sqrt(D), a nearly linear function of all inputs, by a factor of e.
+    """
+    (value, gradient) = log_marginal_likelihood(theta, kernel, X, Y)
+    if value == -_FAILED:
+        return value, gradient
+    D = X.shape[1]
+    offsets = theta[1 : D + 1] - np.log(4 * np.sqrt(D))
+    noise = np.exp(theta[D + 1])
+    gradient[1 : D + 1] -= offsets
+    gradient[D + 1] += 0.5 * (1 - noise)
+    return value + float(0.5 * (theta[D + 1] - noise - np.sum(np.square(offsets)))), gradient
 
 
 def _inverse(root: Array) -> Array:
@@ -380,10 +406,32 @@ def search_exact(
     After the race the best kernels of each start go on with all rows, those with little noise from the start again:
     a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
 
+    Where that leaves rows that are few for the parameters, and not seen from the others, the search is made again with
+    a prior.
+
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, P].
     """
-    raced = sorted(_race(X, Y, kernels, max_iter=max_iter, seed=seed).items(), key=lambda entry: -entry[1].value)
+    options: dict[str, Any] = {"max_iter": max_iter, "seed": seed, "show": show}
+    single = _searched(X, Y, kernels, log_marginal_likelihood, **options)
+    is_few = len(X) < ROWS_PER_PARAMETER * (X.shape[1] + 2)
+    if is_few and rms_error(*leave_one_out(single, X, Y)) > SEEN:
+        single = _searched(X, Y, kernels, log_posterior, **options)
+    return single
+
+
+def _searched(
+    X: Array, Y: Array, kernels: Sequence[KernelName], objective: Objective, *, max_iter: int, seed: int, show: Show
+) -> SingleLayer:
+    """`search_exact` by one objective."""
+
+    def climb(begin: SingleLayer, max_iter: int) -> SingleLayer:
+        return climb_exact(begin, X, Y, max_iter, show=show, objective=objective)
+
+    raced = sorted(
+        _race(X, Y, kernels, max_iter=max_iter, seed=seed, objective=objective).items(),
+        key=lambda entry: -entry[1].value,
+    )
     # After the race, the two best kernels of each start go on with all rows.
     begins = []
     for noise in _STARTS:
@@ -391,14 +439,12 @@ def search_exact(
         for single in of_start:
             if noise == min(_STARTS) and len(X) > RACE_ROWS:
                 single = dataclasses.replace(single, theta=first_theta(single.kernel, X.shape[1], noise))
-            begins.append(climb_exact(single, X, Y, min(max_iter, MIDDLE), show=show))
+            begins.append(climb(single, min(max_iter, MIDDLE)))
     # Two are climbed to the end: the best by its marginal likelihood, and the best by left-out rows.
     best = max(begins, key=lambda candidate: candidate.value)
     left_out = [leave_one_out(candidate, X, Y)[1].sum(axis=1) for candidate in begins]
     other = begins[int(np.argmax([scores.mean() for scores in left_out]))]
-    ends = [
-        climb_exact(candidate, X, Y, max_iter, show=show) for candidate in ([best] if other is best else [best, other])
-    ]
+    ends = [climb(candidate, max_iter) for candidate in ([best] if other is best else [best, other])]
     best = max(ends, key=lambda candidate: candidate.value)
     # The other one is taken if its left-out rows gain more than a standard error.
     for other in ends:
@@ -409,7 +455,7 @@ def search_exact(
         # Few rows say little of a trend: the best one gets a linear part if that is better with all rows.
         name = next(kernel for kernel in kernels if kernel == best.kernel + LINEAR)
         theta = np.append(best.theta, first_theta(name, X.shape[1], 1.0)[-1])
-        linear = climb_exact(dataclasses.replace(best, kernel=name, theta=theta), X, Y, max_iter, show=show)
+        linear = climb(dataclasses.replace(best, kernel=name, theta=theta), max_iter)
         best = linear if linear.value > best.value else best
     # Another kernel has to be clearly better than the better one of the plain ones.
     if best.kernel in PLAIN or not set(PLAIN) <= set(kernels) or len(X) < 3:
@@ -418,8 +464,9 @@ def search_exact(
         return best
     rows = _some_rows(len(X), seed)
     begins = [SingleLayer(name, first_theta(name, X.shape[1], max(_STARTS)), None, 0.0, 0) for name in PLAIN]
-    tried = [climb_exact(candidate, X[rows], Y[rows], min(max_iter, MIDDLE), tolerance=1e-5) for candidate in begins]
-    plain = climb_exact(max(tried, key=lambda candidate: candidate.value), X, Y, max_iter, show=show)
+    options: dict[str, Any] = {"tolerance": 1e-5, "objective": objective}
+    tried = [climb_exact(candidate, X[rows], Y[rows], min(max_iter, MIDDLE), **options) for candidate in begins]
+    plain = climb(max(tried, key=lambda candidate: candidate.value), max_iter)
     gain, error = paired_gain(*(leave_one_out(candidate, X, Y)[1].sum(axis=1) for candidate in (best, plain)))
     return best if gain > error else plain
 
@@ -430,7 +477,13 @@ def _some_rows(num_rows: int, seed: int) -> NDArray[Any]:
 
 
 def _race(
-    X: Array, Y: Array, kernels: Sequence[KernelName], *, max_iter: int, seed: int
+    X: Array,
+    Y: Array,
+    kernels: Sequence[KernelName],
+    *,
+    max_iter: int,
+    seed: int,
+    objective: Objective = log_marginal_likelihood,
 ) -> dict[tuple[str, float], SingleLayer]:
     """Exact GPs of some rows after few iterations: the best of each stationary kernel and start."""
     rows = _some_rows(len(X), seed)
@@ -438,7 +491,8 @@ def _race(
     for kernel in kernels:
         for noise in _STARTS:
             begin = SingleLayer(kernel, first_theta(kernel, X.shape[1], noise), None, 0.0, 0)
-            tried = climb_exact(begin, X[rows], Y[rows], min(max_iter, MIDDLE), tolerance=1e-5)
+            options: dict[str, Any] = {"tolerance": 1e-5, "objective": objective}
+            tried = climb_exact(begin, X[rows], Y[rows], min(max_iter, MIDDLE), **options)
             key = (kernel.removesuffix(LINEAR), noise)
             if key not in raced or tried.value > raced[key].value:
                 raced[key] = tried
@@ -446,11 +500,17 @@ def _race(
 
 
 def climb_exact(
-    begin: SingleLayer, X: Array, Y: Array, max_iter: int, tolerance: float = 1e-8, show: Show = None
+    begin: SingleLayer,
+    X: Array,
+    Y: Array,
+    max_iter: int,
+    tolerance: float = 1e-8,
+    show: Show = None,
+    objective: Objective = log_marginal_likelihood,
 ) -> SingleLayer:
-    """L-BFGS on the marginal likelihood from where an exact single layer is."""
+    """L-BFGS on the marginal likelihood, or the posterior density, from where an exact single layer is."""
     theta, value, count = _climb(
-        lambda theta: log_marginal_likelihood(theta, begin.kernel, X, Y),
+        lambda theta: objective(theta, begin.kernel, X, Y),
         begin.theta,
         _limits(begin.kernel, X.shape[1]),
         Y.size,

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
-from scipy.stats import norm
+from scipy.stats import halfnorm, norm
 from sklearn.exceptions import ConvergenceWarning
 
 from gpflow_deep import Choice, DeepGPRegressor, ModelConfig, Predictor, Trainer, TrainingConfig, modern
@@ -132,6 +132,33 @@ def test_the_search_ends_no_lower_than_from_any_start(rng: np.random.Generator) 
         begin = SingleLayer("matern32", single_layer.first_theta("matern32", 1, noise), None, 0.0, 0)
         assert found.value >= single_layer.climb_exact(begin, X, Y, 500).value - 1e-6
     assert found.noise < 1e-6
+
+
+def test_few_noisy_rows_are_no_function_without_noise() -> None:
+    """Of 15 rows of a line with much noise in three inputs a function through all of them has the largest likelihood;
+    of as many without noise the noise is still learnt down to its bound."""
+    rng = np.random.default_rng(0)
+    X, X_new = rng.uniform(-1.7, 1.7, (2, 15, 3))
+    line, line_new = (rows @ [[0.2], [0.4], [0.6]] for rows in (X, X_new))
+    noisy = line + 0.5 * rng.normal(size=line.shape)
+    with_noise, without = (single_layer.search_exact(X, Y, CANDIDATES) for Y in (noisy, line))
+    mean, _ = with_noise.predict(X, noisy, X_new)
+    assert with_noise.noise > 0.05
+    assert np.mean(np.abs(mean - line_new)) < 0.35  # by the largest likelihood 0.41
+    assert without.noise < 2 * single_layer.LEAST_NOISE
+
+
+def test_the_density_with_a_prior_has_its_gradient(rng: np.random.Generator) -> None:
+    X, Y = rng.normal(size=(9, 2)), rng.normal(size=(9, 1))
+    theta = rng.normal(size=4)
+    value, gradient = single_layer.log_posterior(theta, "matern52", X, Y)
+    numbers = approx_fprime(theta, lambda x: single_layer.log_posterior(x, "matern52", X, Y)[0], 1e-6)
+    np.testing.assert_allclose(gradient, numbers, rtol=1e-4, atol=1e-4)
+    expected = single_layer.log_marginal_likelihood(theta, "matern52", X, Y)[0]
+    # In units of the logarithm of the variance of the noise, and of those of lengthscales.
+    expected += halfnorm.logpdf(np.exp(theta[3] / 2)) + theta[3] / 2 - halfnorm.logpdf(0)
+    expected -= 0.5 * np.sum(np.square(theta[1:3] - np.log(4 * np.sqrt(2))))
+    np.testing.assert_allclose(value, expected, rtol=1e-9)
 
 
 def test_more_inducing_inputs_only_where_they_help(rng: np.random.Generator) -> None:
