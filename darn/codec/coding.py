@@ -44,6 +44,7 @@ from darn.model.config import check_plain
 from darn.model.model import DARN
 from darn.more.chain import Chain
 from darn.more.mixture import Mixture
+from gpflow_deep_base.frame import Reader, leb128
 
 __all__ = ["FILE_VERSION", "BitStack", "Header", "decode", "encode", "read_header"]
 
@@ -164,7 +165,7 @@ def encode(model: DARN | Chain | IntegerModel, images: ArrayLike, *, batch_size:
     growths = _GROWTHS if len(rows) <= _FEW else _lasting(integer, rows[:_FEW], batch_size)
     codes = (coded for growth in growths if (coded := _coded(integer, rows, growth, batch_size)))
     growth, code = min(itertools.islice(codes, None if len(rows) <= _FEW else 1), key=lambda coded: len(coded[1]))
-    head = b"".join([_MAGIC, bytes([FILE_VERSION]), integer.digest[:_MODEL_BYTES], bytes([growth]), _leb128(len(rows))])
+    head = b"".join([_MAGIC, bytes([FILE_VERSION]), integer.digest[:_MODEL_BYTES], bytes([growth]), leb128(len(rows))])
     return head + _crc(head, code) + code
 
 
@@ -219,14 +220,19 @@ def read_header(data: bytes) -> Header:
             "wrote it."
         )
     # The fields one after the other.
-    place = len(_MAGIC) + 1
-    model = data[place : place + _MODEL_BYTES]
-    growth = data[place + _MODEL_BYTES : place + _MODEL_BYTES + 1]
-    num_images, place = _read_leb128(data, place + _MODEL_BYTES + 1)
-    start = place + _CRC_BYTES
-    if len(data) < start or data[place:start] != _crc(data[:place], data[start:]) or growth[0] not in _GROWTHS:
+    reader = Reader(data, len(_MAGIC) + 1)
+    try:
+        model = reader.take(_MODEL_BYTES)
+        growth = reader.byte()
+        num_images = reader.integer(what="the number of images")
+        head = data[: reader.place]
+        checksum = reader.take(_CRC_BYTES)
+    except ValueError as error:
+        raise ValueError(f"the file is truncated or damaged ({error}); take another copy.") from error
+    start = reader.place
+    if checksum != _crc(head, data[start:]) or growth not in _GROWTHS:
         raise ValueError("the file is truncated or damaged (its CRC-16 is wrong); take another copy.")
-    return Header(version, model, growth[0], num_images, start)
+    return Header(version, model, growth, num_images, start)
 
 
 def _check_size(batch_size: int) -> None:
@@ -355,24 +361,3 @@ def _checked_images(images: ArrayLike, width: int) -> Bits:
 
 def _crc(head: bytes, code: bytes) -> bytes:
     return binascii.crc_hqx(code, binascii.crc_hqx(head, 0xFFFF)).to_bytes(_CRC_BYTES, "little")
-
-
-def _leb128(number: int) -> bytes:
-    """7 bits a byte, the lowest first; the top bit says that there are more."""
-    digits = bytearray()
-    while number >= 128:
-        digits.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*digits, number])
-
-
-def _read_leb128(data: bytes, place: int) -> tuple[int, int]:
-    """The number at `place`, and the place after it."""
-    number = 0
-    for i in range(9):
-        if place + i >= len(data):
-            raise ValueError(f"the file is truncated: its header ends after {len(data)} bytes.")
-        number |= (data[place + i] & 127) << 7 * i
-        if data[place + i] < 128:
-            return number, place + i + 1
-    raise ValueError("the file is damaged: a number in its header has no end; take another copy.")

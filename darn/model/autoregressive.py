@@ -160,13 +160,6 @@ class Conditional(tf.Module, abc.ABC):
         h = self.sample(num, seed, offset)
         return h, self.logits(h, offset)
 
-    def sample_with_log_prob(
-        self, num: int, seed: tf.Tensor, offset: tf.Tensor | None = None
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Draws [num, n] and their log p [num], nats."""
-        h = self.sample(num, seed, offset)
-        return h, self.log_prob(h, offset)
-
     def sample_from_noise(self, noise: tf.Tensor, offset: tf.Tensor | None = None, unit: Unit = threshold) -> tf.Tensor:
         """Bits for given logistic noise [B, n], as if drawn one after the other: [B, n].
 

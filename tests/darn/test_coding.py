@@ -8,10 +8,11 @@ import pytest
 import tensorflow as tf
 
 from darn.codec import coding
-from darn.codec.coding import _crc, _leb128, decode, encode, read_header
+from darn.codec.coding import _crc, decode, encode, read_header
 from darn.codec.integer_model import IntegerModel
 from darn.model.description_length import description_length
 from darn.model.model import DARN, DARNConfig
+from gpflow_deep_base.frame import leb128
 
 LOCAL = {"image_shape": (5, 4), "kernels": (4, 2), "strides": (2, 1), "filters": (3, 2), "period": 2}
 WINDOW = {"visible_kernel": 5, "visible_period": 3}
@@ -191,7 +192,7 @@ class TestBadFiles:
         code = bytearray(self.data[header.code_start :])
         if place is not None:
             code[place] ^= 1
-        head = self.data[:7] + _leb128(num_images or header.num_images)
+        head = self.data[:7] + leb128(num_images or header.num_images)
         return head + _crc(head, bytes(code)) + bytes(code)
 
     def test_damage_that_the_crc_does_not_show(self) -> None:
