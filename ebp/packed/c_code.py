@@ -30,7 +30,7 @@ from .c_rounded import header_of, source_of
 from .c_text import array, comment
 from .export import Exported, packed, print_look
 from .packed import PackedNetwork
-from .rounded import round_network
+from .rounded import fit_within, round_network
 from .signs import Layer
 
 __all__ = ["Inputs", "export_c"]
@@ -139,6 +139,10 @@ def export_c(
     `void name_probabilities(const T *x, uint8_t *p)`, too. All sums and products have 32 bits, and AVR keeps the
     constants in flash. It predicts as `round_network(model, X, ...)`.
 
+    With `max_bytes=` in place of `bits=`, the classifier says only how to learn: of the widest network of each number
+    of bits whose constants and code take at most so many bytes, the one that has the most rows right that it did not
+    learn is learned anew by all of X and y, see `ebp.packed.rounded.fit_within`.
+
     Coded values of real inputs are cut off at 2^24 and at 2^31 / n_in units of 2^-8, where `PackedNetwork` may refuse
     the row; NaN is taken for the least. Shifts of negative numbers have to keep their sign, as with every compiler we
     know of.
@@ -146,7 +150,7 @@ def export_c(
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise ValueError(f"name must be one that C takes, such as ebp_predict, got {name!r}.")
     # Real weights are rounded, binary ones packed.
-    if hasattr(network, "posteriors_"):
+    if hasattr(network, "posteriors_") or "max_bytes" in options:
         return _export_real(network, path, inputs or "uint8", name, X, y, **options)
     inputs = inputs or "float32"
     if inputs not in _TYPES:
@@ -179,13 +183,20 @@ def _export_real(
     X: Any,
     y: ArrayLike | None,
     *,
-    bits: int = 4,
+    bits: int | None = None,
+    max_bytes: int | None = None,
     probabilities: bool = False,
 ) -> str:
     """`export_c` of an `EBPGaussianClassifier`."""
     if X is None:
         raise ValueError("real weights are rounded by rows such as the training rows; give them as X.")
+    if max_bytes is not None and (y is None or bits is not None):
+        raise ValueError("max_bytes chooses bits and hidden units by rows; give X and y with it, and no bits.")
     X = np.asarray(X)
+    if max_bytes is None:
+        bits = 4 if bits is None else bits
+    else:
+        model, bits = fit_within(model, X, np.asarray(y), max_bytes, inputs=inputs)
     net = round_network(model, X, bits=bits, inputs=inputs)
     source = source_of(net, name, has_probabilities=probabilities)
     if path is not None:

@@ -12,6 +12,7 @@ after the other, and each makes good what the ones before it have changed, likew
 
     network = round_network(classifier, X, bits=4, inputs="uint8")
     network.predict(X)                                           # by whole numbers of 32 bits, as in C
+    classifier, bits = fit_within(classifier, X, y, 1500)        # as wide as 1,500 bytes of flash allow
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ import numpy as np
 import scipy.optimize
 import scipy.special
 from numpy.typing import NDArray
+from sklearn.base import clone
 
+from ..network.passes import held_folds
 from ..network.second_order import forward
 
-__all__ = ["BITS", "RANGES", "RoundedLayer", "RoundedNetwork", "round_network"]
+__all__ = ["BITS", "RANGES", "RoundedLayer", "RoundedNetwork", "fit_within", "round_network"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -47,6 +50,9 @@ STEPS = np.geomspace(0.05, 1.05, 17)
 MAX_ROWS = 4000
 
 INT32_MAX = 2**31 - 1
+
+#: Bytes of the code of a function, with some to spare: gcc -Os makes 310 to 340 of it on x86-64.
+CODE_BYTES = 380
 
 
 @dataclass(frozen=True)
@@ -198,6 +204,47 @@ def round_network(model: Any, X: Any, *, bits: int = 4, inputs: str = "uint8") -
     draft = RoundedNetwork(inputs, used, rows.shape[1], tuple(layers), model.classes_, 1, 0)
     multiplier, cut = _fitted_power(draft.scores(rows), model.predict_proba(rows))
     return RoundedNetwork(inputs, used, rows.shape[1], tuple(layers), model.classes_, multiplier, cut)
+
+
+def fit_within(
+    model: Any, X: NDArray[Any], y: NDArray[Any], max_bytes: int, *, inputs: str = "uint8"
+) -> tuple[Any, int]:
+    """The classifier whose C takes at most so many bytes, and how many bits its hidden weights have.
+
+    Tried are the widest hidden layers that fit with 2, 4 and 8 bits, and none. Each learns the rows but for those held
+    back, at most three parts in turn, and what has the most of these right learns all rows.
+
+    :param model: an `EBPGaussianClassifier`, of which all parameters but `hidden` count; it is not changed.
+    :param X: training rows, [N, D], whole numbers of the type `inputs`.
+    :param y: their labels, [N].
+    :param max_bytes: of constants and code, for which 380 bytes are taken.
+    :param inputs: type of a raw input, a key of `RANGES`.
+    :raises ValueError: if nothing fits.
+    """
+    # Bytes of the constants beside hidden units, and of each of these.
+    classes, numbers = np.unique(y, return_inverse=True)
+    num_outputs = 1 if len(classes) == 2 else len(classes)
+    num_used = int(np.sum(np.ptp(X, axis=0) > 0))
+    room = max_bytes - CODE_BYTES - 4 * num_outputs - (0 if num_used == X.shape[1] else -(-X.shape[1] // 8))
+    widths = {bits: room // (-(-num_used * bits // 8) + 4 + num_outputs) for bits in sorted(BITS)}
+    tried: list[tuple[Any, int]] = [((width,), bits) for bits, width in widths.items() if width > 0]
+    if num_used * num_outputs <= room:
+        tried.append(((), 8))
+    if not tried:
+        least = max_bytes - room + min(num_used * num_outputs, -(-num_used // 4) + 4 + num_outputs)
+        raise ValueError(f"max_bytes must be at least {least} for {num_used} inputs, got {max_bytes}.")
+    # Rows held back that each has right.
+    rights = []
+    for hidden, bits in tried:
+        right = 0
+        for held in held_folds(len(X), 0, strata=numbers):
+            learned = np.delete(np.arange(len(X)), held)
+            fitted = clone(model).set_params(hidden=hidden).fit(X[learned], y[learned])
+            network = round_network(fitted, X[learned], bits=bits, inputs=inputs)
+            right += int(np.sum(network.predict(X[held]) == y[held]))
+        rights.append(right)
+    hidden, bits = tried[int(np.argmax(rights))]
+    return clone(model).set_params(hidden=hidden).fit(X, y), bits
 
 
 class _Layer(NamedTuple):

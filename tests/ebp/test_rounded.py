@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 import ebp
 from ebp.packed.c_code import Inputs
-from ebp.packed.rounded import RANGES, RoundedNetwork, round_network
+from ebp.packed.rounded import RANGES, RoundedNetwork, fit_within, round_network
 
 GCC = shutil.which("gcc")
 STRICT = ["-std=c99", "-Os", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Werror"]
@@ -145,6 +145,26 @@ def test_the_rest_makes_good_what_rounding_one_has_changed(digits: Any) -> None:
     assert errors[0] < 0.3 * errors[1]
 
 
+@pytest.mark.skipif(GCC is None, reason="no gcc")
+@pytest.mark.filterwarnings("ignore:the file has")
+def test_as_wide_as_so_many_bytes_allow(
+    tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code and constants take no more, and hardly less where a hidden layer helps."""
+    _, X, _ = learned((), 3, "uint8", rng)
+    X = X[:90]
+    y = np.where((X[:, 0] > 100) == (X[:, 1] > 100), "a", np.where(X[:, 2] > 100, "b", "c"))
+    template = ebp.EBPGaussianClassifier(epochs=1, max_count=1, batch_size=30)
+    chosen = fit_within(template, X, y, 500)
+    monkeypatch.setattr("ebp.packed.c_code.fit_within", lambda *args, **options: chosen)
+    source = ebp.export_c(template, tmp_path / "net.c", X=X, y=y, max_bytes=500, name="net")
+    assert not hasattr(template, "posteriors_")
+    assert f"hidden weights of {chosen[1]} bits" in source
+    subprocess.run(["gcc", *STRICT, "-c", "-fno-pic", "net.c", "-o", "net.o"], cwd=tmp_path, check=True)
+    sizes = subprocess.run(["size", "net.o"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert (400 if len(chosen[0].hidden) else 0) < sum(map(int, sizes.splitlines()[1].split()[:2])) <= 500
+
+
 def test_bad_calls(digits: Any, rng: np.random.Generator) -> None:
     model, X, _ = digits
     with pytest.raises(ValueError, match="bits must be one of 8, 4, 2, got 3"):
@@ -153,6 +173,10 @@ def test_bad_calls(digits: Any, rng: np.random.Generator) -> None:
         ebp.export_c(model, X=X, inputs="float32")
     with pytest.raises(ValueError, match="give them as X"):
         ebp.export_c(model)
+    with pytest.raises(ValueError, match="give X and y with it, and no bits"):
+        ebp.export_c(model, X=X, max_bytes=1500)
+    with pytest.raises(ValueError, match=r"max_bytes must be at least 4[0-9]{2} for 61 inputs, got 300"):
+        ebp.export_c(model, X=X, y=np.arange(len(X)) % 3, max_bytes=300)
     with pytest.raises(ValueError, match="whole numbers from 0 to 255 for uint8"):
         round_network(model, X[:50]).predict(X[:2] + 0.5)
     with pytest.raises(ValueError, match=r"rows must be of shape \[N, 64\], got \[2, 3\]"):
