@@ -43,6 +43,7 @@ from gpflow_deep_base.cost import tell
 __all__ = ["DARNDensity"]
 
 _BINS = 16  # of a column of numbers of a frame
+_FAR = 4.0 * NEAR  # behind the best of other kinds, from which on no DARN is trained after its search
 
 
 class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]
@@ -209,10 +210,11 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             start = time.process_time()
             rng = np.random.default_rng([seed, 8])
             course = self._trained(_resampled(x, x_weights, rng), _resampled(valid, valid_weights, rng), seed)
-            self.model_ = course.best()
-            self.valid_nats_ = course.best_value
-            self.n_steps_ = course.best_step
-            if self.density_choice_ is not None:
+            if course is not None:
+                self.model_ = course.best()
+                self.valid_nats_ = course.best_value
+                self.n_steps_ = course.best_step
+            if course is not None and self.density_choice_ is not None:
                 log_p = member_log_prob(self.model_, valid, num_samples=self.num_samples, seed=seed, warns=False)
                 seconds = time.process_time() - start
                 name = name_of(self.model_)
@@ -387,10 +389,15 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         is_darn = self.architecture == "darn" or bool(given_names)
         return (() if is_darn else kinds[self.architecture]), is_darn or self.architecture == "auto"
 
-    def _trained(self, x: NDArray, valid: NDArray, seed: int) -> Course:
-        """A DARN, chosen where nothing else is given."""
+    def _trained(self, x: NDArray, valid: NDArray, seed: int) -> Course | None:
+        """A DARN, chosen where nothing else is given; None if those that were tried are far behind other kinds."""
         # The model and how it is trained, given or chosen.
         model, training = self._configs(x, valid, seed)
+        if self.density_choice_ is not None and self.choice_ is not None:
+            tried = self.choice_.trials[0].valid_nats
+            if tried > (1.0 + _FAR) * self.density_choice_.valid_nats:
+                self._say(1, f"DARNs are far behind after their search, {tried:.3f} nats: none is trained further")
+                return None
         trainer = Trainer(DARN(model, seed=seed, data=x), training, num_data=len(x))
         course = Course(trainer, x, valid, seed=seed, batch_size=self.batch_size)
         cosine = None if self.choice_ is None else training.cosine

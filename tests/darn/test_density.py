@@ -233,7 +233,8 @@ def test_scikit_learn_checks_it(global_generator: None) -> None:
 
 
 def test_chains_and_a_darn_are_tried_and_the_best_is_taken(bits: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen: Any = SimpleNamespace(model=DARNConfig(N_X, (2,), (2,)), training=TrainingConfig())
+    trial = SimpleNamespace(valid_nats=0.0)
+    chosen: Any = SimpleNamespace(model=DARNConfig(N_X, (2,), (2,)), training=TrainingConfig(), trials=[trial])
     monkeypatch.setattr("darn.train.density.choose", lambda *rows, **how: chosen)
     density = DARNDensity(max_steps=25).fit(bits)
     choice = density.density_choice_
@@ -255,6 +256,12 @@ def test_chains_and_a_darn_are_tried_and_the_best_is_taken(bits: np.ndarray, mon
     alone = DARNDensity(architecture="darn", max_steps=25).fit(bits)
     assert alone.density_choice_ is None
     assert isinstance(alone.model_, darn.DARN)
+    # DARNs that are far behind after their search are not trained.
+    trial.valid_nats = 1.1 * chain.valid_nats_
+    without = DARNDensity(max_steps=25).fit(bits)
+    assert without.density_choice_ is not None
+    assert not any("DARN" in trial.name for trial in without.density_choice_.trials)
+    assert without.n_steps_ == 0
 
 
 def test_a_mean_of_a_chain_and_a_darn_does_all_that_they_do(bits: np.ndarray, fitted: DARNDensity) -> None:
