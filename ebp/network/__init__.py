@@ -37,7 +37,6 @@ __getattr__, __dir__, __all__ = attach(
         "prepared",
         "second_order",
         "shared_weights",
-        "tracing",
         "training",
         "update",
     ],

@@ -12,9 +12,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from gpflow_deep_base.tracing import counted_alone
+
 from .architecture import Architecture, Posterior
 from .prepared import SparseRows
-from .tracing import counted_alone
 from .update import Increments, bayes_increments, updated
 
 __all__ = ["dense_epoch", "sparse_epoch", "stream_epoch"]

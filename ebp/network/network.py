@@ -19,13 +19,13 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from gpflow_deep_base.seeds import Seed, as_seed
+from gpflow_deep_base.tracing import counted_alone
 
 from .architecture import Architecture, Posterior, head_of, initial_h
 from .convolution import flat_sizes, pooled, unfolded
 from .heads import Head, SignHead
 from .inputs import Matrix, check_inputs
 from .posterior import WeightPrior, weight_prior
-from .tracing import counted_alone
 
 __all__ = ["EBPNetwork"]
 

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from gpflow_deep_base.tracing import counted_alone
+
 from . import update
 from .architecture import Architecture, Posterior
 from .heads import head_scores
 from .posterior import BinaryWeights
-from .tracing import counted_alone
 
 __all__ = ["MAX_CHANGE", "MAX_DRIFT", "MIN_LAZY_WEIGHTS", "REFRESH_EVERY", "online_epoch"]
 
