@@ -211,14 +211,13 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             rng = np.random.default_rng([seed, 8])
             course = self._trained(_resampled(x, x_weights, rng), _resampled(valid, valid_weights, rng), seed)
             if course is not None:
-                self.model_ = course.best()
+                self.model_ = model = course.best()
                 self.valid_nats_ = course.best_value
                 self.n_steps_ = course.best_step
-            if course is not None and self.density_choice_ is not None:
-                log_p = member_log_prob(self.model_, valid, num_samples=self.num_samples, seed=seed, warns=False)
-                seconds = time.process_time() - start
-                name = name_of(self.model_)
-                self.density_choice_ = self.density_choice_.with_rival(name, self.model_, log_p, seconds)
+                if self.density_choice_ is not None:
+                    log_p = member_log_prob(model, valid, num_samples=self.num_samples, seed=seed, warns=False)
+                    seconds = time.process_time() - start
+                    self.density_choice_ = self.density_choice_.with_rival(name_of(model), model, log_p, seconds)
         # The best by the validation rows, or a mean of several.
         if self.density_choice_ is not None:
             self.model_ = self.density_choice_.model
