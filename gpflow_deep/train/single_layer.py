@@ -252,9 +252,10 @@ def log_posterior(theta: Array, kernel: str, X: Array, Y: Array) -> tuple[float,
 
 def _inverse(root: Array) -> Array:
     """(L L')^-1 of a lower L."""
-    lower, _ = lapack.dpotri(root, lower=1)
-    lower = np.tril(lower)
-    return lower + np.tril(lower, -1).T
+    lower, _ = lapack.dpotri(root, lower=1)  # 0 above the diagonal, as L is
+    inverse = lower + lower.T
+    np.fill_diagonal(inverse, np.diag(lower))
+    return np.asarray(inverse)
 
 
 def leave_one_out(single: SingleLayer, X: Array, Y: Array) -> tuple[Array, Array]:
