@@ -2,7 +2,8 @@
 
 Each page has an empty folder. Its blocks of Python are one program, between whose parts its lines of shell run; these
 take the files that `FILES` makes for them, and flags that make them short. What needs an extra, the folder of the
-project or data that come with no package says so beside it.
+project or data that come with no package says so beside it. Every change runs each block and each line; those pages
+that take minutes have fewer steps in their blocks then, and as many as printed each night.
 """
 
 import json
@@ -19,6 +20,7 @@ import scipy.sparse
 from tests.distributions import build
 from tests.installed import Installation, installed
 from tests.test_shell_lines import lines_of
+from tests.tiers import load
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -26,6 +28,7 @@ BLOCK = re.compile(r"^```(?:python|sh|bash)\n.*?^```", re.DOTALL | re.MULTILINE)
 PAGES = [ROOT / "README.md", *ROOT.glob("*/README.md"), ROOT / "docs" / "data.md", *ROOT.glob("docs/howto/*.md")]
 READMES = sorted(path for path in PAGES if BLOCK.search(path.read_text("utf-8")))
 
+AS_PRINTED = "tests/test_readmes.py::test_a_page_runs_as_printed"
 NEEDS_EXTRA = "gpflow-deep["
 NEEDS_PROJECT = "in the folder of the project"
 NEEDS_DATA = "--data_dir=DATA"
@@ -43,6 +46,11 @@ SHORT = {
     "compress": "--epochs=1 --pretrain_epochs=1 --polish_epochs=0",
 }
 """Flags that make a verb's runs short; the last one of a name counts."""
+MOST = {"epochs": 2, "num_steps": 200, "max_iter": 20, "max_updates": 50, "window": 20, "burn_in": 20}
+"""What makes blocks of Python short: the most that they ask for by names that end so."""
+COUNT = re.compile(rf"\b(\w*?({'|'.join(MOST)}))=(\d+)")
+NIGHTLY = {test for test, tier in load().items() if tier == "nightly"}
+LONG = [page for page in READMES if f"{AS_PRINTED}[{page.relative_to(ROOT)}]" in NIGHTLY]
 
 
 def write_table(path: Path) -> None:
@@ -117,29 +125,48 @@ def test_each_package_has_an_example() -> None:
     assert {path.stem for path in READMES} >= wanted
 
 
-@pytest.mark.slow
-@pytest.mark.ci
-@pytest.mark.parametrize("readme", READMES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_page_runs_as_printed(readme: Path, installation: Installation, tmp_path: Path) -> None:
+def shorter(code: str) -> str:
+    """A block of Python with fewer steps."""
+    return COUNT.sub(lambda count: f"{count[1]}={min(int(count[3]), MOST[count[2]])}", code)
+
+
+def run_page(
+    readme: Path, installation: Installation, folder: Path, change: Callable[[str], str] = lambda code: code
+) -> None:
+    """Run a page in an empty folder, its blocks of Python as `change` makes them."""
     text = readme.read_text(encoding="utf-8")
     program = ["import subprocess"]
     for kind, part in parts_of(text):
         if kind == "python":
-            program.append(part)
+            program.append(change(part))
         elif part.split()[0] not in ("make", "pip"):
             program.append(f"subprocess.run({shortened(part)!r}, check=True)")
     for name, write in FILES.items():
         if name in text:
-            write(tmp_path / name)
+            write(folder / name)
     if NEEDS_PROJECT in text:
-        (tmp_path / "results").symlink_to(ROOT / "results")
-    (tmp_path / "page.py").write_text("\n\n".join(program), encoding="utf-8")
-    before = len(installation.seconds())
-    done = installation.run("python", "page.py", cwd=tmp_path)
+        (folder / "results").symlink_to(ROOT / "results")
+    (folder / "page.py").write_text("\n\n".join(program), encoding="utf-8")
+    done = installation.run("python", "page.py", cwd=folder)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert not NOISE.search(done.stdout + done.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("readme", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_page_runs_as_printed(readme: Path, installation: Installation, tmp_path: Path) -> None:
+    before = len(installation.seconds())
+    run_page(readme, installation, tmp_path)
     if readme == ROOT / "README.md":
         assert sum(installation.seconds()[before:]) < README_SECONDS
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("readme", LONG, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_long_page_runs_with_fewer_steps(readme: Path, installation: Installation, tmp_path: Path) -> None:
+    run_page(readme, installation, tmp_path, shorter)
 
 
 @pytest.mark.slow
