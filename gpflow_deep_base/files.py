@@ -242,7 +242,9 @@ def parse_json(text: str | bytes) -> Any:
     :raises ValueError: saying what is wrong with it.
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_without_repetition)
+        return json.loads(
+            text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_without_repetition
+        )
     except RecursionError as error:
         raise ValueError("its JSON is nested too deeply") from error
     except UnicodeDecodeError as error:
@@ -253,6 +255,12 @@ def parse_json(text: str | bytes) -> Any:
 
 def _refuse_constant(constant: str) -> None:
     raise ValueError(f"its JSON has {constant}")
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(value := float(number)):
+        raise ValueError(f"its JSON has {number}")
+    return value
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from gpflow_deep_base.files import parse_json
 from gpflow_deep_base.frame import leb128
 from gpflow_deep_base.limits import Budget, inflated, most_text, one_line
 
@@ -222,7 +223,7 @@ def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
     except zlib.error as error:
         raise ValueError(f"its layers are not compressed text ({error})") from error
     budget.take(_PER_CHARACTER * len(text), "the text of layers")
-    content = json.loads(text, parse_constant=_no_number)
+    content = parse_json(text)
     # Whatever the text claims is taken from the budget before anything is made of it.
     if len(content["layers"]) > MAX_LAYERS or len(content["calls"]) > 4 * MAX_LAYERS:
         raise ValueError(f"it has {len(content['layers'])} layers, and {MAX_LAYERS} are possible")
@@ -389,11 +390,6 @@ def _check_setting(key: str, value: Any, may_nest: bool = False) -> None:
             raise ValueError(f"{key} is {part!r}")
         if isinstance(part, float) and not math.isfinite(part):
             raise ValueError(f"{key} is {part}")
-
-
-def _no_number(name: str) -> None:
-    """For JSON: NaN and the infinities are none."""
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def _layer(kind: str, name: str, settings: Mapping[str, Any], depth: int = 0) -> keras.Layer:

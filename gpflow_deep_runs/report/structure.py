@@ -9,11 +9,11 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from gpflow_deep_base.files import parse_json
+
 __all__ = ["built", "dumped", "read_json"]
 
 T = TypeVar("T")
-LARGEST = 1e100
-"""Numbers are below it, so that sums and squares of them are finite."""
 KINDS = {
     bool: "true or false",
     str: "text",
@@ -29,27 +29,15 @@ def read_json(path: str | os.PathLike[str], *, largest: int = 1_000_000) -> Any:
     """The content of a JSON file in UTF-8.
 
     :param largest: bytes that it may have.
-    :raises ValueError: with line and column, if it is none; if it is larger, nests too deeply, names something twice,
-        or holds NaN, infinity or a number of 1e100 or more.
+    :raises ValueError: if it is none, as `parse_json`, or larger.
     :raises OSError: if it cannot be read.
     """
     if (size := Path(path).stat().st_size) > largest:
         raise ValueError(f"{path}: must have at most {largest:,} bytes, got {size:,}; results of record are small.")
-    # The hooks refuse what JSON allows and results of record may not have.
     try:
-        return json.loads(
-            Path(path).read_text(encoding="utf-8"),
-            object_pairs_hook=_object,
-            parse_constant=_no_number,
-            parse_float=_finite,
-            parse_int=_integer,
-        )
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}:{error.lineno}:{error.colno}: no JSON: {error.msg}.") from None
-    except RecursionError:
-        raise ValueError(f"{path}: objects and lists nest too deeply.") from None
-    except ValueError as error:  # that of UTF-8, and our own
-        raise ValueError(f"{path}: {error}") from None
+        return parse_json(Path(path).read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}.") from None
 
 
 def built(kind: type[T], stored: Any, place: str) -> T:
@@ -152,27 +140,3 @@ def _refuse(place: str, requirement: str, stored: Any) -> NoReturn:
 
 def _join(place: str, name: str) -> str:
     return f"{place}.{name}" if ": " in place else f"{place}: {name}"
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice in one object.")
-    return members
-
-
-def _finite(text: str) -> float:
-    if not abs(value := float(text)) < LARGEST:
-        raise ValueError(f"{text} is no number of record; they are below 1e100.")
-    return value
-
-
-def _integer(text: str) -> int:
-    if len(text) > 18:
-        raise ValueError(f"{text[:20]}... is no number of record; write it with an exponent.")
-    return int(text)
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no finite number; leave it out.")

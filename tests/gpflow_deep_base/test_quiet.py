@@ -133,7 +133,8 @@ def test_who_sets_the_level_sees_all_and_a_missing_tensorflow_is_missing(tmp_pat
 
 def test_a_module_is_loaded_within_a_context_once(tmp_path: Path) -> None:
     (tmp_path / "shapes.py").write_text("print('module')\n")
-    done = run("""
+    done = run(
+        """
 import contextlib, importlib
 @contextlib.contextmanager
 def context():
@@ -147,7 +148,9 @@ importlib.reload(shapes)
 quiet.import_within("shapes", context)  # too late
 importlib.reload(shapes)
 assert not [finder for finder in sys.meta_path if isinstance(finder, quiet._Finder)]
-""", FAKE=tmp_path)
+""",
+        FAKE=tmp_path,
+    )
     assert (done.stderr.decode(), done.stdout.decode()) == ("", "before\nmodule\nafter\nmodule\nmodule\n")
 
 

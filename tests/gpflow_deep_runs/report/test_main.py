@@ -46,7 +46,7 @@ def test_errors_are_one_line(project: Path, capsys: pytest.CaptureFixture[str]) 
         assert capsys.readouterr().err == message
     (project / "results" / "small.json").write_text("{")
     assert main([f"--root={project}", "check"]) == 2
-    assert capsys.readouterr().err.startswith(f"error: {project}/results/small.json:1:2: no JSON")
+    assert capsys.readouterr().err.startswith(f"error: {project}/results/small.json: its JSON is damaged: ")
 
 
 def test_a_sweep_is_entered_and_shown(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

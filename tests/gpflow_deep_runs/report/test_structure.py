@@ -72,14 +72,8 @@ def test_faults_are_named_with_their_place(change: dict[str, Any], message: str)
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"a": 1', ":1:8: no JSON"),
-        (b'{\n "a": 1,\n}', ":3:1: no JSON"),
-        (b'{"a": NaN}', "NaN is no finite number"),
-        (b'{"a": 1e999}', "1e999 is no number of record"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "is no number of record"),
-        (b'{"a": 1, "b": 2, "a": 3}', "'a' is there twice"),
-        (b"[" * 100_000, "nest too deeply"),
-        (b'{"a": "\xff"}', "utf-8"),
+        (b'{\n "a": 1,\n}', r"its JSON is damaged: .*line 3 column 1"),
+        (b'{"a": "\xff"}', "its JSON is not UTF-8"),
         (b" " * 1_000_001, "must have at most 1,000,000 bytes"),
     ],
 )
