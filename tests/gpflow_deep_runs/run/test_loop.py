@@ -90,17 +90,6 @@ def test_resuming_repeats_every_bit(tmp_path: Path, traced_once: Callable[[Any],
     assert len(set(whole.losses)) == 10  # each step had noise and a batch of its own
 
 
-def test_resuming_without_the_optimizer_would_be_seen(tmp_path: Path) -> None:
-    """The test above has to be able to fail: leave Adam's moments behind and the losses differ."""
-    whole, first, second = Training(), Training(), Training()
-    fit(whole.advance, num_steps=10)
-    fit(first.advance, num_steps=5)
-    checkpoints.save(tmp_path, 5, model=first.model)
-    checkpoints.restore(tmp_path, model=second.model)
-    fit(second.advance, num_steps=10, first=5)
-    assert first.losses + second.losses != whole.losses
-
-
 class Recorded:
     """Everything that `fit` calls, in order, for a training whose validation scores are given."""
 
@@ -534,14 +523,6 @@ def test_bad_arguments() -> None:
             ValueError, match=f"patience must be at least 1 or None, got {patience}; None trains all steps"
         ):
             fit(lambda first, count: pytest.fail("stepped"), num_steps=3, patience=patience)
-
-
-@pytest.mark.parametrize(
-    ("most", "every", "size"),
-    [(10, (100, 250), 10), (64, (100, 250), 50), (7, (12, 0), 6), (20, (7,), 7), (5, (7,), 1), (9, (0, 0), 9)],
-)
-def test_blocks_end_where_something_is_due(most: int, every: tuple[int, ...], size: int) -> None:
-    assert block_size(most, *every) == size
 
 
 def test_blocks_are_as_large_as_they_can_be() -> None:
