@@ -4,7 +4,6 @@
 """
 
 import itertools
-import json
 import os
 import platform
 import shlex
@@ -19,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from gpflow_deep_base.files import entries, make_folder, write_json, write_text
+from gpflow_deep_base.files import entries, make_folder, parse_json, write_json, write_text
 from gpflow_deep_base.locks import LOCK, remove_leftovers
 from gpflow_deep_runs.run_dir import (
     RunDir,
@@ -117,7 +116,7 @@ def _move_aside(run: RunDir) -> None:
 
 def _with_resumption(run: RunDir, record: dict[str, Any]) -> dict[str, Any]:
     try:
-        stored: dict[str, Any] = dict(json.loads(run.provenance_file.read_text(encoding="utf-8")))
+        stored: dict[str, Any] = dict(parse_json(run.provenance_file.read_bytes()))
     except (OSError, ValueError, TypeError) as error:
         raise ValueError(f"{run.provenance_file} cannot be read ({error}); start again in a new --run_dir.") from error
     if stored.get("data_sha256") != record.get("data_sha256"):

@@ -10,7 +10,6 @@ SWEEP/sweep.toml     the file as used last; earlier ones are sweep-1.toml, sweep
 """
 
 import itertools
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gpflow_deep_base.files import entries, leftovers, make_folder, sync_folder, write_json, write_text
+from gpflow_deep_base.files import entries, leftovers, make_folder, parse_json, sync_folder, write_json, write_text
 from gpflow_deep_base.locks import LOCK, Held, lock, refuse_if_held
 from gpflow_deep_runs.sweeps import history
 from gpflow_deep_runs.sweeps.runs import PlannedRun, arguments
@@ -100,7 +99,7 @@ class SweepDir:
         if not self.record_file.exists():
             return {}
         try:
-            return dict(json.loads(self.record_file.read_text(encoding="utf-8")))
+            return dict(parse_json(self.record_file.read_bytes()))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{self.record_file} cannot be read ({error}); give a new --sweep_dir.") from error
 
@@ -133,7 +132,7 @@ class SweepDir:
     def result(self, name: str) -> dict[str, Any] | None:
         """The result.json of a run; None if there is none that is whole."""
         try:
-            content = json.loads((self.run_dir(name) / "result.json").read_text(encoding="utf-8"))
+            content = parse_json((self.run_dir(name) / "result.json").read_bytes())
         except (OSError, ValueError):
             return None
         return content if isinstance(content, dict) else None

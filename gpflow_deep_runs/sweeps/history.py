@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from gpflow_deep_base.files import files_below, write_text
+from gpflow_deep_base.files import files_below, parse_json, write_text
 from gpflow_deep_base.locks import LOCK
 
 __all__ = ["append", "mend", "newest", "now", "read", "rename", "seconds_of", "seconds_since", "starts_of"]
@@ -28,7 +28,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 def _lines(path: Path, lines: list[str]) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
-            entry = json.loads(line)
+            entry = parse_json(line)
             _ = entry["run"], entry["event"], datetime.fromisoformat(entry["time"])
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} line {number} is not a line of a sweep ({error}); remove it.") from error

@@ -1,12 +1,11 @@
 """The record of a sweep's results: every number with the command, commit, machine and seconds of its run."""
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpflow_deep_base.files import write_json, write_text
+from gpflow_deep_base.files import parse_json, write_json, write_text
 from gpflow_deep_runs.sweeps import history
 from gpflow_deep_runs.sweeps.folder import SweepDir
 from gpflow_deep_runs.sweeps.runs import PlannedRun, arguments, expand
@@ -82,6 +81,6 @@ def _run(
 
 def _provenance(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads((path / "provenance.json").read_text(encoding="utf-8")))
+        return dict(parse_json((path / "provenance.json").read_bytes()))
     except (OSError, ValueError, TypeError):
         return {}

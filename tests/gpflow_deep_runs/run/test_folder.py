@@ -186,7 +186,7 @@ def test_resuming_with_other_data_or_a_damaged_record(tmp_path: Path) -> None:
     run = open_folder(tmp_path, flags_text=FLAGS, provenance=RECORD, resume=False)
     with pytest.raises(ValueError, match=r"sha256 abc\), got other data \(sha256 def\)"):
         open_folder(tmp_path, flags_text=FLAGS, provenance={"data_sha256": "def"}, resume=True)
-    for damaged in ("", '{"data_sha256": ', "[1]", "\udcff"):
+    for damaged in ("", '{"data_sha256": ', "[1]", "\udcff", "[" * 10**5):
         run.provenance_file.write_text(damaged, errors="surrogateescape")
         with pytest.raises(ValueError, match=r"provenance\.json cannot be read"):
             open_folder(tmp_path, flags_text=FLAGS, provenance=RECORD, resume=True)

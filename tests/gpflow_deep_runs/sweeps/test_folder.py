@@ -162,7 +162,7 @@ def test_the_runs_of_another_script_are_refused(folder: SweepDir) -> None:
 def test_a_result_that_is_not_whole_is_none(folder: SweepDir) -> None:
     folder.run_dir("a").mkdir(parents=True)
     assert folder.result("a") is None
-    for text in ('{"x": ', "", "[]", "\x00\x00"):
+    for text in ('{"x": ', "", "[]", "\x00\x00", "[" * 10**5):
         (folder.run_dir("a") / "result.json").write_text(text)
         assert folder.result("a") is None
     (folder.run_dir("a") / "result.json").write_text('{"x": 1}')
