@@ -20,6 +20,7 @@ from typing import Any
 
 from gpflow_deep_base.files import entries, leftovers, make_folder, parse_json, sync_folder, write_json, write_text
 from gpflow_deep_base.locks import LOCK, Held, lock, refuse_if_held
+from gpflow_deep_runs.run_dir import flag_name
 from gpflow_deep_runs.sweeps import history
 from gpflow_deep_runs.sweeps.runs import PlannedRun, arguments
 from gpflow_deep_runs.sweeps.spec import Sweep
@@ -249,11 +250,7 @@ class SweepDir:
 
 def _by_name(words: Sequence[str]) -> dict[str, str]:
     """Flags by name, without those that may change. Of booleans, `no` is left out of the name."""
-    words_by_name = {}
-    for word in words:
-        name, has_value, _ = word.lstrip("-").partition("=")
-        words_by_name[name if has_value else name.removeprefix("no")] = word
-    return {name: word for name, word in words_by_name.items() if name not in FREE}
+    return {flag_name(word): word for word in words if flag_name(word) not in FREE}
 
 
 def _key(words: Sequence[str]) -> frozenset[str]:
