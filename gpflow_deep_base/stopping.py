@@ -12,11 +12,18 @@ same.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
 from typing import NamedTuple
 
-__all__ = ["Best", "Interrupted"]
+__all__ = ["Best", "Interrupted", "signals"]
+
+_ENDS = ("SIGINT", "SIGTERM")
+_WARNINGS = ("SIGHUP", "SIGUSR1")
 
 
 class Best(NamedTuple):
@@ -61,3 +68,40 @@ class Interrupted(Exception):
         self.step = step
         self.reason = reason
         self.exit_code = 0 if reason == "max_seconds" else 128 + signal.Signals[reason]
+
+
+@contextlib.contextmanager
+def signals(*, acts_again: bool) -> Iterator[list[str]]:
+    """Collect the names of signals that ask for an end in place of acting on them; one that is ignored stays so.
+
+    SIGHUP (the terminal is closed) and SIGUSR1 (the time of a batch job is nearly up) are often sent twice, and count
+    once. SIGINT is ignored in the background of a shell without job control. Outside the main thread nothing is
+    collected: Python delivers signals to that one.
+
+    :param acts_again: whether a second SIGINT or SIGTERM acts at once; or else it is collected, too.
+    """
+    received: list[str] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    names = [name for name in (*_ENDS, *_WARNINGS) if is_main and hasattr(signal, name)]
+    handlers = {name: signal.getsignal(getattr(signal, name)) for name in names}
+    handlers = {name: handler for name, handler in handlers.items() if handler is not signal.SIG_IGN}
+
+    def restore(chosen: tuple[str, ...]) -> None:
+        for name in handlers.keys() & set(chosen):
+            handler = handlers[name]
+            signal.signal(getattr(signal, name), signal.SIG_DFL if handler is None else handler)
+
+    def record(number: int, frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        if name in _ENDS or name not in received:
+            received.append(name)
+        if name in _ENDS and acts_again:
+            restore(_ENDS)
+
+    # Handlers are put back in the end.
+    for name in handlers:
+        signal.signal(getattr(signal, name), record)
+    try:
+        yield received
+    finally:
+        restore((*_ENDS, *_WARNINGS))

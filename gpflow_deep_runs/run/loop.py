@@ -5,22 +5,15 @@ fitted = fit(advance, num_steps=1000, every=Every(log=100, evaluate=200), rule=l
 """
 
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gpflow_deep_base.stopping import Best, Interrupted
+from gpflow_deep_base.stopping import Best, Interrupted, signals
 from gpflow_deep_runs.run.progress import Progress
 from gpflow_deep_runs.run.selection import Rule
 
 __all__ = ["Every", "Fitted", "Interrupted", "block_size", "fit"]
-
-_ACT_AGAIN = (signal.SIGINT, signal.SIGTERM)
-_ONLY_COLLECTED = (signal.SIGHUP, signal.SIGUSR1)
 
 
 def block_size(most: int, *every: int) -> int:
@@ -113,7 +106,7 @@ def fit(
     step = first
     saved_at = start
 
-    with _deferred_signals() as received, Progress(first, num_steps, is_shown=progress) as shown:
+    with signals(acts_again=True) as received, Progress(first, num_steps, is_shown=progress) as shown:
         while step < num_steps and not best.is_done(patience) and not is_done(step):
             # Make the steps up to the next multiple of the block.
             end = min(step - step % block + block, num_steps)
@@ -153,37 +146,3 @@ def fit(
 
 def _is_due(step: int, interval: int) -> bool:
     return interval > 0 and step % interval == 0
-
-
-@contextmanager
-def _deferred_signals() -> Iterator[list[str]]:
-    """Collect the names of signals that ask for an end instead of acting on them; restores the old handlers.
-
-    A second SIGINT or SIGTERM acts at once. SIGHUP (the terminal is closed) and SIGUSR1 (the time of a batch job is
-    nearly up) are often sent twice, and only collected. A signal that is ignored, as SIGINT is in the background of a
-    shell without job control, stays so.
-    """
-    received: list[str] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield received  # Python delivers signals to the main thread only
-        return
-    # Handlers are put back in the end; ignored signals stay ignored.
-    previous = {number: signal.getsignal(number) for number in (*_ACT_AGAIN, *_ONLY_COLLECTED)}
-    previous = {number: handler for number, handler in previous.items() if handler is not signal.SIG_IGN}
-
-    def restore(numbers: Collection[signal.Signals]) -> None:
-        for number, handler in previous.items():
-            if number in numbers:
-                signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-
-    def record(number: int, frame: FrameType | None) -> None:
-        received.append(signal.Signals(number).name)
-        if number in _ACT_AGAIN:
-            restore(_ACT_AGAIN)
-
-    for number in previous:
-        signal.signal(number, record)
-    try:
-        yield received
-    finally:
-        restore(previous)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 
 from tqdm import tqdm
@@ -30,28 +30,17 @@ class Progress:
     """Counts steps from `first` to `total`, with the newest headline scalars; use it in a `with` statement.
 
     :param is_shown: False: show nothing.
-    :param write: gets the lines when standard error is no terminal.
     """
 
-    def __init__(
-        self,
-        first: int,
-        total: int,
-        *,
-        is_shown: bool,
-        write: Callable[[str], object] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, first: int, total: int, *, is_shown: bool) -> None:
         self.step = first
         self._total = total
-        self._clock = clock
-        self._write = write or _to_standard_error
         # A bar needs a terminal; elsewhere there is a line a minute.
-        self._has_lines = is_shown and (write is not None or not sys.stderr.isatty())
+        self._has_lines = is_shown and not sys.stderr.isatty()
         is_bar = is_shown and not self._has_lines
         self._bar = tqdm(initial=first, total=total, disable=not is_bar, dynamic_ncols=True, bar_format=_BAR)
         self._first = first
-        self._start = clock()
+        self._start = time.monotonic()
         self._next_line = self._start + LINE_SECONDS
         self._newest = dict[str, dict[str, float]]()
 
@@ -71,13 +60,13 @@ class Progress:
             for part in PARTS:  # a newer scalar of a part takes the place of the older
                 self._newest[part] = {t: v for t, v in heads.items() if _is_of(part, t)} or self._newest.get(part, {})
             self._bar.set_postfix_str(self._scalars(), refresh=False)
-        if self._has_lines and self._clock() >= self._next_line:
-            self._next_line = self._clock() + LINE_SECONDS
-            self._write(self.line())
+        if self._has_lines and time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + LINE_SECONDS
+            print(self.line(), file=sys.stderr, flush=True)
 
     def line(self) -> str:
         """Step, scalars, and the time that is left at the speed so far."""
-        speed = (self.step - self._first) / max(self._clock() - self._start, 1e-9)
+        speed = (self.step - self._first) / max(time.monotonic() - self._start, 1e-9)
         remaining = duration((self._total - self.step) / speed) if speed > 0 else "?"
         return "; ".join(filter(None, [f"step {self.step} of {self._total}", self._scalars(), f"{remaining} left"]))
 
@@ -98,7 +87,3 @@ def _words(tag: str) -> str:
 
 def _is_of(part: str, tag: str) -> bool:
     return part in tag.split("/")[:-1]
-
-
-def _to_standard_error(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -9,10 +9,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from types import MappingProxyType
 from typing import NamedTuple
 
+from gpflow_deep_base.stopping import signals
 from gpflow_deep_base.text import duration
 from gpflow_deep_runs.sweeps.folder import SweepDir
 from gpflow_deep_runs.sweeps.machine import machine
-from gpflow_deep_runs.sweeps.processes import Job, ask_to_end, kill, killed_by, last_line, signals, start
+from gpflow_deep_runs.sweeps.processes import Job, ask_to_end, kill, killed_by, last_line, start
 from gpflow_deep_runs.sweeps.runs import PlannedRun, arguments
 from gpflow_deep_runs.sweeps.spec import Flag
 
@@ -99,7 +100,7 @@ def work(
         raise ValueError(f"--jobs must be at least 1, got {jobs}.")
     # Start what may be, note what has ended, show where it stands: until all is done or a signal comes.
     state = _Work(folder, runs, program, jobs, retry, say, after)
-    with signals() as received, ThreadPoolExecutor(jobs) as pool:
+    with signals(acts_again=False) as received, ThreadPoolExecutor(jobs) as pool:
         try:
             while (state.waiting or state.running) and not received:
                 state.start_free(pool)

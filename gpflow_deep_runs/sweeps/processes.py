@@ -1,23 +1,20 @@
-"""Processes that end with the sweep, and the signals that stop it."""
+"""Processes that end with the sweep."""
 
 import contextlib
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import NamedTuple
 
 from gpflow_deep_runs.sweeps import guard
 
-__all__ = ["Job", "ask_to_end", "kill", "killed_by", "last_line", "signals", "start"]
+__all__ = ["Job", "ask_to_end", "kill", "killed_by", "last_line", "start"]
 
 KILLS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1)
-_COLLECTED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 TAIL_BYTES = 20_000
 
 
@@ -79,31 +76,3 @@ def last_line(job: Job) -> str:
         file.seek(max(job.log_start, end - TAIL_BYTES))
         lines = file.read().decode(errors="replace").replace("\r", "\n").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
-@contextlib.contextmanager
-def signals() -> Iterator[list[str]]:
-    """Collect the names of signals that ask for an end in place of acting on them; one that is ignored stays so.
-
-    SIGHUP and SIGUSR1 are often sent twice, and count once.
-
-    Outside the main thread nothing is collected: Python delivers signals to that one.
-    """
-    received: list[str] = []
-
-    def record(number: int, frame: FrameType | None) -> None:
-        name = signal.Signals(number).name
-        if number in (signal.SIGINT, signal.SIGTERM) or name not in received:
-            received.append(name)
-
-    # Handlers are put back in the end; ignored signals stay ignored.
-    is_main = threading.current_thread() is threading.main_thread()
-    handlers = {number: signal.getsignal(number) for number in _COLLECTED} if is_main else {}
-    handlers = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
-    for number in handlers:
-        signal.signal(number, record)
-    try:
-        yield received
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)

@@ -26,10 +26,16 @@ class Clock:
         return self.seconds
 
 
-def test_a_line_a_minute_with_scalars_and_time_left() -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr("gpflow_deep_runs.run.progress.time.monotonic", found)
+    return found
+
+
+def test_a_line_a_minute_with_scalars_and_time_left(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     """60 steps a minute: 100 steps from step 20 take 100 s, of which 40 are left after 60."""
-    clock, lines = Clock(), list[str]()
-    with Progress(20, 120, is_shown=True, write=lines.append, clock=clock) as shown:
+    with Progress(20, 120, is_shown=True) as shown:
         for step in range(21, 121):
             clock.seconds += 1.0
             scalars = {}
@@ -38,44 +44,37 @@ def test_a_line_a_minute_with_scalars_and_time_left() -> None:
             if step % 25 == 0:
                 scalars["valid/nll_nats"] = 1.23456789
             shown.advance(step, scalars)
-    assert lines == ["step 80 of 120; loss 1.25, valid nll 1.2346; 40 s left"]
+    assert capsys.readouterr() == ("", "step 80 of 120; loss 1.25, valid nll 1.2346; 40 s left\n")
 
 
-def test_no_line_before_a_minute_and_one_for_each() -> None:
+def test_no_line_before_a_minute_and_one_for_each(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     """Counted from the last line, not from the start: a long step makes one line, and not two."""
-    clock, lines = Clock(), list[str]()
-    with Progress(0, 100, is_shown=True, write=lines.append, clock=clock) as shown:
+    with Progress(0, 100, is_shown=True) as shown:
         for step, seconds in enumerate([30, 29, 0.5, 0.5, 200, 59, 1, 60], start=1):
             clock.seconds += seconds
             shown.advance(step, {})
+    lines = capsys.readouterr().err.splitlines()
     assert [line.split(" of ")[0] for line in lines] == ["step 4", "step 5", "step 7", "step 8"]
     assert lines[0] == "step 4 of 100; 24 min 0 s left"  # 96 steps of 15 s
 
 
-def test_speed_is_that_of_this_process() -> None:
-    """A run that is resumed at step 900 has made 10 steps in a minute, not 910."""
-    clock, lines = Clock(), list[str]()
-    with Progress(900, 1000, is_shown=True, write=lines.append, clock=clock) as shown:
+def test_speed_is_that_of_this_process(clock: Clock) -> None:
+    """A run that is resumed at step 900 has made 10 steps in a minute, not 910; nothing is known before the first."""
+    with Progress(900, 1000, is_shown=False) as shown:
+        assert shown.line() == "step 900 of 1000; ? left"
         clock.seconds += 60.0
         shown.advance(910, {})
-    assert lines == ["step 910 of 1000; 9 min 0 s left"]
-
-
-def test_nothing_is_known_before_the_first_step() -> None:
-    assert Progress(0, 0, is_shown=False).line().endswith("? left")
-    assert Progress(0, 10, is_shown=False, clock=Clock()).line() == "step 0 of 10; ? left"
+        assert shown.line() == "step 910 of 1000; 9 min 0 s left"
 
 
 def test_a_newer_scalar_of_a_part_takes_the_place_of_the_older() -> None:
     """Whatever its name: of a longer report only the first tag of each part is shown."""
-    clock, lines = Clock(), list[str]()
-    with Progress(0, 10, is_shown=True, write=lines.append, clock=clock) as shown:
+    with Progress(0, 10, is_shown=False) as shown:
         shown.advance(1, {"train/loss": 1.0, "valid/nll": 2.0, "valid/error": 9.0})
         shown.advance(2, {"valid/error": 3.0, "speed": 7.0})
         shown.advance(3, {"train/loss": 0.5})
-        clock.seconds += 60.0
         shown.advance(4, {"gradient/norm": 5.0})
-    assert lines[0].split("; ")[1] == "loss 0.5, valid error 3"
+        assert shown.line().split("; ")[1] == "loss 0.5, valid error 3"
 
 
 @pytest.mark.parametrize(
@@ -161,14 +160,3 @@ def test_what_is_shown_where(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     for progress in (False, True):
         train(progress)
     assert capsys.readouterr().err == ""
-
-
-def test_lines_go_to_standard_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    clock = Clock()
-    for is_shown in (False, True):
-        with Progress(0, 2, is_shown=is_shown, clock=clock) as shown:
-            clock.seconds += 61.0
-            shown.advance(1, {"train/loss": 2.0})
-    output, errors = capsys.readouterr()
-    assert output == ""
-    assert errors == "step 1 of 2; loss 2; 1 min 1 s left\n"
