@@ -8,11 +8,13 @@ units of 2^-16, logits in units of 2^-8, weights in units of 2^-16; divisions ar
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from gpflow_deep_base.arithmetic import arithmetic, inner
 
 __all__ = ["FINE", "INPUTS", "LEAST", "LIMIT", "MOST_BYTES", "MOST_SEEN", "SETS", "Coder", "Matrix", "Model", "code"]
 
@@ -29,10 +31,6 @@ MOST_BYTES = 120
 _NODES = 128
 _MAX_LENGTH = 31
 _LEARNED_PREFIX = 32
-
-_options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_inner = njit(**_options)
-"""For what only compiled loops call."""
 
 
 class Coder(NamedTuple):
@@ -63,7 +61,7 @@ class Matrix(NamedTuple):
     columns: NDArray[np.int64]
 
 
-@_inner
+@inner
 def _levels(x: int) -> int:
     """Bits of x, 0 for 0."""
     n = 0
@@ -73,7 +71,7 @@ def _levels(x: int) -> int:
     return n
 
 
-@_inner
+@inner
 def _density(count: int, seen: int) -> int:
     """How full, in half octaves: 0 to 23; 0, 1 and 2 for nothing so far."""
     if count == 0:
@@ -82,7 +80,7 @@ def _density(count: int, seen: int) -> int:
     return min(23, _levels(x * x))
 
 
-@_inner
+@inner
 def _decide(coder: Coder, model: Model, num_inputs: int, weight_set: int, bit: int) -> int:
     """Code a decision, or find it, with the first slots in `model.slots`, and learn from it."""
     # The mixture: p = sigma(sum_k w_k logit p_k); a slot that has seen little counts for less.
@@ -97,7 +95,7 @@ def _decide(coder: Coder, model: Model, num_inputs: int, weight_set: int, bit: i
         total += model.weights[weight_set, k] * x
     dot = min(LIMIT, max(-LIMIT, total >> 16))
     p = model.squash[dot + LIMIT]
-    bit = _arithmetic(coder, p, bit)
+    bit = arithmetic(coder.registers, coder.stream, p, bit)
     # w_k += rate (decision - p) logit p_k, down the gradient of the code length, at a falling rate.
     step = model.weights[weight_set, INPUTS]
     error = ((bit << 16) - p) * step
@@ -113,38 +111,12 @@ def _decide(coder: Coder, model: Model, num_inputs: int, weight_set: int, bit: i
     return bit
 
 
-@_inner
-def _arithmetic(coder: Coder, p: int, bit: int) -> int:
-    """Narrow the interval to the part of `bit`, p / 2^16 of it for a 1; bytes go out or come in."""
-    r = coder.registers
-    stream = coder.stream
-    # Split the interval [low, high] in proportion to p.
-    middle = r[0] + (r[1] - r[0]) * p // 65536
-    if r[4]:
-        bit = 1 if r[2] <= middle else 0
-    if bit:
-        r[1] = middle
-    else:
-        r[0] = middle + 1
-    # The upper byte of both ends is the same: it is settled.
-    while (r[0] ^ r[1]) >> 24 == 0:
-        if r[4]:
-            byte = stream[r[3]] if r[3] < len(stream) else 0
-            r[2] = (r[2] & 0xFFFFFF) << 8 | byte
-        else:
-            stream[r[3]] = r[1] >> 24
-        r[3] += 1
-        r[0] = (r[0] & 0xFFFFFF) << 8
-        r[1] = (r[1] & 0xFFFFFF) << 8 | 255
-    return bit
-
-
-@_inner
+@inner
 def _at(values: NDArray[np.int64], i: int, j: int) -> int:
     return values[i, j] if i >= 0 and j >= 0 else 0
 
 
-@_inner
+@inner
 def _is_zero(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, by: tuple[int, int, int, int], q: int) -> int:
     """Whether the number at (i, j) is 0."""
     left_stride, above_stride, rows_seen, columns_seen = by
@@ -195,7 +167,7 @@ def _is_zero(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, by: tup
     return _decide(coder, model, 8, min(near, 4), 1 if q == 0 else 0)
 
 
-@_inner
+@inner
 def _size_level(total: int, count: int) -> int:
     """The mean of sizes in half octaves, 0 to 15; 0 for none."""
     if count == 0:
@@ -204,7 +176,7 @@ def _size_level(total: int, count: int) -> int:
     return min(15, max(1, _levels(x * x) - 4))
 
 
-@_inner
+@inner
 def _sign_level(balance: int, count: int) -> int:
     """The balance of signs, 0 to 8."""
     if count == 0:
@@ -212,12 +184,12 @@ def _sign_level(balance: int, count: int) -> int:
     return 4 + 4 * balance // (count + 1) if balance >= 0 else 4 - 4 * -balance // (count + 1)
 
 
-@_inner
+@inner
 def _sign(value: int) -> int:
     return 0 if value == 0 else (1 if value > 0 else 2)
 
 
-@_inner
+@inner
 def _is_negative(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, left: int, above: int, q: int) -> int:
     """The sign of a number that is not 0."""
     v, rows, columns = matrix
@@ -240,7 +212,7 @@ def _is_negative(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, lef
     return _decide(coder, model, 6, 5 + (1 if a or b else 0), 1 if q < 0 else 0)
 
 
-@_inner
+@inner
 def _size(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, left: int, above: int, q: int) -> int:
     """The size of a number that is not 0: its bits in unary, then the lower ones from the highest on."""
     v, rows, columns = matrix
@@ -267,7 +239,7 @@ def _size(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, left: int,
     return size
 
 
-@_inner
+@inner
 def _size_bit(coder: Coder, model: Model, start: int, node: int, row: int, column: int, near: int, bit: int) -> int:
     slots = model.slots
     slots[0] = start + node

@@ -17,6 +17,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gpflow_deep_base.arithmetic import inner
+
 __all__ = ["UNIT", "chosen_normals", "log_ratios", "normal_table", "permutation", "philox", "places"]
 
 UNIT = 1 << 12
@@ -30,12 +32,10 @@ _ORDER = 1
 _PLACES = 2
 """What numbers are for, the fourth part of a counter."""
 
-_options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_inner = njit(**_options)
 _outer: Any = functools.partial(njit, nogil=True, cache=True)
 
 
-@_inner
+@inner
 def _rounds(a: int, b: int, c: int, d: int, key: int) -> tuple[int, int, int, int]:
     """Four words of 32 bits from a counter of four and a key of 64 bits; products wrap around at 2^64."""
     # Philox4x32-10: ten rounds of two products of 32 bits, whose key goes on by constants.

@@ -11,11 +11,13 @@ float, so each machine and each number of threads decodes the same.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from gpflow_deep_base.arithmetic import arithmetic, inner
 
 __all__ = ["INPUTS", "PARENTS", "State", "Table", "code", "memory", "new_state"]
 
@@ -34,10 +36,6 @@ _RECENT_BITS = 12
 _MAP = 33
 _START_STEP = 5000
 _LEAST_STEP = 600
-
-_options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_inner = njit(**_options)
-"""For what only compiled loops call."""
 
 
 class State(NamedTuple):
@@ -154,14 +152,14 @@ def new_state(num_cells: int, num_text: int, num_columns: int, stream: NDArray[n
     return State(registers, stream, slots, contexts, places, inputs, weights, by_news, learned, squash, stretch, rates)
 
 
-@_inner
+@inner
 def _mixed(a: int, b: int) -> int:
     """A hash of two numbers."""
     x = (a ^ (b * 0x9E3779B97F4A7C1)) * 0x2545F4914F6CDD1D
     return x ^ ((x >> 29) & 0x7FFFFFFFF)
 
 
-@_inner
+@inner
 def _seek(state: State, num_inputs: int, path: int) -> int:
     """Find the bucket of each context for the next four decisions; how many are new."""
     slots = state.slots
@@ -188,7 +186,7 @@ def _seek(state: State, num_inputs: int, path: int) -> int:
     return news
 
 
-@_inner
+@inner
 def _decide(state: State, num_inputs: int, node: int, depth: int, news: int, bit: int) -> int:
     """Code a decision, or find it, and learn from it.
 
@@ -225,7 +223,7 @@ def _decide(state: State, num_inputs: int, node: int, depth: int, news: int, bit
     at = depth * _MAP + low
     learned = (state.final[at] * (256 - part) + state.final[at + 1] * part) >> 14
     p = min(65535, max(1, (p + learned) >> 1))
-    bit = _arithmetic(state, p, bit)
+    bit = arithmetic(state.registers, state.stream, p, bit)
     near = at + (1 if part >= 128 else 0)
     state.final[near] += ((bit << 22) - state.final[near]) >> 6
     # learn
@@ -247,33 +245,7 @@ def _decide(state: State, num_inputs: int, node: int, depth: int, news: int, bit
     return bit
 
 
-@_inner
-def _arithmetic(state: State, p: int, bit: int) -> int:
-    """Narrow the interval to the part of `bit`, p / 2^16 of it for a 1; bytes go out or come in."""
-    r = state.registers
-    stream = state.stream
-    # Where the interval is cut.
-    middle = r[0] + ((r[1] - r[0]) * p >> 16)
-    if r[4]:
-        bit = 1 if r[2] <= middle else 0
-    if bit:
-        r[1] = middle
-    else:
-        r[0] = middle + 1
-    # Leading bytes on which both ends agree.
-    while (r[0] ^ r[1]) >> 24 == 0:
-        if r[4]:
-            byte = np.int64(stream[r[3]]) if r[3] < len(stream) else 0
-            r[2] = (r[2] & 0xFFFFFF) << 8 | byte
-        elif r[3] < len(stream):
-            stream[r[3]] = r[1] >> 24
-        r[3] += 1
-        r[0] = (r[0] & 0xFFFFFF) << 8
-        r[1] = (r[1] & 0xFFFFFF) << 8 | 255
-    return bit
-
-
-@_inner
+@inner
 def _rank_contexts(state: State, table: Table, n: int, d: int, recent: NDArray[np.int32]) -> int:
     """Contexts of a cell that is a rank: other columns of its row, alone and together, and its column above."""
     h = state.contexts
@@ -313,7 +285,7 @@ def _rank_contexts(state: State, table: Table, n: int, d: int, recent: NDArray[n
     return k + 2
 
 
-@_inner
+@inner
 def _byte_contexts(
     state: State, table: Table, n: int, d: int, start: int, place: int, prefix: int, above: int, equal: int, match: int
 ) -> int:
@@ -358,7 +330,7 @@ def _byte_contexts(
     return k
 
 
-@_inner
+@inner
 def _rank(state: State, table: Table, n: int, d: int, recent: NDArray[np.int32]) -> None:
     """Code a rank, the highest bit first; bits that no rank of the column can have are left out."""
     levels = table.levels[d]
@@ -391,7 +363,7 @@ def _rank(state: State, table: Table, n: int, d: int, recent: NDArray[np.int32])
         recent[d, _mixed(v[n, j], 1) & ((1 << _RECENT_BITS) - 1)] = n + 1
 
 
-@_inner
+@inner
 def _cell(
     state: State, table: Table, n: int, d: int, above: int, matches: NDArray[np.int32], match: NDArray[np.int64]
 ) -> bool:
