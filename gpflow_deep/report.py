@@ -332,7 +332,7 @@ def _scores(named: Mapping[str, Evaluation], seconds: Sequence[float]) -> list[l
     lines = [["", *(kinds[kind] for kind in shown), *others, "seconds"]]
     for (name, judged_model), time_taken in zip(named.items(), seconds, strict=True):
         scores = [getattr(judged_model, kind) for kind in shown]
-        cells = ["" if score is None else f"{score.value:.4g} ± {score.error:.2g}" for score in scores]
+        cells = ["" if score is None else str(score) for score in scores]
         if has_numbers:
             cells.append("" if judged_model.crps is None else f"{judged_model.crps.value:.4g}")
             cells += [

@@ -17,12 +17,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kstest
+
+from gpflow_deep_base.text import plus_minus
 
 from .forecasts import Forecast, forecaster_of
 
@@ -51,6 +54,8 @@ TOO_NARROW = 0.4
 NUM_BINS = 15
 BATCH_ROWS = 10_000
 _NUM_RESAMPLES = 200
+_MOST_DECIMALS = 6
+_LARGE = 1e7
 
 
 class Score(NamedTuple):
@@ -58,6 +63,13 @@ class Score(NamedTuple):
 
     value: float
     error: float
+
+    def __str__(self) -> str:
+        """Both with two digits of the error: "-4.710 ± 0.011"; very large and very small ones by powers of ten."""
+        decimals = max(0, 1 - math.floor(math.log10(self.error))) if 0 < self.error < math.inf else _MOST_DECIMALS + 1
+        if decimals > _MOST_DECIMALS or abs(self.value) >= _LARGE:
+            return f"{self.value:.4g} ± {self.error:.2g}"
+        return plus_minus(self.value, self.error, decimals)
 
 
 class Evaluation(NamedTuple):
@@ -279,7 +291,7 @@ def table(evaluations: Mapping[str, Evaluation]) -> list[list[str]]:
     lines = [["", *(headers.get(name, name) for name in shown), *(f"in {100 * level:g}%" for level in levels)]]
     for name, evaluation in evaluations.items():
         scores = [getattr(evaluation, score) for score in shown]
-        cells = ["" if s is None else f"{s.value:.4g} ± {s.error:.2g}" for s in scores]
+        cells = ["" if score is None else str(score) for score in scores]
         cells += [f"{100 * evaluation.coverage[level].value:.1f}%" if evaluation.coverage else "" for level in levels]
         lines.append([name, *cells])
     return lines

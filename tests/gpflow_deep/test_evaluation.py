@@ -227,3 +227,18 @@ def test_what_is_refused(rng):
         evaluate(Known(), (X, Y[:4]))
     with pytest.raises(ValueError, match="must have forecast"):
         evaluate(object(), (X, Y))
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "shown"),
+    [
+        (-4.70965, 0.01076, "-4.710 ± 0.011"),
+        (-5.1576, 0.01974, "-5.158 ± 0.020"),
+        (12345.6, 67.0, "12346 ± 67"),
+        (1.2e9, 3e5, "1.2e+09 ± 3e+05"),
+        (1.2e-8, 1e-9, "1.2e-08 ± 1e-09"),
+        (0.5, 0.0, "0.5 ± 0"),
+    ],
+)
+def test_a_score_is_shown_with_two_digits_of_its_error(value: float, error: float, shown: str) -> None:
+    assert str(evaluation.Score(value, error)) == shown
