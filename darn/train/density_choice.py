@@ -346,8 +346,11 @@ class _Search:
             order = title
             return True
 
-        # The order first, then one setting after the other, up or down, until none is better.
+        # More units as long as that is better, for too few learn slowly and use up the work of all that comes later;
+        # then the order, and one setting after the other, up or down, until none is better.
         attempt(settings, order)
+        while (wider := _with_hidden(settings, 2.0)) is not None and attempt(wider, order):
+            pass
         attempt(settings, "rare ones first")
         is_better = True
         while is_better and spent < self._work_for(best, _NETWORK_WORK):
@@ -490,15 +493,17 @@ def _moves() -> list[tuple[Callable[[NetworkSettings], NetworkSettings | None], 
     def input_dropout(settings: NetworkSettings, factor: float) -> NetworkSettings | None:
         return dataclasses.replace(settings, input_dropout=_by_odds(settings.input_dropout, factor))
 
-    def hidden(settings: NetworkSettings, factor: float) -> NetworkSettings | None:
-        number = round(settings.hidden * factor)
-        return dataclasses.replace(settings, hidden=number) if 10 <= number <= _MOST_HIDDEN else None
-
     return [
         (lambda s: input_dropout(s, 3.0), lambda s: input_dropout(s, 1.0 / 3.0)),
         (lambda s: dropout(s, 3.0), lambda s: dropout(s, 1.0 / 3.0)),
-        (lambda s: hidden(s, 2.0), lambda s: hidden(s, 0.5)),
+        (lambda s: _with_hidden(s, 2.0), lambda s: _with_hidden(s, 0.5)),
     ]
+
+
+def _with_hidden(settings: NetworkSettings, factor: float) -> NetworkSettings | None:
+    """So many times as many hidden units; None if these are too few or too many."""
+    number = round(settings.hidden * factor)
+    return dataclasses.replace(settings, hidden=number) if 10 <= number <= _MOST_HIDDEN else None
 
 
 def _by_odds(share: float, factor: float) -> float:
