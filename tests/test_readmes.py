@@ -38,7 +38,7 @@ README_SECONDS = 75.0
 NOISE = re.compile(r"cuInit|oneDNN|computation_placer|InitializeLog|cpu_feature_guard|Unable to register")
 SHORT = {
     "train": "--num_layers=2 --num_inducing=5 --kernel=squared_exponential --num_steps=2 --batch_size=20 "
-    "--eval_every=2 --eval_rows=20 --compare=",
+    "--eval_every=2 --eval_rows=20 --compare= --num_predict_samples=8",
     "rbm": "--num_steps=20 --eval_every=20 --log_every=20 --exact_every=0 --final_ais_betas=50 --ais_betas=20 --nojit "
     "--notrajectory",
     "darn": "--num_steps=2 --eval_every=2 --log_every=2 --final_samples=3 --is_repeats=2 --is_samples=20",
