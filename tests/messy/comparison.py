@@ -30,8 +30,7 @@ from gpflow_deep_runs.data.tables import read_table
 from gpflow_deep_runs.report.results import write
 from gpflow_deep_runs.run import Seeds
 from tests.messy.by_hand import PREPARED, filled
-from tests.messy.make_tables import FOLDER, TABLES, make
-from tests.messy.writing import Made
+from tests.messy.tables import TABLES, Messy
 
 __all__ = ["Comparison", "compared", "spec_of"]
 
@@ -59,15 +58,15 @@ class Comparison(NamedTuple):
     error: float
 
 
-def spec_of(made: Made) -> TableSpec:
+def spec_of(made: Messy) -> TableSpec:
     """What the flags of a table say."""
     return parse(Flags, [f"--data={made.file}", f"--target={made.target}", *made.flags], "test").table
 
 
 def compared(name: str) -> Comparison:
     """Cross-validation on the rows of a table, with our inputs and with those prepared by hand."""
-    made = make(name)
-    path = FOLDER / made.file
+    made = TABLES[name]
+    path = made.path
     rows, prepared = read_table(path, spec_of(made)), PREPARED[name](path)
     num_data, num_classes = len(prepared.y), len(rows.class_names)
     order = np.random.default_rng(0).permutation(num_data)
@@ -119,7 +118,7 @@ def _exact(X: Any, Y: Any, X_test: Any, Y_test: Any) -> NDArray[np.float64]:
 def _rows() -> Iterator[dict[str, Any]]:
     """The comparison of every table, printed and for the file of results."""
     for name in TABLES:
-        found, made = compared(name), make(name)
+        found, made = compared(name), TABLES[name]
         print(f"{name}: {found.ours:.4f}, by hand {found.by_hand:.4f}, difference {found.difference:+.4f} "
               f"± {found.error:.4f} nats per row", flush=True)  # fmt: skip
         yield {

@@ -7,7 +7,7 @@ from pathlib import Path
 from gpflow_deep_base.text import aligned
 from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.tables import read_table
-from tests.messy.make_tables import FOLDER
+from tests.messy.tables import FOLDER
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
 

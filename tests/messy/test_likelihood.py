@@ -3,7 +3,7 @@
 import pytest
 
 from tests.messy.comparison import compared
-from tests.messy.make_tables import TABLES
+from tests.messy.tables import TABLES
 
 
 @pytest.mark.slow

@@ -1,17 +1,11 @@
 """Twelve messy tables, with at most two flags each: every value is read as it is meant, and the scripts take them."""
 
-import bz2
-import gzip
-import io
-import lzma
 import re
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
@@ -23,26 +17,11 @@ from gpflow_deep_runs.data.tables import read_table
 from scripts import predict_dgp, train_dgp
 from tests.messy.by_hand import PREPARED
 from tests.messy.comparison import spec_of
-from tests.messy.make_tables import FOLDER, TABLES, make
-from tests.messy.writing import Made
+from tests.messy.tables import TABLES, Messy
 from tests.scripts.running import called, result_of
 
 SHORT = ("--num_layers=1", "--num_inducing=10", "--num_steps=3", "--noprogress", "--compare=")
 DAY = np.timedelta64(86400, "s")
-
-
-def unpacked(name: str, content: bytes) -> Any:
-    """What a file holds, however it was compressed."""
-    if name.endswith(".zip"):
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            return [archive.read(member) for member in archive.namelist()]
-    if name.endswith(".npz"):
-        with np.load(io.BytesIO(content)) as arrays:
-            return {key: array.tolist() for key, array in arrays.items()}
-    if name.endswith(".parquet"):
-        return pq.read_table(io.BytesIO(content)).to_pydict()
-    openers: dict[str, Any] = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}
-    return openers.get(Path(name).suffix, bytes)(content)
 
 
 def texts(values: Any) -> list[str | None]:
@@ -50,17 +29,10 @@ def texts(values: Any) -> list[str | None]:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_files_are_those_of_the_generator(name: str) -> None:
-    made, path = make(name), FOLDER / make(name).file
-    assert path.stat().st_size < 60_000
-    np.testing.assert_equal(unpacked(made.file, path.read_bytes()), unpacked(made.file, made.content))
-    assert len(made.flags) <= 2
-
-
-@pytest.mark.parametrize("name", TABLES)
 def test_cells_are_read_as_they_are_meant(name: str) -> None:
-    made, spec = make(name), spec_of(make(name))
-    table = read_source(FOLDER / made.file)
+    made, spec = TABLES[name], spec_of(TABLES[name])
+    assert len(made.flags) <= 2
+    table = read_source(made.path)
     flags = {key: getattr(spec, key) for key in ("ignore", "categorical", "numeric", "dates")}
     forced = forced_columns(table.columns.column_names, where=table.where, **flags)
     found = infer_columns(
@@ -80,8 +52,8 @@ def test_cells_are_read_as_they_are_meant(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_inputs_and_targets_are_those_values(name: str) -> None:
-    made = make(name)
-    rows = read_table(FOLDER / made.file, spec_of(made))
+    made = TABLES[name]
+    rows = read_table(made.path, spec_of(made))
     X = dict(zip(rows.feature_names, rows.parts["all"].X.T, strict=True))
     for key, truth in made.truth.items():
         if key == made.target:
@@ -116,7 +88,7 @@ def _check_dates(parts: dict[str, NDArray[Any]], key: str, truth: NDArray[Any]) 
         np.testing.assert_allclose(values, expected[name.removeprefix(f"{key}.")], rtol=1e-14)
 
 
-def _check_target(made: Made, rows: Any) -> None:
+def _check_target(made: Messy, rows: Any) -> None:
     assert rows.task == made.task
     truth, Y = made.truth[made.target], rows.parts["all"].Y[:, 0]
     if made.task == "regression":
@@ -128,8 +100,8 @@ def _check_target(made: Made, rows: Any) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_targets_by_hand_are_the_truth(name: str) -> None:
-    made = make(name)
-    X, y = PREPARED[name](FOLDER / made.file)
+    made = TABLES[name]
+    X, y = PREPARED[name](made.path)
     assert len(X) == len(y)
     truth = made.truth[made.target]
     if made.task == "regression":
@@ -140,8 +112,8 @@ def test_targets_by_hand_are_the_truth(name: str) -> None:
 
 def through_scripts(name: str, folder: Path, *flags: str) -> tuple[str, pd.DataFrame]:
     """Train on a table and predict all its rows: what training says, and the predictions."""
-    made = make(name)
-    path = FOLDER / made.file
+    made = TABLES[name]
+    path = made.path
     arguments = ["--run_dir=run", f"--data={path}", f"--target={made.target}", *made.flags, *flags]
     done = called(train_dgp.main, "train_dgp.py", folder, arguments)
     assert done.code == 0, done.err
@@ -163,7 +135,7 @@ def test_a_table_through_the_scripts(tmp_path: Path) -> None:
 @pytest.mark.ci
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "passengers"])
 def test_every_table_through_the_scripts(name: str, tmp_path: Path) -> None:
-    made = make(name)
+    made = TABLES[name]
     _, predicted = through_scripts(name, tmp_path, *SHORT)
     assert len(predicted) == len(made.truth[made.target])
     assert np.isfinite(predicted.select_dtypes("number").to_numpy()).all()

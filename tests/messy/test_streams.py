@@ -12,7 +12,7 @@ from gpflow_deep_runs.data.streams.convert import convert
 from gpflow_deep_runs.data.tables import read_table
 from gpflow_deep_runs.data.views import Source
 from tests.messy.comparison import spec_of
-from tests.messy.make_tables import FOLDER, TABLES, make
+from tests.messy.tables import TABLES
 
 
 def _sorted(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -21,8 +21,7 @@ def _sorted(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _parquet(name: str, folder: Path) -> Path:
     """The file of a table, as Parquet."""
-    made = make(name)
-    path = FOLDER / made.file
+    path = TABLES[name].path
     if path.suffix == ".parquet":
         return path
     convert(str(path), folder / "converted", rows_per_group=64)
@@ -31,8 +30,8 @@ def _parquet(name: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_stream_has_the_rows_of_memory(name: str, tmp_path: Path) -> None:
-    path, table = _parquet(name, tmp_path), spec_of(make(name))
-    rows = read_table(FOLDER / make(name).file, table)
+    path, table = _parquet(name, tmp_path), spec_of(TABLES[name])
+    rows = read_table(TABLES[name].path, table)
     stream = scan.load(scan.StreamSpec(stream=True), Source(data=str(path)), table=table)
     assert isinstance(rows.schema, Schema)
     learned = stream.rows.schema
