@@ -27,7 +27,6 @@ from gpflow_deep_base.stopping import Interrupted
 from gpflow_deep_base.text import within
 from gpflow_deep_runs.cli.flags import HelpWanted, help_text, parse
 from gpflow_deep_runs.cli.output import output_may_be_lost
-from gpflow_deep_runs.data.libraries import MissingLibrary
 
 __all__ = ["call", "run"]
 
@@ -188,6 +187,6 @@ def _explained(error: Exception, is_run: bool = False) -> tuple[str, int] | None
         advice = space_advice if error.errno == errno.ENOSPC else "check the path"
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}{error.strerror.lower()}; {advice}.", 2
-    if isinstance(error, ValueError | OSError | MissingLibrary):
+    if isinstance(error, ValueError | OSError):
         return re.sub(r"\[Errno -?\d+\] ", "", str(error)), 2  # of an error that this one quotes
     return None

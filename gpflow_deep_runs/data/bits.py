@@ -19,6 +19,7 @@ from gpflow_deep_base.bins import Bins
 from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_runs.data import tables
+from gpflow_deep_runs.data.cells import quoted
 from gpflow_deep_runs.data.features import Feature
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.schema import Schema
@@ -84,7 +85,7 @@ def density(
     if constant:
         logging.warning(
             "%s: %d of %d columns do not vary in the training part (%s).",
-            *(name, len(constant), D, _some([names[d] for d in constant])),
+            *(name, len(constant), D, quoted([names[d] for d in constant])),
         )
     return Rows(name, checked_parts, "density", source, digest.hexdigest(), image_shape, names)
 
@@ -223,7 +224,7 @@ def _read_table(path: Path, spec: TableSpec, bins: int | None) -> tuple[NDArray[
     wrong = [f.name for f in encoded.schema.columns if f.column.kind in ("date", "time")]
     if wrong and bins is None:
         raise ValueError(
-            f"{path} must hold zeros and ones or levels, but {_some(wrong)} hold dates or times; leave them "
+            f"{path} must hold zeros and ones or levels, but {quoted(wrong)} hold dates or times; leave them "
             f"out with --ignore={','.join(wrong)}."
         )
     X, schema = (encoded.X, encoded.schema) if bins is None else _binned(encoded.X, encoded.schema, bins)
@@ -288,12 +289,14 @@ def _read_npz(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...], tup
     if ("X" in arrays) == ("train" in arrays) or ("X" in arrays and part_names):
         raise ValueError(
             f"{path} must hold train (and perhaps valid and test) [n, D], or one matrix X [N, D], got "
-            f"{_some(sorted(arrays))}; write it again."
+            f"{quoted(sorted(arrays))}; write it again."
         )
     # Labels may stand beside each part
     extra = sorted(set(arrays) - known_names - {f"{part}_labels" for part in part_names})
     if extra:
-        raise ValueError(f"{path} may hold {', '.join(sorted(known_names))}, got {_some(extra)}; leave out the others.")
+        raise ValueError(
+            f"{path} may hold {', '.join(sorted(known_names))}, got {quoted(extra)}; leave out the others."
+        )
     parts: dict[str, NDArray[Any]] = (
         {"train": arrays["X"]} if "X" in arrays else {part: arrays[part] for part in part_names}
     )
@@ -316,8 +319,3 @@ def _image_shape(arrays: Mapping[str, NDArray[Any]], num_pixels: int, path: Path
     if len(sizes) != 2 or np.prod(sizes) != num_pixels:
         raise ValueError(f"image_shape in {path} must be two numbers with the product {num_pixels}, got {sizes}.")
     return sizes[0], sizes[1]
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:5])
-    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")

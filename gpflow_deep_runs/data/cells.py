@@ -18,11 +18,11 @@ __all__ = [
     "Contents",
     "cells_of",
     "is_missing",
-    "is_text",
     "matches",
     "missing_texts",
     "na_flag",
     "one_chunk",
+    "quoted",
     "shown",
 ]
 
@@ -124,15 +124,16 @@ def shown(text: str) -> str:
     return repr(text) if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]!r}... ({len(text):,} characters)"
 
 
+def quoted(names: Sequence[str]) -> str:
+    """The first ten of some names in quotes, and how many more there are."""
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return ", ".join(map(repr, names[:10])) + more
+
+
 def na_flag(text: str) -> str:
     """The flag that makes a text stand for a missing value, if the text can be given in a flag."""
     is_short = len(text) <= _MAX_SHOWN and "," not in text and text.isprintable()
     return shlex.quote(f"--na_values={text}") if is_short else "--na_values"
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether values of an Arrow type are texts."""
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def one_chunk(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:

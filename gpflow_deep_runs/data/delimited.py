@@ -23,6 +23,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from gpflow_deep_runs.data.cells import quoted
 from gpflow_deep_runs.data.encodings import encoding_of
 from gpflow_deep_runs.data.libraries import pa
 from gpflow_deep_runs.data.packed import PIECE, Pieces
@@ -231,8 +232,7 @@ def check_names(names: Sequence[str], where: str) -> None:
     counts = collections.Counter(names)
     repeated = sorted(name for name, count in counts.items() if count > 1 and name)
     if repeated:
-        shown = ", ".join(map(repr, repeated[:10])) + (", ..." if len(repeated) > 10 else "")
-        raise ValueError(f"{where} must have different column names, but {shown} occur twice; rename them.")
+        raise ValueError(f"{where} must have different column names, but {quoted(repeated)} occur twice; rename them.")
     if "" in names:
         raise ValueError(
             f"column {names.index('')} of {where} has no name; name it, or leave out a column of row numbers."

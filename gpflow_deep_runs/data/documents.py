@@ -11,12 +11,8 @@ the file; labels are not looked at for them.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import lzma
 import os
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -26,15 +22,14 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data.packed import COMPRESSIONS, open_unpacked
+from gpflow_deep_runs.data.packed import COMPRESSIONS, UNPACK_ERRORS, open_unpacked
 from gpflow_deep_runs.data.rows import Part, Rows
-from gpflow_deep_runs.data.sparse import LABELS, is_matrix, labels_of, read_matrix
+from gpflow_deep_runs.data.sparse import LABELS, checksum, is_matrix, labels_of, read_matrix
 from gpflow_deep_runs.data.spec import TableSpec
 
 __all__ = ["TextSpec", "Vectoriser", "is_documents", "is_json_lines", "read_documents", "read_new"]
 
 _LINES = (".jsonl", ".ndjson")
-_READ_ERRORS = (ValueError, EOFError, RuntimeError, OSError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 
 
 @dataclass(frozen=True)
@@ -243,7 +238,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 if not isinstance(record, dict):
                     raise ValueError(f"line {number} is no object with a text and a label")
                 yield number, record
-    except _READ_ERRORS as error:
+    except (*UNPACK_ERRORS, ValueError) as error:
         raise ValueError(f"{path} is no readable, complete file of JSON lines ({error}); write it again.") from error
 
 
@@ -284,16 +279,12 @@ def _rows(path: Path, X: scipy.sparse.csr_matrix, labels: list[Any], words: tupl
         )
     numbers = {name: number for number, name in enumerate(names)}
     Y = np.array([numbers[_name(label)] for label in labels], np.int64)[:, None]
-    # The checksum takes integers of one width, whatever the platform has
-    digest = hashlib.sha256(f"documents {X.shape}".encode())
-    for array, kind in ((X.indptr, "<i8"), (X.indices, "<i8"), (X.data, "<f4"), (Y, "<i8")):
-        digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
     return Rows(
         path.name.split(".")[0],
         {"all": Part(X, Y)},
         "binary" if len(names) == 2 else "multiclass",
         f"the file {path.name}, {what} of {X.shape[1]} columns",
-        digest.hexdigest(),
+        checksum("documents", X, Y),
         feature_names=words,
         target_names=("label",),
         class_names=tuple(names),

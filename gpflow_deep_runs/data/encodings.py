@@ -94,11 +94,9 @@ def encoding_of(content: bytes, where: str) -> str:
     letters = "".join(language.letters for language in _LATIN["windows-1252"])
     if western and _is_of(western, "windows-1252", _Language(letters)):
         return "windows-1252"
-    # Other scripts are told by a library, if there is one; a text that stays odd has no known encoding
-    try:
-        from charset_normalizer import from_bytes
-    except ModuleNotFoundError:
-        return ""
+    # Other scripts are told by a library; a text that stays odd has no known encoding
+    from charset_normalizer import from_bytes  # here, as few texts need it
+
     for pages, most_odd in zip(_OTHERS, (0.2, 0.3), strict=True):
         best = from_bytes(content, cp_isolation=pages, threshold=most_odd).best()
         if best is not None:

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_base.bins import Bins
+from gpflow_deep_runs.data.cells import quoted
 from gpflow_deep_runs.data.columns import Column
 from gpflow_deep_runs.data.libraries import pd
 from gpflow_deep_runs.data.spec import PARTS, DatePart
@@ -137,11 +138,10 @@ class Feature:
         is_unknown = self.coded(values) < 0
         if is_unknown.any():
             row = int(is_unknown.argmax())
-            shown = ", ".join(map(repr, known_levels[:10])) + ", ..." * (len(known_levels) > 10)
             raise ValueError(
                 f"column {self.name!r} of {where} has the value {values[row]!r} in row {first_row + row} (from 0), no "
-                f"level of the training data ({shown}; {int(is_unknown.sum())} such rows); give --unknown=level to "
-                f"read it as {'a rare level' if self.rare else 'none of them'}, or drop such rows."
+                f"level of the training data ({quoted(known_levels)}; {int(is_unknown.sum())} such rows); give "
+                f"--unknown=level to read it as {'a rare level' if self.rare else 'none of them'}, or drop such rows."
             )
 
     def to_json(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gpflow_deep_runs.data import times
+from gpflow_deep_runs.data.cells import quoted
 from gpflow_deep_runs.data.columns import Kind, Zone
 from gpflow_deep_runs.data.formats import ORDERS
 from gpflow_deep_runs.data.styles import Sign
@@ -57,8 +58,7 @@ def forced_columns(
         for value in values:
             name, manner = _split(value, names) if kind in ("number", "date") else (value, "")
             if name not in names:
-                shown = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-                raise ValueError(f"{flag} must name columns of {where}, got {name!r}; it has {shown}.")
+                raise ValueError(f"{flag} must name columns of {where}, got {name!r}; it has {quoted(names)}.")
             if name in forced:
                 raise ValueError(f"{name!r} must be in one flag once, got {chosen_by[name]} and {flag}; choose one.")
             _check_how(flag, kind, name, manner)

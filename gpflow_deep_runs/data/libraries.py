@@ -1,4 +1,4 @@
-"""pandas and pyarrow, imported at their first use, which is where a table is read. An installation has them.
+"""pandas and pyarrow, imported at their first use, which is where a table is read.
 
 from gpflow_deep_runs.data.libraries import pa, pc, pd        # pyarrow, pyarrow.compute, pandas
 """
@@ -6,11 +6,7 @@ from gpflow_deep_runs.data.libraries import pa, pc, pd        # pyarrow, pyarrow
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["MissingLibrary", "pa", "pc", "pd"]
-
-
-class MissingLibrary(ImportError):
-    """A library that not every installation has is needed and not there."""
+__all__ = ["pa", "pc", "pd"]
 
 
 class _Lazy:
@@ -22,23 +18,10 @@ class _Lazy:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # of tools that look at objects
             raise AttributeError(name)
-        module = _imported(self._module)
+        module = importlib.import_module(self._module)
         value = getattr(module, name) if hasattr(module, name) else importlib.import_module(f"{self._module}.{name}")
         setattr(self, name, value)
         return value
-
-
-def _imported(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
-        if error.name != package:
-            raise
-        raise MissingLibrary(
-            f"reading tables needs {package}, which is not installed; `pip install {package}`.",
-            name=package,
-        ) from error
 
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import io
 import lzma
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
@@ -13,10 +14,13 @@ from typing import IO, Any, cast
 from gpflow_deep_base.limits import Budget
 from gpflow_deep_runs.data.libraries import pa
 
-__all__ = ["COMPRESSIONS", "PIECE", "Pieces", "budget_of", "compression_of", "open_unpacked"]
+__all__ = ["COMPRESSIONS", "PIECE", "UNPACK_ERRORS", "Pieces", "budget_of", "compression_of", "open_unpacked"]
 
 COMPRESSIONS = ("gz", "bz2", "xz", "zst", "zip")
 """How files may be packed, by the ends of their names."""
+
+UNPACK_ERRORS = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+"""What a packed file raises while it is read, if it is damaged."""
 
 PIECE = 2**20
 """Bytes that are read at once."""

@@ -26,7 +26,7 @@ from gpflow_deep_runs.data.spec import Missing, TableSpec, Task, Unknown
 from gpflow_deep_runs.data.survey import Parsed, Survey, check_missing, features_of, is_missing, parsed
 from gpflow_deep_runs.data.targets import class_names_of, encoded, task_of
 
-__all__ = ["Schema", "Task", "overview"]
+__all__ = ["Schema", "Task"]
 
 _VERSION = 1
 _ROWS = 2**13
@@ -204,8 +204,15 @@ class Schema:
     # For a user, and for the run.
 
     def table(self) -> list[list[str]]:
-        """What was found out, as rows of text below a header; see :func:`overview`."""
-        return overview(self.columns, self.targets, self.task, self.class_names)
+        """Rows of text below a header: each column, what it is read as, details, and what it becomes in X or Y.
+
+        From four on, neighbours that are read alike are one row: "x0 ... x783 (784 columns)".
+        """
+        rows = [["column", "read as", "details", "becomes"]]
+        for _, group in itertools.groupby(self.columns, lambda feature: (feature.column.kind, _details(feature))):
+            rows += _rows(list(group))
+        becomes = f"target, {self.task}{f': {_shown(self.class_names)}' if self.class_names else ''}"
+        return rows + [[column.name, column.kind, column.note, becomes] for column in self.targets]
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary for `gpflow_deep_base.files.write_json`."""
@@ -268,20 +275,6 @@ def _one_of(literal: Any, value: Any) -> Any:
     if value not in get_args(literal):
         raise ValueError(f"{value!r} is none of {', '.join(get_args(literal))}")
     return value
-
-
-def overview(
-    columns: Sequence[Feature], targets: Sequence[Column], task: str, class_names: Sequence[str]
-) -> list[list[str]]:
-    """Rows of text below a header: each column, what it is read as, details, and what it becomes in X or Y.
-
-    From four on, neighbours that are read alike are one row: "x0 ... x783 (784 columns)".
-    """
-    rows = [["column", "read as", "details", "becomes"]]
-    for _, group in itertools.groupby(columns, lambda feature: (feature.column.kind, _details(feature))):
-        rows += _rows(list(group))
-    target_text = f"target, {task}{f': {_shown(class_names)}' if class_names else ''}"
-    return rows + [[column.name, column.kind, column.note, target_text] for column in targets]
 
 
 def _rows(alike: Sequence[Feature]) -> Iterator[list[str]]:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import gzip
 import io
 import json
-import lzma
 import os
 import re
 import struct
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,14 +37,11 @@ from gpflow_deep_runs.data.delimited import (
 )
 from gpflow_deep_runs.data.encodings import encoding_of
 from gpflow_deep_runs.data.libraries import pa, pc, pd
-from gpflow_deep_runs.data.packed import COMPRESSIONS, budget_of, open_unpacked
+from gpflow_deep_runs.data.packed import COMPRESSIONS, UNPACK_ERRORS, budget_of, open_unpacked
 from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.typed import kind_of_type
 
-__all__ = ["READ_ERRORS", "SUFFIXES", "Table", "file_dialect", "is_delimited", "read_source", "text_batches"]
-
-READ_ERRORS = (ValueError, EOFError, KeyError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
-"""What readers raise if a file is damaged."""
+__all__ = ["SUFFIXES", "Table", "file_dialect", "is_delimited", "read_source", "text_batches"]
 
 SUFFIXES = (
     ".csv, .tsv, .txt, .data or .dat (each also with .gz, .bz2, .xz, .zst or .zip), .jsonl, .ndjson, .json, "
@@ -343,7 +337,7 @@ def text_batches(path: Path, dialect: Dialect, spec: TableSpec) -> Iterator[pa.T
 def _readable(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
+    except UNPACK_ERRORS as error:
         raise ValueError(f"{path} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
 
 
@@ -359,12 +353,15 @@ def _has_odd_quotes(column: pa.ChunkedArray) -> bool:
 _MAX_COLUMNS = 20_000
 
 
+_DAMAGED = (*UNPACK_ERRORS, ValueError, TypeError, LookupError, StopIteration, struct.error)
+
+
 def _arrow_columns(path: Path, spec: TableSpec) -> tuple[pa.Table, tuple[tuple[str, str], ...]]:
     budget = budget_of(path, spec.max_bytes)
     kind = path.suffix.lower()[1:]
     try:
         table = _parquet_table(path, budget) if kind == "parquet" else _feather_table(path, budget)
-    except (OSError, pa.ArrowException, *READ_ERRORS) as error:
+    except (*_DAMAGED, pa.ArrowException) as error:
         raise ValueError(f"{path} is no readable {kind} file ({one_line(error)}); write it again.") from error
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
     stored = [name for name in index if isinstance(name, str) and name in table.column_names]
@@ -417,7 +414,7 @@ def _unpacked_size(message: pa.ipc.Message) -> tuple[int, int]:
             (0, max(length, int.from_bytes(s, "little", signed=True)))
             for s, (_, length) in zip(starts, pairs, strict=True)
         ]
-    return struct.unpack_from("<q", content, rows)[0] if rows else 0, sum(length for _, length in pairs)
+    return struct.unpack_from("<q", content, rows)[0] if rows else 0, sum(max(length, 0) for _, length in pairs)
 
 
 def _parquet_table(path: Path, budget: Budget) -> pa.Table:

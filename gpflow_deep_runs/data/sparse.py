@@ -7,6 +7,7 @@ file is checked.
 
 from __future__ import annotations
 
+import hashlib
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from gpflow_deep_base.container import read_npy, read_npz
 
-__all__ = ["LABELS", "is_matrix", "labels_of", "read_matrix"]
+__all__ = ["LABELS", "checksum", "is_matrix", "labels_of", "read_matrix"]
 
 LABELS = ("labels", "label", "y", "Y")
 """Names of an array of labels."""
@@ -52,6 +53,14 @@ def read_matrix(path: Path) -> tuple[scipy.sparse.csr_matrix, dict[str, NDArray[
         return _matrix(data, indices, indptr, shape), arrays
     except (ValueError, KeyError) as error:
         raise ValueError(f"{path} is no readable sparse matrix ({error}); write it again.") from error
+
+
+def checksum(what: str, X: scipy.sparse.csr_matrix, labels: NDArray[Any]) -> str:
+    """Of a matrix and its labels, with integers of one width, whatever the platform has."""
+    digest = hashlib.sha256(f"{what} {X.shape}".encode())
+    for array, kind in ((X.indptr, "<i8"), (X.indices, "<i8"), (X.data, "<f4"), (labels, "<i8")):
+        digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
+    return digest.hexdigest()
 
 
 def _matrix(

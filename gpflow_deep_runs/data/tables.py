@@ -21,6 +21,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from gpflow_deep_base.files import parse_json
+from gpflow_deep_runs.data.cells import quoted
 from gpflow_deep_runs.data.columns import Column
 from gpflow_deep_runs.data.doubts import check_sentinels, names_again, odd_values, total_of_numbers, totals_of_texts
 from gpflow_deep_runs.data.features import Feature
@@ -166,7 +167,7 @@ def columns_of(
                 "divide all its rows alike; write it with one of these, and texts that hold it in quotes."
             )
         if absent := [name for name in flag_names if name not in names]:
-            raise ValueError(f"--{flag} must name columns of {where}, got {absent[0]!r}; it has {_quoted(names)}.")
+            raise ValueError(f"--{flag} must name columns of {where}, got {absent[0]!r}; it has {quoted(names)}.")
     if twice := [name for name in named if named.count(name) > 1 or name in spec.ignore]:
         raise ValueError(
             f"{twice[0]!r} must be in one of --target, --features and --ignore; leave it out of the others."
@@ -252,7 +253,7 @@ def apply_schema(
     )
     # All inputs must be there; without targets there are no scores
     if absent := [name for name in schema.required if name not in columns.column_names]:
-        raise ValueError(f"{where} must have the columns of the training data, but lacks {_quoted(absent)}; add them.")
+        raise ValueError(f"{where} must have the columns of the training data, but lacks {quoted(absent)}; add them.")
     if len(columns) == 0:
         raise ValueError(f"{where} must have at least 1 row below its header, got none; check the file.")
     X = schema.transform(columns, where=where)
@@ -269,7 +270,7 @@ def _targets(table: Table, spec: TableSpec) -> tuple[str, ...]:
             "out."
         )
     if not table.targets and not spec.target:
-        names = _quoted(table.columns.column_names)
+        names = quoted(table.columns.column_names)
         raise ValueError(f"--target must be a column of {table.where}, got none; it has {names}.")
     return table.targets or spec.target
 
@@ -366,9 +367,3 @@ def _known_targets(schema: Schema, columns: pa.Table, where: str) -> NDArray[Any
 
 def _about(source: Any, table: Table) -> str:
     return f"the file {Path(source).name}" if isinstance(source, str | os.PathLike) else table.where
-
-
-def _quoted(names: Sequence[str]) -> str:
-    """The first ten of some names in quotes, and how many more there are."""
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return ", ".join(map(repr, names[:10])) + more

@@ -7,7 +7,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data.cells import is_text
 from gpflow_deep_runs.data.libraries import pa, pc
 
 __all__ = [
@@ -39,7 +38,7 @@ def kind_of_type(kind: pa.DataType) -> TypeKind:
         return "date"
     if pa.types.is_time(kind) or pa.types.is_duration(kind):
         return "time"
-    if is_text(kind):
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return "text"
     return "empty" if pa.types.is_null(kind) else "other"
 

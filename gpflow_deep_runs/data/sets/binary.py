@@ -18,7 +18,7 @@ from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_runs.data.bits import PARTS, Bits, as_bits, density, unpacked
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.sets import raw
-from gpflow_deep_runs.data.sets.files import KNOWN, installed, read_bytes
+from gpflow_deep_runs.data.sets.files import KNOWN, read_bytes
 
 __all__ = [
     "PACKED_SETS",
@@ -85,7 +85,7 @@ def read_packed_set(name: str, paths: Sequence[Path], *, known: Packed | None = 
 
 def read_digits(name: str, paths: Sequence[Path]) -> Rows:
     """Scikit-learn's digits, thresholded."""
-    pixels, labels = raw.digits(name)
+    pixels, labels = raw.digits()
     source = "scikit-learn, load_digits, pixels of at least 8 of 16"
     return _drawn(name, (pixels >= 8).astype(np.uint8), labels, raw.digits_order(), raw.DIGITS_COUNTS, source, (8, 8))
 
@@ -106,7 +106,7 @@ def read_mnist(name: str, paths: Sequence[Path], *, counts: tuple[int, int] = _M
 
 def read_grey_digits(name: str, paths: Sequence[Path]) -> Rows:
     """Scikit-learn's digits in [0, 1], in the parts of :func:`read_digits`."""
-    pixels, _ = raw.digits(name)
+    pixels, _ = raw.digits()
     return _grey(name, pixels[raw.digits_order()], 16, raw.DIGITS_COUNTS, "scikit-learn, load_digits")
 
 
@@ -163,7 +163,8 @@ def read_web(name: str, paths: Sequence[Path]) -> Rows:
         rows = np.concatenate([arrays["train"], arrays["test"]])
         labels = np.concatenate([arrays["train_labels"], arrays["test_labels"]])
     else:
-        read = installed("sklearn.datasets", name).load_svmlight_file
+        from sklearn.datasets import load_svmlight_file as read  # here, as it takes a second to import
+
         try:
             pairs = [read(str(file), n_features=300) for file in (path, path.with_name("w7a.t"))]
         except (OSError, ValueError) as error:

@@ -11,13 +11,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from gpflow_deep_runs.data.rows import Rows
 from gpflow_deep_runs.data.sets import binary, flights, images, supervised, text, uci
 from gpflow_deep_runs.data.sets.files import KNOWN, File, files_of, find, folder_of
 
-__all__ = ["ENTRIES", "Entry", "Reader", "View", "describe", "get", "names", "overview", "read"]
+__all__ = ["ENTRIES", "Entry", "Reader", "View", "describe", "get", "names", "read"]
 
 View = Literal["supervised", "binary", "grey", "images", "text"]
 """What a model wants of a data set; `gpflow_deep_runs.data.views` says what each holds."""
@@ -111,20 +111,3 @@ def describe(name: str) -> str:
         f"{name}: {entry.about}\nViews: {', '.join(entry.views)}\nFiles: {entry.get or 'none are needed.'}\n"
         f"Checked by: {checks}.\n"
     )
-
-
-def overview() -> str:
-    """All data sets with their views and files, as a table in Markdown."""
-    views = get_args(View)
-    lines = [f"| name | {' | '.join(views)} | files |", "| --- " * (len(views) + 2) + "|"]
-    for name in names():
-        entry = ENTRIES[name]
-        cells = ["yes" if view in entry.views else "" for view in views]
-        files = ", ".join(_alternatives(file) for file in entry.files)
-        lines.append(f"| `{name}` | {' | '.join(cells)} | {files or 'none'} |")
-    return "\n".join(lines)
-
-
-def _alternatives(file: File) -> str:
-    paths = " or ".join(f"`{path}`" for path in (file.path, *file.alternatives))
-    return f"{paths}, or none" if file.is_optional else paths

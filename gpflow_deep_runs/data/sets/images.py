@@ -56,7 +56,7 @@ def prepared(data: Rows, largest: int, *, num_valid: int = 5000, max_images: int
 
 def read_digits(name: str, paths: Sequence[Path]) -> Rows:
     """Scikit-learn's digits, from 0 to 16; the test rows of all views test."""
-    pixels, labels = raw.digits(name)
+    pixels, labels = raw.digits()
     images = pixels.reshape(-1, 8, 8, 1).astype(np.uint8)
     order = raw.digits_order()
     num_train = sum(raw.DIGITS_COUNTS)

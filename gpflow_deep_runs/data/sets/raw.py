@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_base.seeds import numpy_rng
-from gpflow_deep_runs.data.sets.files import installed, read_bytes
+from gpflow_deep_runs.data.sets.files import read_bytes
 
 __all__ = [
     "CLASS_NAMES",
@@ -43,9 +43,11 @@ def mnist(paths: Sequence[Path]) -> Mnist:
     return Mnist(train, train_labels.astype(np.int64), test, test_labels.astype(np.int64))
 
 
-def digits(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Scikit-learn's digits: pixels from 0 to 16 [1797, 64] and labels [1797]."""
-    bunch = installed("sklearn.datasets", name).load_digits()
+    from sklearn import datasets  # here, as it takes a second to import
+
+    bunch = datasets.load_digits()
     return bunch.data, bunch.target.astype(np.int64)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from gpflow_deep_runs.data.numeric import undivided
 from gpflow_deep_runs.data.rows import Indices, Rows
 from gpflow_deep_runs.data.sets import raw
-from gpflow_deep_runs.data.sets.files import installed, read_numbers
+from gpflow_deep_runs.data.sets.files import read_numbers
 
 __all__ = ["read_mnist", "read_particles", "read_rectangles", "read_scikit", "read_year"]
 
@@ -93,7 +93,9 @@ def read_mnist(name: str, paths: Sequence[Path]) -> Rows:
 def read_scikit(name: str, paths: Sequence[Path]) -> Rows:
     """A set that comes with scikit-learn, in raw units."""
     is_regression = name == "diabetes"
-    load = getattr(installed("sklearn.datasets", name), f"load_{name}")
+    from sklearn import datasets  # here, as it takes a second to import
+
+    load = getattr(datasets, f"load_{name}")
     bunch = load(**({"scaled": False} if is_regression else {}))
     splits = None
     divided = "random splits"

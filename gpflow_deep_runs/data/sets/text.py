@@ -5,11 +5,8 @@ matrix; Y is 0 or 1. Three of the tasks are those of the paper, made from its au
 that could be had.
 """
 
-import hashlib
 import json
 import lzma
-import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,12 +17,14 @@ from numpy.typing import NDArray
 
 from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.seeds import numpy_rng
+from gpflow_deep_runs.data.packed import UNPACK_ERRORS
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.sets.files import KNOWN
+from gpflow_deep_runs.data.sparse import checksum
 
 __all__ = ["TASKS", "Task", "read"]
 
-_READ_ERRORS = (ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+_READ_ERRORS = (*UNPACK_ERRORS, ValueError, KeyError, TypeError)
 
 Labelled = tuple[scipy.sparse.csr_matrix, NDArray[np.int64]]
 
@@ -62,15 +61,8 @@ def read(name: str, paths: Sequence[Path]) -> Rows:
         X.sort_indices()
         source += " Rows in a random order, always the same, as the file is sorted."
     parts = {"all": Part(X, (labels[:, None] > 0).astype(np.int64))}
-    sha256 = _sha256(X, labels)
+    sha256 = checksum("text", X, labels)
     return Rows(name, parts, "binary", source, sha256, class_names=task.class_names, is_shuffled=True)
-
-
-def _sha256(X: scipy.sparse.csr_matrix, labels: NDArray[np.int64]) -> str:
-    digest = hashlib.sha256(f"text {X.shape}".encode())
-    for array, kind in ((X.indptr, "<i8"), (X.indices, "<i8"), (X.data, "<f4"), (labels, "<i8")):
-        digest.update(np.ascontiguousarray(array, dtype=kind).tobytes())
-    return digest.hexdigest()
 
 
 def _read_matrix(path: Path) -> Labelled:

@@ -74,7 +74,7 @@ def count(shards: Shards, known: Known, spec: TableSpec, *, progress: bool) -> S
     counted = [name for name in used if _is_counted(known.columns[name], known.survey.facts[name], spec)]
     if counted and (spec.bad_rows == "drop" or spec.missing == "impute"):  # which rows are left out depends on all
         counted = used
-    survey = Survey(int(shards.blocks[:, 4].sum()), {})
+    survey = Survey(int(shards.blocks[:, 3].sum()), {})
     # One pass over these; a second one over all, if an error has to name every column with missing values
     if counted or known.empty:
         survey = _pass(shards, known, counted, spec, progress)

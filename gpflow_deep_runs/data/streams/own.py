@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_runs.data import doubts, tables
+from gpflow_deep_runs.data.cells import quoted
 from gpflow_deep_runs.data.columns import Column
 from gpflow_deep_runs.data.delimited import check_names
 from gpflow_deep_runs.data.forced import forced_columns
@@ -198,10 +199,7 @@ def check_sentinels(preset: StreamPreset, sample: Part, moments: tuple[Moments, 
     values = np.concatenate([sample.X, sample.Y], axis=1)
     # The sample may lack the ends, which the moments have
     ends = np.stack([np.concatenate([x.low, y.low]), np.concatenate([x.high, y.high])])
-    asked = {f.name: f.column for f in preset.schema.columns} | {
-        column.name: column for column in preset.schema.targets
-    }
-    for name, column in asked.items():
+    for name, column in _columns(preset.schema).items():
         is_date = column.kind == "date"
         place = f"{name}.day" if is_date else name
         if (
@@ -307,9 +305,7 @@ def _known(head: _Head, spec: TableSpec) -> Known:
     table = head.table
     where = head.where
     if not spec.target:
-        names = table.column_names
-        shown = ", ".join(map(repr, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-        raise ValueError(f"--target must be a column of {where}, got none; it has {shown}.")
+        raise ValueError(f"--target must be a column of {where}, got none; it has {quoted(table.column_names)}.")
     try:
         columns = tables.columns_of(table, spec.target, spec, where=where, delimiter=head.delimiter)
         # Columns that are empty in the first rows: the user may say what they are

@@ -13,7 +13,7 @@ import itertools
 import os
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -51,15 +51,13 @@ class Block(NamedTuple):
     """A row group of one file.
 
     :ivar file: number of the file in `Shards.files`.
-    :ivar start: number of the row group.
-    :ivar stop: one more.
+    :ivar group: number of the row group in it.
     :ivar first_row: number of the first row within the file.
     :ivar num_rows: rows.
     """
 
     file: int
-    start: int
-    stop: int
+    group: int
     first_row: int
     num_rows: int
 
@@ -72,7 +70,7 @@ class Shards:
     :param names: paths relative to their common folder: what tells rows of one file from those of another.
     :param sizes: bytes of each file.
     :param layouts: the layout of each file.
-    :param blocks: int64 [number of blocks, 5], a `Block` in each row.
+    :param blocks: int64 [number of blocks, 4], a `Block` in each row.
     :param drop_bad_rows: leave out rows that cannot be read, in place of raising.
     """
 
@@ -122,18 +120,9 @@ class Shards:
         stored_table = _read_group(self.files[block.file], block, [field.column for field in layout.values()])
         return pa.table({name: stored_table[field.column] for name, field in layout.items()})
 
-    @contextmanager
-    def _named(self, block: Block) -> Iterator[None]:
-        """Errors name the file and the rows."""
-        try:
-            yield
-        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-            path = self.files[block.file]
-            rows = f"{block.first_row} to {block.first_row + block.num_rows - 1}"
-            raise ValueError(f"{path} cannot be read in rows {rows}: {_short(error)}; {_ADVICE}") from error
-
-
-_ADVICE = "it may be damaged: get it again or leave it out."
+    def _named(self, block: Block) -> AbstractContextManager[None]:
+        rows = f" in rows {block.first_row} to {block.first_row + block.num_rows - 1}"
+        return _named(self.files[block.file], rows)
 
 
 def find_files(pattern: str) -> tuple[str, ...]:
@@ -187,7 +176,7 @@ def open_shards(pattern: str, *, layouts: Sequence[Layout], drop_bad_rows: bool 
         first_row = 0
         with _named(path):
             for group, rows in _row_groups(path):
-                blocks.append(Block(number, group, group + 1, first_row, rows))
+                blocks.append(Block(number, group, first_row, rows))
                 first_row += rows
     if not blocks:
         raise ValueError(f"{pattern} must hold rows, but its {len(files)} files have none; check the path.")
@@ -229,14 +218,15 @@ def _layout(path: str, kinds: Mapping[str, Kind], layouts: Sequence[Layout], fir
 
 
 @contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Errors name the file."""
+def _named(path: str, where: str = "") -> Iterator[None]:
+    """Errors name the file, and where in it."""
     try:
         yield
-    except (OSError, ValueError, pa.ArrowException) as error:
-        if str(path) in str(error):
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        if path in str(error) and not where:
             raise ValueError(str(error)) from error
-        raise ValueError(f"{path} cannot be read: {_short(error)}; {_ADVICE}") from error
+        advice = "it may be damaged: get it again or leave it out."
+        raise ValueError(f"{path} cannot be read{where}: {_short(error)}; {advice}") from error
 
 
 def _short(error: BaseException) -> str:
@@ -272,7 +262,7 @@ def _row_groups(path: str) -> Iterator[tuple[int, int]]:
 def _read_group(path: str, block: Block, columns: Sequence[str]) -> pa.Table:
     """Some columns of a row group; all texts are of Arrow's type "string"."""
     with _open_parquet(path) as file:
-        table = file.read_row_group(block.start, columns=list(columns))
+        table = file.read_row_group(block.group, columns=list(columns))
     types = [_with_strings(field.type) for field in table.schema]
     if types == table.schema.types:
         return table

@@ -108,7 +108,7 @@ class Divider:
         self._preset = preset
         self._settings = settings
         self._may_miss = may_miss
-        rows = shards.blocks[:, 4]
+        rows = shards.blocks[:, 3]
         self._starts = np.cumsum(rows) - rows
         self._first_test = int(rows.sum()) - preset.num_test_rows
 

@@ -16,7 +16,6 @@ from absl import logging
 
 from gpflow_deep_runs.cli import call
 from gpflow_deep_runs.cli.flags import group
-from gpflow_deep_runs.data.libraries import MissingLibrary
 from gpflow_deep_runs.run import Interrupted, Settings
 from tests.gpflow_deep_runs.run.toy import train
 from tests.processes import LIMIT_SECONDS, limited
@@ -101,7 +100,6 @@ def explain(error: Exception) -> tuple[str, int] | None:
             1,
             "train.py: error: the bound is nan after step 7; lower --learning_rate.\n",
         ),
-        (MissingLibrary("it needs pyarrow."), 2, "train.py: error: it needs pyarrow.\n"),
         (KeyboardInterrupt(), 130, "train.py: stopped.\n"),
         (
             Interrupted(5, "SIGINT"),

@@ -5,7 +5,7 @@ from typing import Any
 from gpflow_deep_base.text import aligned
 from gpflow_deep_runs.data.columns import Column
 from gpflow_deep_runs.data.features import Feature
-from gpflow_deep_runs.data.schema import overview
+from gpflow_deep_runs.data.schema import Schema
 
 
 def test_each_kind_of_column() -> None:
@@ -19,7 +19,7 @@ def test_each_kind_of_column() -> None:
         Feature(Column("one", "category"), ("a",)),
         Feature(Column("when", "date", date_format="%d.%m.%Y"), parts=("day", "weekday")),
     ]
-    rows = overview(columns, [Column("t", "number")], "multiclass", ("3", "4", "5"))
+    rows = Schema(tuple(columns), (Column("t", "number"),), "multiclass", ("3", "4", "5")).table()
     assert rows == [
         ["column", "read as", "details", "becomes"],
         ["id", "ignored", "every value differs", "nothing"],
@@ -38,7 +38,7 @@ def test_neighbours_that_are_read_alike_are_one_row() -> None:
     columns = [Feature(Column(f"x{d}", "number")) for d in range(784)]
     columns[3:3] = [Feature(Column("odd", "number"), num_missing=1)]
     columns += [Feature(Column(f"drop{d}", "ignored", note="by --ignore")) for d in range(4)]
-    assert overview(columns, [Column("t", "category")], "binary", ("no", "yes"))[1:] == [
+    assert Schema(tuple(columns), (Column("t", "category"),), "binary", ("no", "yes")).table()[1:] == [
         *([f"x{d}", "number", "", f"x{d}"] for d in range(3)),
         ["odd", "number", "1 missing", "odd, odd=missing"],
         ["x3 ... x783 (781 columns)", "number", "", "x3 ... x783 (781 columns)"],

@@ -1,13 +1,12 @@
 import gzip
 import hashlib
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gpflow_deep_runs.data.sets import files
-from gpflow_deep_runs.data.sets.files import File, find, folder_of, installed, read_numbers
+from gpflow_deep_runs.data.sets.files import File, find, folder_of, read_numbers
 
 
 def sum_of(content: bytes) -> str:
@@ -107,10 +106,3 @@ def test_truncated_text_is_refused(tmp_path: Path, rng: np.random.Generator) -> 
         path.write_bytes(broken)
         with pytest.raises(ValueError, match=r"a.csv.gz must hold 19 numbers in each line .* get it again"):
             read_numbers(path, (500, 19), ",")
-
-
-def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert installed("json", "toy").dumps([1]) == "[1]"
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(ValueError, match="'toy' needs the package scikit-learn; `pip install scikit-learn`"):
-        installed("sklearn.datasets", "toy")
