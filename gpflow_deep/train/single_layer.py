@@ -4,7 +4,8 @@
     residuals, log_densities = leave_one_out(single, X, Y)
 
 L-BFGS climbs the marginal likelihood, or the collapsed bound of Titsias (2009), from two starts (much noise, little)
-for each kernel. Rows left out one by one are judged in closed form:
+for each kernel; where rows are few for the parameters, with a prior of these. Rows left out one by one are judged in
+closed form:
 
     p(y_n | y_-n) = N(y_n - a_n / B_nn, 1 / B_nn),   B = (K + s I)^-1, a = B y  (Rasmussen and Williams 2006, 5.12)
 """
