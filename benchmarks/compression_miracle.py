@@ -39,6 +39,7 @@ def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_float("code_epochs", 20, "While blocks are coded.", 0.0, flag_values=fv)
     flags.DEFINE_list("sharing", [], "Of each layer with a kernel, how many weights share one.", flag_values=fv)
     flags.DEFINE_string("models", None, "Folder to keep the networks before in.", flag_values=fv)
+    flags.DEFINE_string("files", None, "Folder to keep the files in.", flag_values=fv)
     flags.DEFINE_integer("batch_size", 200, "Images in a step.", 1, flag_values=fv)
     flags.DEFINE_float("learning_rate", 3e-3, "Of Adam, of the posterior.", 0.0, flag_values=fv)
     bench.define_common(fv)
@@ -78,8 +79,10 @@ def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[dict[str, Any]]:
     for size in map(int, flag.bytes):
         start = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
+            place = Path(flag.files or folder)
+            place.mkdir(parents=True, exist_ok=True)
             coded = bc.random_code(
-                *(model, f"{folder}/model.bcz", data),
+                *(model, place / f"{flag.network}_{seed}_{size}.bcz", data),
                 loss=LOSS,
                 num_bytes=size,
                 block_bits=flag.block_bits,
