@@ -93,12 +93,16 @@ def teacher_of(parts: dict[str, Examples]) -> keras.Model:
     teacher = bc.networks.build("lenet5", (28, 28, 1), 10, seed=0)
     data = moved_batches(parts["train"], most=flag.shift, batch_size=100, seed=0)
     train(teacher, data, flag.teacher_epochs, flag.learning_rate, falls_from=0.0)
-    errors = {name: bc.error_percent(teacher, parts[name]) for name in ("valid", "test")}
-    print("teacher", errors, f"{time.process_time():.0f} s", flush=True)
+    print("teacher", errors_of(teacher, parts), f"{time.process_time():.0f} s", flush=True)
     if flag.models:
         path.parent.mkdir(parents=True, exist_ok=True)
         teacher.save(path)
     return teacher
+
+
+def errors_of(network: keras.Model, parts: dict[str, Examples]) -> dict[str, float]:
+    """In percent, of the images set aside and of the test images."""
+    return {f"{name}_percent": bc.error_percent(network, parts[name]) for name in ("valid", "test")}
 
 
 def new_network(shape: Sequence[int], seed: int) -> keras.Model:
@@ -173,7 +177,7 @@ def rows_of(seed: int, parts: dict[str, Examples], teacher: keras.Model | None) 
     shape = parts["train"].X.shape[1:]
     size = bc.size_of(new_network(shape, seed))
     for count, model, seconds in pruned(seed, data, shape):
-        percent = {f"{name}_percent_float": bc.error_percent(model, parts[name]) for name in ("valid", "test")}
+        percent = {f"{name}_float": error for name, error in errors_of(model, parts).items()}
         print("seed", seed, "weights", count, percent, f"{seconds:.0f} s", flush=True)
         # A file for each number of values that a layer may have.
         for k in map(int, flag.values):
@@ -200,10 +204,9 @@ def file_of(small: keras.Model, parts: dict[str, Examples], size: bc.Size, name:
             max_rise=flags.FLAGS.max_rise,
             original=size,
         )
-        test = bc.error_percent(bc.load(packed.path), parts["test"])
+        errors = errors_of(bc.load(packed.path), parts)
     num_kept = sum(int(np.count_nonzero(w)) for w in small.get_weights() if w.ndim > 1)
     architecture = [layer.units for layer in small.layers if isinstance(layer, keras.layers.Dense)]
-    errors = {"valid_percent": packed.error, "test_percent": test}
     return {"kept": num_kept, "units": architecture, "bytes": packed.bytes, "smaller": packed.file_rate, **errors}
 
 

@@ -94,17 +94,9 @@ def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[dict[str, Any]]:
             )
             network = bc.load(coded.path)
         errors = {f"{name}_percent": bc.error_percent(network, parts[name]) for name in ("valid", "test")}
-        row = {"seed": seed, "bytes": coded.bytes, "blocks": len(coded.kl_bits), "bits": flag.block_bits}
-        yield (
-            row
-            | before
-            | errors
-            | {
-                "kl_bits": float(coded.kl_bits.mean()),
-                "smaller": 4 * bc.size_of(model).parameters / coded.bytes,
-                "seconds": time.process_time() - start,
-            }
-        )
+        sizes = {"bytes": coded.bytes, "blocks": len(coded.kl_bits), "bits": flag.block_bits}
+        rates = {"kl_bits": float(coded.kl_bits.mean()), "smaller": 4 * bc.size_of(model).parameters / coded.bytes}
+        yield {"seed": seed, **sizes, **before, **errors, **rates, "seconds": time.process_time() - start}
 
 
 def main(flag: flags.FlagValues) -> None:

@@ -4,8 +4,7 @@
     NNCODEC_PYTHON=PYTHON compression_nncodec.py --files=files/book_16.bcz,files/fixed.bcz --output=nncodec.json
 
 Each kernel of each file is a matrix of integers, the ranks of its values with 0 for the most frequent one. These are
-coded by `compression.files.context_coding` and by the coder of `nncodec`, Fraunhofer's implementation of the standard,
-which
+coded by `compression.files.context_coding` and by the coder of `nncodec`, Fraunhofer's own implementation, which
 gives them back to be compared. Both may choose between rows and columns for each kernel, `nncodec` also optimises the
 initial states of its contexts. Values themselves, biases and architecture are left out: they take equally many bytes.
 

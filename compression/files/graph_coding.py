@@ -57,6 +57,7 @@ _TYPES = (*_NUMBERS, "bfloat16", "string")
 _TRAINING = ("_initializer", "_regularizer", "_constraint")
 _LEFT_OUT = ("name", "trainable", "dtype", "autocast", "seed", "unroll", "dropout", "recurrent_dropout", "synchronized")
 _FORBIDDEN = ("weights", "lora", "quantization", "gptq", "awq")
+_ELSE = "pack_weights() writes the weights of any network."
 _Json = dict[str, Any]
 
 
@@ -123,7 +124,7 @@ def check_layer(name: str, layer: Any) -> None:
         if kind_name(layer) is None:
             raise ValueError(
                 f"{name!r} is the operation {kind} of {type(layer).__module__}, and files hold layers and common "
-                "operations of keras.ops; pack_weights() writes the weights of any network."
+                f"operations of keras.ops; {_ELSE}"
             )
         try:
             settings = _settings(layer)
@@ -138,18 +139,17 @@ def check_layer(name: str, layer: Any) -> None:
             description += f" of {type(layer).__module__}, another class than keras.layers.{kind}"
         raise ValueError(
             f"layer {name!r} is {description}, and files hold layers of Keras without code of their own, and those in "
-            "custom_objects=; pack_weights() writes the weights of any network."
+            f"custom_objects=; {_ELSE}"
         )
     # What a file has no place for: states, quantised weights, other types, functions of the user's own.
     if any(getattr(part, "stateful", False) for part in layer._flatten_layers()):
         raise ValueError(
-            f"layer {name!r} keeps states from batch to batch (stateful=True), and files hold none; "
-            "pack_weights() writes the weights of any network."
+            f"layer {name!r} keeps states from batch to batch (stateful=True), and files hold none; {_ELSE}"
         )
     if problem := weights_problem(layer):
         raise ValueError(f"layer {name!r} {problem}.")
     if layer.weights and layer.variable_dtype != "float32":
-        raise ValueError(f"layer {name!r} must have weights in float32, got {layer.variable_dtype}.")
+        raise ValueError(f"layer {name!r} must have weights in float32, got {layer.variable_dtype}; {_ELSE}")
     if activation_name(layer) == "":
         label = getattr(layer.activation, "__name__", repr(layer.activation))
         raise ValueError(
