@@ -9,8 +9,10 @@ import gpflow
 import numpy as np
 from numpy.typing import NDArray
 
+from gpflow_deep_base.scores import confidence_bins
+
 from . import pages, report
-from .judge.evaluation import Evaluation, confidence_bins
+from .judge.evaluation import Evaluation
 from .model.scores import Task
 from .train.fitting import Part
 from .train.predictor import Predicted, Predictor

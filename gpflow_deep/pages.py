@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_base.page import Band, Bars, Line, Panel, Panels, Points, Table, smoothed
+from gpflow_deep_base.scores import confidence_bins
 
 from .judge import evaluation
-from .judge.evaluation import Evaluation, confidence_bins
+from .judge.evaluation import Evaluation
 from .train.predictor import Predictor
 
 __all__ = ["Dependence", "calibration_in_words", "calibration_parts", "course_part", "dependences", "model_parts"]

@@ -7,6 +7,7 @@
     columns    frames whose columns are no numbers, for estimators
     arithmetic coding of decisions, within the compiled loops of the codecs
     limits     how much memory the reader of a file may take, and one message for a damaged file
+    scores     log loss and calibration error of classifiers
     seeds      integer seeds and named streams of random numbers
     stopping   the best evaluation so far, when to stop looking for a better one, and signals that ask for an end
     tracing    compiled functions that belong to one model

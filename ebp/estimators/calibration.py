@@ -22,7 +22,7 @@ import scipy.optimize
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Calibration", "Scored", "calibration_error", "fit_calibration", "log_loss", "log_probabilities"]
+__all__ = ["Calibration", "Scored", "fit_calibration", "log_probabilities"]
 
 #: a without examples: the logistic function of 1.702 z is Phi(z), to within 0.01, but after twenty passes over few rows
 #: a network is twice as sure of noise as it may be.
@@ -133,30 +133,3 @@ def _loss(parameters: NDArray[np.float64], examples: Scored) -> tuple[float, NDA
     if has_offset:
         gradient.append(offset / OFFSET_DEVIATION**2 + np.sum(by_logits))
     return value - float(weight @ log_p[rows, classes]), np.array(gradient)
-
-
-def log_loss(log_p: ArrayLike, classes: ArrayLike) -> float:
-    """Mean of -log P(class of the row), in nats.
-
-    :param log_p: logarithms of probabilities, [N, C].
-    :param classes: number of the class of each row, [N].
-    """
-    log_p = np.asarray(log_p)
-    return -float(np.mean(log_p[np.arange(len(log_p)), np.asarray(classes, np.intp)]))
-
-
-def calibration_error(log_p: ArrayLike, classes: ArrayLike, num_bins: int = 15) -> float:
-    """Expected calibration error in percent: mean distance of the predicted class's probability from its frequency.
-
-    Rows are put in bins of equal width by the largest probability; see Guo et al. (2017).
-
-    :param log_p: logarithms of probabilities, [N, C].
-    :param classes: number of the class of each row, [N].
-    """
-    p = np.exp(np.asarray(log_p))
-    confidence = p.max(axis=1)
-    is_right = p.argmax(axis=1) == np.asarray(classes)
-    # In each bin, the sum of confidences less the number of right rows.
-    place = np.minimum((confidence * num_bins).astype(int), num_bins - 1)
-    gap = np.bincount(place, confidence - is_right, minlength=num_bins)
-    return 100.0 * float(np.sum(np.abs(gap))) / len(p)

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpflow_deep_base.columns import as_numbers
 from gpflow_deep_base.cost import Cost
+from gpflow_deep_base.scores import log_loss
 
 from ..network.architecture import Posterior
 from ..network.coding import InputCoding, Moments
@@ -29,7 +30,7 @@ from ..network.passes import default_epochs, has_stopped, held_rows
 from ..network.posterior import WeightPrior
 from ..network.prepared import prepare
 from ..network.training import fit_chunk, fit_epoch
-from .calibration import Calibration, Scored, fit_calibration, log_loss, log_probabilities
+from .calibration import Calibration, Scored, fit_calibration, log_probabilities
 from .continual import Stream
 from .estimators import (
     check_classes,

@@ -11,13 +11,14 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from gpflow_deep_base.scores import calibration_error, log_loss
 from gpflow_deep_base.seeds import Seed
 
 from ..network.heads import SoftmaxHead, head_scores
 from ..network.inputs import Matrix
 from ..network.network import EBPNetwork
 from .baselines import error_percent
-from .calibration import calibration_error, log_loss, log_probabilities
+from .calibration import log_probabilities
 
 __all__ = [
     "EpochResult",
@@ -44,7 +45,7 @@ class EpochResult:
     :ivar seconds: of the training, without the test.
     :ivar errors_percent: of the test rows, by output: "D", "P", "votes".
     :ivar log_loss_nats: of EBP-P's probabilities, mean over the test rows.
-    :ivar calibration_error_percent: of EBP-P's probabilities, see `calibration.calibration_error`.
+    :ivar calibration_error_percent: of EBP-P's probabilities, see `gpflow_deep_base.scores`.
     """
 
     method: str
@@ -124,7 +125,8 @@ def probability_scores(network: EBPNetwork, X: Matrix, Y: NDArray[Any]) -> tuple
     scores = head_scores(head, *map(tf.constant, network.predict_moments(X, dtype=np.float64))).numpy()
     log_p = log_probabilities(scores, are_logits=isinstance(head, SoftmaxHead))
     classes = (Y[:, 0] > 0).astype(int) if Y.shape[1] == 1 else Y.argmax(axis=1)
-    return log_loss(log_p, classes), calibration_error(log_p, classes)
+    calibration = calibration_error(np.exp(log_p.max(axis=1)), log_p.argmax(axis=1) == classes)
+    return log_loss(log_p, classes), 100.0 * calibration
 
 
 def summary(errors: NDArray[np.float64]) -> dict[str, Any]:

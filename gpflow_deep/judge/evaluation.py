@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
+from gpflow_deep_base.scores import calibration_error, log_loss
 from gpflow_deep_base.text import plus_minus
 
 from .forecasts import Forecast, forecaster_of
@@ -33,13 +34,10 @@ __all__ = [
     "COVERAGES",
     "Evaluation",
     "Score",
-    "confidence_bins",
     "coverage_in_words",
     "difference",
     "evaluate",
-    "expected_calibration_error",
     "label_scores",
-    "log_loss",
     "table",
 ]
 
@@ -51,7 +49,6 @@ COVERAGES = (0.5, 0.9, 0.95)
 #: Share of rows within the central 50% intervals from which on, and up to which, something is said.
 TOO_WIDE = 0.6
 TOO_NARROW = 0.4
-NUM_BINS = 15
 BATCH_ROWS = 10_000
 _NUM_RESAMPLES = 200
 _MOST_DECIMALS = 6
@@ -213,8 +210,8 @@ def _of_labels(rows: _Rows) -> Evaluation:
     # The error of the calibration, by drawing rows again.
     rng = np.random.default_rng(0)
     drawn = (rng.integers(count, size=count) for _ in range(_NUM_RESAMPLES))
-    resampled = [expected_calibration_error(confidence[sample], is_right[sample]) for sample in drawn]
-    calibration = Score(expected_calibration_error(confidence, is_right), float(np.std(resampled, ddof=1)))
+    resampled = [calibration_error(confidence[sample], is_right[sample]) for sample in drawn]
+    calibration = Score(calibration_error(confidence, is_right), float(np.std(resampled, ddof=1)))
     return Evaluation(
         count,
         _mean(rows.log_density),
@@ -237,27 +234,8 @@ def difference(found: Evaluation, other: Evaluation) -> Score | None:
     return _mean(found.log_densities - other.log_densities)
 
 
-def expected_calibration_error(confidence: Array, is_right: NDArray[np.bool_], *, num_bins: int = NUM_BINS) -> float:
-    """Mean over rows of |accuracy - confidence| of the bin of the row; Guo et al., 2017, Eq. (3).
-
-    :param confidence: probability of the most probable label, [N].
-    :param is_right: whether it is the label, [N].
-    """
-    gaps = np.bincount(confidence_bins(confidence, num_bins), is_right - confidence, num_bins)
-    return float(np.abs(gaps).sum() / len(confidence))
-
-
-def log_loss(log_probabilities: Array, labels: NDArray[np.int64]) -> float:
-    """Mean over rows of minus log p(label), nats.
-
-    :param log_probabilities: of each label, [N, C].
-    :param labels: 0, 1, ... [N].
-    """
-    return float(-np.mean(log_probabilities[np.arange(len(labels)), labels]))
-
-
 def label_scores(log_probabilities: Array, labels: NDArray[np.int64]) -> dict[str, float]:
-    """What any classifier can be judged by: "error" and "calibration" (`expected_calibration_error`) in percent, and
+    """What any classifier can be judged by: "error" and "calibration" (`calibration_error`) in percent, and
     "log_loss" in nats.
 
     :param log_probabilities: of each label, [N, C].
@@ -266,14 +244,9 @@ def label_scores(log_probabilities: Array, labels: NDArray[np.int64]) -> dict[st
     is_right = log_probabilities.argmax(axis=1) == labels
     return {
         "error": float(100 * np.mean(~is_right)),
-        "calibration": 100 * expected_calibration_error(np.exp(log_probabilities.max(axis=1)), is_right),
+        "calibration": 100 * calibration_error(np.exp(log_probabilities.max(axis=1)), is_right),
         "log_loss": log_loss(log_probabilities, labels),
     }
-
-
-def confidence_bins(confidence: Array, num_bins: int) -> NDArray[np.int64]:
-    """Number of the bin of each row, of equally wide ones between 0 and 1."""
-    return np.minimum((confidence * num_bins).astype(np.int64), num_bins - 1)
 
 
 def _mean(values: NDArray[Any]) -> Score:

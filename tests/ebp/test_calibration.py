@@ -1,4 +1,4 @@
-"""`ebp.estimators.calibration`: known scales and offsets are found, log loss and calibration error by loops."""
+"""`ebp.estimators.calibration`: known scales and offsets are found."""
 
 import numpy as np
 import pytest
@@ -11,9 +11,7 @@ from ebp.estimators.calibration import (
     Calibration,
     Scored,
     _loss,
-    calibration_error,
     fit_calibration,
-    log_loss,
     log_probabilities,
 )
 
@@ -110,16 +108,3 @@ def test_probabilities_of_signs(rng: np.random.Generator) -> None:
     p = np.stack([plus[:, k] * np.prod(np.delete(minus, k, axis=1), axis=1) for k in range(3)], axis=1)
     expected = p / p.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(np.exp(log_probabilities(z, are_logits=False)), expected)
-
-
-def test_log_loss_and_calibration_error(rng: np.random.Generator) -> None:
-    p = rng.dirichlet(np.ones(3), size=40)
-    classes = rng.integers(0, 3, 40)
-    assert log_loss(np.log(p), classes) == pytest.approx(-np.mean([np.log(p[i, c]) for i, c in enumerate(classes)]))
-    bins: list[list[float]] = [[] for _ in range(15)]
-    for one, c in zip(p, classes, strict=True):
-        bins[int(one.max() * 15)].append(one.max() - (one.argmax() == c))
-    expected = 100 * sum(abs(sum(gaps)) for gaps in bins) / 40
-    assert calibration_error(np.log(p), classes) == pytest.approx(expected)
-    certain = np.log(np.clip(np.eye(3)[classes], 1e-12, 1))
-    assert calibration_error(certain, classes) == pytest.approx(0.0, abs=1e-6)

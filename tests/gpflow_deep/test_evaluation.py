@@ -10,10 +10,11 @@ from gpflow.likelihoods import Bernoulli, StudentT
 from scipy import stats
 
 from gpflow_deep.judge import evaluation
-from gpflow_deep.judge.evaluation import coverage_in_words, evaluate, expected_calibration_error, label_scores
+from gpflow_deep.judge.evaluation import coverage_in_words, evaluate, label_scores
 from gpflow_deep.judge.forecasts import Forecast, LinearModel
 from gpflow_deep.judge.predictive import gaussian
 from gpflow_deep.train import presets
+from gpflow_deep_base.scores import calibration_error
 
 
 class Known:
@@ -140,8 +141,8 @@ def test_labels(rng):
 def test_calibration_error_by_hand():
     confidence = np.array([0.95, 0.95, 0.55, 0.55])
     is_right = np.array([True, False, True, True])
-    assert expected_calibration_error(confidence, is_right, num_bins=10) == pytest.approx(0.5 * 0.45 + 0.5 * 0.45)
-    assert expected_calibration_error(np.ones(3), np.array([True, True, True])) == 0
+    assert calibration_error(confidence, is_right, num_bins=10) == pytest.approx(0.5 * 0.45 + 0.5 * 0.45)
+    assert calibration_error(np.ones(3), np.array([True, True, True])) == 0
 
 
 def test_scores_of_labels_by_hand():
@@ -154,8 +155,8 @@ def test_scores_of_labels_by_hand():
 
 def test_calibrated_confidence_has_a_small_error(rng):
     confidence = rng.uniform(0.5, 1, size=100_000)
-    assert expected_calibration_error(confidence, rng.random(100_000) < confidence) < 0.01
-    assert expected_calibration_error(confidence, rng.random(100_000) < confidence - 0.2) > 0.15
+    assert calibration_error(confidence, rng.random(100_000) < confidence) < 0.01
+    assert calibration_error(confidence, rng.random(100_000) < confidence - 0.2) > 0.15
 
 
 def test_linear_model_is_least_squares(rng):

@@ -1,0 +1,37 @@
+"""What classifiers are judged by."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["calibration_error", "confidence_bins", "log_loss"]
+
+NUM_BINS = 15
+
+
+def log_loss(log_p: ArrayLike, classes: ArrayLike) -> float:
+    """Mean over rows of -log P(class of the row), nats.
+
+    :param log_p: logarithms of probabilities, [N, C].
+    :param classes: number of the class of each row, [N].
+    """
+    log_p = np.asarray(log_p)
+    return -float(np.mean(log_p[np.arange(len(log_p)), np.asarray(classes, np.intp)]))
+
+
+def calibration_error(
+    confidence: NDArray[np.float64], is_right: NDArray[np.bool_], *, num_bins: int = NUM_BINS
+) -> float:
+    """Mean over rows of |accuracy - confidence| of the bin of the row; Guo et al., 2017, Eq. (3).
+
+    :param confidence: probability of the most probable class, [N].
+    :param is_right: whether it is the class, [N].
+    """
+    gaps = np.bincount(confidence_bins(confidence, num_bins), is_right - confidence, num_bins)
+    return float(np.abs(gaps).sum() / len(confidence))
+
+
+def confidence_bins(confidence: NDArray[np.float64], num_bins: int) -> NDArray[np.int64]:
+    """Number of the bin of each row, of equally wide ones between 0 and 1."""
+    return np.minimum((confidence * num_bins).astype(np.int64), num_bins - 1)
