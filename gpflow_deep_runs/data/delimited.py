@@ -296,10 +296,13 @@ def read_batches(
         for batch in pa.csv.open_csv(_as_stream(stream, dialect), **_options(dialect, judge)):
             table = pa.Table.from_batches([batch]).rename_columns(list(dialect.names))
             num_lines += len(table)
-            held = table.slice(int(has_header)) if held is None else pa.concat_tables([held, table])
-            if len(held) > num_held:
-                yield held.slice(0, len(held) - num_held)
-                held = held.slice(len(held) - num_held)
+            if held is None:
+                held = table.slice(int(has_header))
+            elif len(table) < num_held:
+                held = pa.concat_tables([held, table])
+            else:
+                yield held
+                held = table
     except (pa.ArrowInvalid, UnicodeError) as error:
         bad = [row for row in ragged if not _is_note(row, dialect)] or ragged
         if bad:
