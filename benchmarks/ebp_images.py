@@ -99,7 +99,7 @@ def main(options: flags.FlagValues) -> None:
     if options.weights == "binary":
         path = folder / "net.ebp"
         exported = ebp.export_checked(
-            path, network, X_test, coding=coding, classes=np.arange(10), num_votes=options.votes
+            network, path, X_test, coding=coding, classes=np.arange(10), num_votes=options.votes
         )
         wrong = np.mean(ebp.PackedNetwork.load(path).predict(X[test]) != labels[test])
         print(f"{exported.summary}; {options.votes} votes, test error {100.0 * wrong:.2f} %")

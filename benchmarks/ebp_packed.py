@@ -157,7 +157,7 @@ def measure_network(sizes: Sequence[int], inputs: str, B: int, repetitions: int,
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network"
-        size = export_packed(path, Weights(signs, biases), fraction_bits=8 if is_coded else None)
+        size = export_packed(Weights(signs, biases), path, fraction_bits=8 if is_coded else None)
         networks = {engine: PackedNetwork.load(path, engine) for engine in ("numba", "numpy")}
     num_floats = sum(w.size + b.size for w, b in zip(signs, biases, strict=True))
     title = f"{'-'.join(map(str, sizes))}, {inputs}"

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gpflow_deep_base.container import read_npy, read_npz
-from gpflow_deep_base.files import files_below
+from gpflow_deep_base.files import atomic_path, files_below
 
 from .files.checking import random_input
 from .files.container import Contents, load_bcz, read_bcz
@@ -94,7 +94,7 @@ def _export(flags: Any) -> int:
         arrays: dict[str, Any] = {
             f"{number}_{variable.name}": variable.values for number, variable in enumerate(variables)
         }
-        with open(output, "wb") as file:
+        with atomic_path(output) as temporary, open(temporary, "wb") as file:
             np.savez_compressed(file, **arrays)
     else:
         model = load_bcz(flags.file)
@@ -123,13 +123,13 @@ def _written(model: Any, kind: str, output: Path, int8: dict[str, np.ndarray] | 
 
     if kind == "tflite":
         examples = None if int8 is None else _nested(model, list(int8.values()))
-        export.export_tflite(output, model, kind="float32" if int8 is None else "int8", representative=examples)
+        export.export_tflite(model, output, kind="float32" if int8 is None else "int8", representative=examples)
     elif kind == "onnx":
-        export.export_onnx(output, model)
+        export.export_onnx(model, output)
     elif kind == "npz":
-        export.export_npz(output, model)
+        export.export_npz(model, output)
     elif kind == "saved_model":
-        export.export_saved_model(output, model)
+        export.export_saved_model(model, output)
     else:
         portable(model).save(output)
 

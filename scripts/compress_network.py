@@ -129,7 +129,7 @@ def main(flags: Flags) -> None:
         with Progress(0, flags.recipe.last_epochs, is_shown=settings.progress) as last:
             packed = recipe.pack(flags.files, run.path / "files", last.advance)
         if flags.export is not None:
-            export_all(flags.export, packed.model, recipe.parts["train"].X[:500].numpy())
+            export_all(packed.model, flags.export, recipe.parts["train"].X[:500].numpy())
         # The numbers as a row of the paper's table, and all of them in result.json.
         prior_and_data = flags.recipe.prior, data.name
         row = report.markdown_row(

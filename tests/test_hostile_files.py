@@ -106,13 +106,13 @@ def _rbm(path: Path) -> None:
 def _ebp(path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 5))
-    ebp.export_network(path, ebp.EBPClassifier(hidden=(6,), epochs=1).fit(X, (X[:, 0] > 0).astype(int)))
+    ebp.export_network(ebp.EBPClassifier(hidden=(6,), epochs=1).fit(X, (X[:, 0] > 0).astype(int)), path)
 
 
 def _bcz(path: Path) -> None:
     layers = [keras.layers.Conv2D(4, 3, activation="relu"), keras.layers.Flatten(), keras.layers.Dense(3)]
     network = keras.Sequential([keras.Input([8, 8, 1]), *layers])
-    save_bcz(path, network, [codebook(np.asarray(kernel), 4) for kernel in kernels_of(network)])
+    save_bcz(network, path, [codebook(np.asarray(kernel), 4) for kernel in kernels_of(network)])
 
 
 def _bcz_graph(path: Path) -> None:
@@ -121,7 +121,7 @@ def _bcz_graph(path: Path) -> None:
     hidden = keras.layers.Add()([hidden, keras.layers.Dense(4, "relu")(hidden)])
     hidden = keras.ops.mean(keras.layers.TimeDistributed(keras.layers.Dense(3))(hidden[:, None, ::-1] / 2.0), axis=1)
     network = keras.Model(inputs, keras.layers.Dense(2)(hidden))
-    save_bcz(path, network, [fixed_point(np.asarray(kernel), 5) for kernel in kernels_of(network)], biases=6)
+    save_bcz(network, path, [fixed_point(np.asarray(kernel), 5) for kernel in kernels_of(network)], biases=6)
 
 
 def _bcz_weights(path: Path) -> None:
@@ -133,7 +133,7 @@ def _bcz_random(path: Path) -> None:
     network = keras.Sequential([keras.Input([12]), keras.layers.Dense(16, "relu"), keras.layers.Dense(3)])
     shapes = tuple(tuple(variable.shape) for variable in coded_variables(network))
     ones = (1,) * len(shapes)
-    save_bcz(path, network, RandomCode(5, 9, ones, ones, np.arange(20), shapes))
+    save_bcz(network, path, RandomCode(5, 9, ones, ones, np.arange(20), shapes))
 
 
 def _bcz_text(content: bytes, draw: random.Random) -> bytes:
@@ -282,7 +282,7 @@ FORMATS = {
 }
 OWN = ("deep GP", "DARN", "density", "RBM", "EBP", "compressed network", "compressed weights", "EBP network")
 SAVERS = {name: FORMATS[name].write for name in OWN} | {
-    "EBP weights": lambda path: export_packed(path, Weights([np.ones((3, 1))], [None]))
+    "EBP weights": lambda path: export_packed(Weights([np.ones((3, 1))], [None]), path)
 }
 KINDS = [(name, kind) for name, each in FORMATS.items() for kind in each.changes]
 

@@ -6,6 +6,7 @@ of tables, `READER`."""
 import ast
 import graphlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -246,6 +247,18 @@ def private_uses(source: str) -> list[str]:
 
 def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
+
+
+@pytest.mark.parametrize("package", PRESENT)
+def test_savers_take_the_model_first_and_the_path_second(package: str) -> None:
+    wrong = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and re.match("save|export|pack", node.name):
+                names = [argument.arg for argument in node.args.args]
+                if "path" in names and names.index("path") != 1:
+                    wrong.append(f"{path.name}:{node.lineno} {node.name}")
+    assert wrong == []
 
 
 def test_no_private_name_of_another_module() -> None:

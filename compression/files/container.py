@@ -2,7 +2,7 @@
 
     kernels = [codebook(w, 16) for w in kernels_of(model)]
     small = with_kernels(model, kernels, biases="float16")     # the network whose error is measured
-    save_bcz("network.bcz", model, kernels, biases="float16")
+    save_bcz(model, "network.bcz", kernels, biases="float16")
     load_bcz("network.bcz")                                    # the same weights as `small`, bit for bit
 
 A file is `\\x89BCZ`, the version (1 byte), the CRC-32 of what follows (4 bytes, little-endian), and:
@@ -164,8 +164,8 @@ def with_kernels(
 
 
 def save_bcz(
-    path: str | os.PathLike[str],
     model: keras.Model,
+    path: str | os.PathLike[str],
     kernels: Sequence[Kernel] | RandomCode | None = None,
     *,
     biases: str | int = "float32",

@@ -6,7 +6,7 @@ import io
 import os
 import uuid
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from gpflow_deep_base.limits import one_line
 
 __all__ = [
     "TFLITE_KINDS",
+    "distinct_names",
     "export_all",
     "export_npz",
     "export_onnx",
@@ -36,7 +37,7 @@ __all__ = [
 TFLITE_KINDS = ("float32", "float16", "int8")
 
 
-def export_all(path: str | os.PathLike[str], model: keras.Model, representative: Any) -> None:
+def export_all(model: keras.Model, path: str | os.PathLike[str], representative: Any) -> None:
     """Write a network in every form: `saved_model/`, `KIND.tflite` for each of `TFLITE_KINDS`, `weights.npz` and
     `network.keras`, which loads without this package, and `network.onnx` where the package tf2onnx is installed.
 
@@ -48,13 +49,13 @@ def export_all(path: str | os.PathLike[str], model: keras.Model, representative:
     if not is_new_folder(folder):
         raise ValueError(f"{folder} must be a new or empty folder; remove it, or give another.")
     folder.mkdir(parents=True, exist_ok=True)
-    export_saved_model(folder / "saved_model", model)
+    export_saved_model(model, folder / "saved_model")
     for kind in TFLITE_KINDS:
-        export_tflite(folder / f"{kind}.tflite", model, kind=kind, representative=representative)
-    export_npz(folder / "weights.npz", model)
+        export_tflite(model, folder / f"{kind}.tflite", kind=kind, representative=representative)
+    export_npz(model, folder / "weights.npz")
     portable(model).save(folder / "network.keras")
     if importlib.util.find_spec("tf2onnx") is not None:
-        export_onnx(folder / "network.onnx", model)
+        export_onnx(model, folder / "network.onnx")
 
 
 def is_new_folder(path: str | os.PathLike[str]) -> bool:
@@ -63,7 +64,7 @@ def is_new_folder(path: str | os.PathLike[str]) -> bool:
     return not folder.exists() or (folder.is_dir() and not entries(folder))
 
 
-def export_saved_model(path: str | os.PathLike[str], model: keras.Model) -> None:
+def export_saved_model(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Write a SavedModel folder with one signature, `serve`; needs no code of this package to run.
 
     :param path: a folder that does not exist yet, or is empty.
@@ -94,8 +95,8 @@ def _inside(struct: Any) -> list[Any]:
 
 
 def export_tflite(
-    path: str | os.PathLike[str],
     model: keras.Model,
+    path: str | os.PathLike[str],
     *,
     kind: str = "float32",
     representative: Any = None,
@@ -180,7 +181,7 @@ def _has_shape(array: np.ndarray, shape: tuple[int | None, ...]) -> bool:
     return array.ndim == len(shape) and all(expected in (None, size) for size, expected in sizes)
 
 
-def export_onnx(path: str | os.PathLike[str], model: keras.Model) -> int:
+def export_onnx(model: keras.Model, path: str | os.PathLike[str]) -> int:
     """Write an ONNX file by `keras.Model.export`, for ONNX Runtime and others; its inputs have the network's names.
 
     :return: size of the file in bytes.
@@ -224,10 +225,11 @@ def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike | Mapping[str, Arr
     return [np.concatenate([output[name] for output in outputs]) for name in names]
 
 
-def export_npz(path: str | os.PathLike[str], model: keras.Model) -> int:
+def export_npz(model: keras.Model, path: str | os.PathLike[str]) -> int:
     """Write weights as NumPy arrays: `0_selectinputs/indices`, `1_dense/kernel`, `1_dense/bias` and so on.
 
-    Numbers count the layers in the order of their calls, and names are kinds of layers.
+    Numbers count the layers in the order of their calls, and names are kinds of layers. Where variables of a layer have
+    the same name, that of what they are part of stands before it: `2_multiheadattention/query/kernel`.
 
     :return: size of the file in bytes.
     :raises ValueError: if the network is not built.
@@ -236,10 +238,26 @@ def export_npz(path: str | os.PathLike[str], model: keras.Model) -> int:
     layers = {node.name: node.layer for node in graph_of(model).nodes if type(node.layer) not in IDLE_IN_FILES}
     for number, layer in enumerate(layers.values()):
         name = f"{number}_{type(layer).__name__.lower()}"
-        parts = {variable.name: variable for variable in getattr(layer, "weights", ())}
+        variables = list(getattr(layer, "weights", ()))
+        parts = dict(zip(distinct_names([variable.path for variable in variables]), variables, strict=True))
         if hasattr(layer, "indices"):
             parts["indices"] = layer.indices
         arrays |= {f"{name}/{part}": np.asarray(value) for part, value in parts.items()}
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **arrays)
     return os.path.getsize(path)
+
+
+def distinct_names(paths: Sequence[str]) -> list[str]:
+    """The last parts of each path, as few as tell it from all others; a number behind those that are the same."""
+    names: list[str] = []
+    for path in paths:
+        parts = path.split("/")
+        others = [other.split("/") for other in paths if other != path]
+        length = 1
+        while length < len(parts) and any(other[-length:] == parts[-length:] for other in others):
+            length += 1
+        name = "/".join(parts[-length:])
+        count = sum(known == path for known in paths[: len(names)])
+        names.append(f"{name}_{count}" if count else name)
+    return names

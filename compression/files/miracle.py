@@ -150,7 +150,7 @@ def random_code(
     # What the file gives back: the draws by their numbers.
     for variable, value in zip(posterior.variables, code.values(), strict=True):
         variable.assign(value)
-    num_written = save_bcz(path, model, code)
+    num_written = save_bcz(model, path, code)
     return CodedFile(Path(path), num_written, model, code, kl / math.log(2))
 
 

@@ -308,7 +308,7 @@ def _written(
 ) -> PackedNetwork:
     """Write a network with these kernels, and float16 biases if they are rounded; measure what the file gives back."""
     biases = "float32" if codes is None else "float16"
-    size = save_bcz(path, model, codes, biases=biases)
+    size = save_bcz(model, path, codes, biases=biases)
     loaded = load_own(path)
     rate = file_rate(original.parameters, path)
     return _measured(loaded, parts)._replace(file=path, bytes=size, file_rate=rate)

@@ -3,6 +3,7 @@
 The orders of `CHAIN_LAYERS` and `ACTIVATIONS` are part of the format of `.bcz` files; new ones go to the end.
 """
 
+import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -54,11 +55,10 @@ def layer_types(*names: str) -> tuple[type, ...]:
     return tuple(getattr(keras.layers, name) for name in names if hasattr(keras.layers, name))
 
 
-def _of_convnext(name: str) -> tuple[type, ...]:
+def _of_applications(module: str, name: str) -> tuple[type, ...]:
     """A layer of `keras.applications` that has no public name, where this version of Keras has it."""
-    from keras.src.applications import convnext
-
-    return (getattr(convnext, name),) if hasattr(convnext, name) else ()
+    found = importlib.import_module(f"keras.src.applications.{module}")
+    return (getattr(found, name),) if hasattr(found, name) else ()
 
 
 def _ranks(name: str) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ ELEMENTWISE = layer_types("Activation", "ReLU", "LeakyReLU", "ELU", "Rescaling")
 IDLE = (
     *layer_types("Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D"),
     *layer_types("GaussianDropout", "GaussianNoise", "AlphaDropout", "ActivityRegularization", "Identity"),
-    *_of_convnext("StochasticDepth"),
+    *_of_applications("convnext", "StochasticDepth"),
 )
 """Layers that do nothing at test time. The noise of Bayesian layers takes their place."""
 
@@ -121,7 +121,8 @@ STORED: dict[str, type] = {
         *layer_types("SpectralNormalization", "TextVectorization", "RandomCrop", "ReversibleEmbedding", "RNN"),
         *layer_types(*_ranks("AdaptiveAveragePooling?"), *_ranks("AdaptiveMaxPooling?")),
         *layer_types("HashedCrossing", "MelSpectrogram", "STFTSpectrogram"),
-        *_of_convnext("LayerScale"),
+        *_of_applications("convnext", "LayerScale"),
+        *_of_applications("inception_resnet_v2", "CustomScaleLayer"),
     )
 }
 """By name, the layers that a file can hold."""

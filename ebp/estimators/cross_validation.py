@@ -445,8 +445,8 @@ class CrossValidation:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # `caution` of what is returned, which reports say
             return export_checked(
-                self._export,
                 self.network,
+                self._export,
                 fold.X_test,
                 labels if self._classes is None else np.asarray(self._classes)[numbers],
                 fraction_bits=self._fraction_bits(fold),

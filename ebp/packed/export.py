@@ -1,8 +1,8 @@
 """Networks of binary weights as files of packed bits, for `ebp.PackedNetwork` and `ebp.export_c`.
 
-export_checked("net.ebp", classifier, X_test, y_test)      # an EBPClassifier: its coding and classes are in the file
-export_network("net.ebp", network, coding=coding)          # the most probable weights, or draws that vote
-export_packed("net.ebp", Weights(signs, biases))           # signs [n_in, n_out] of -1 and +1, real biases [n_out]
+export_checked(classifier, "net.ebp", X_test, y_test)      # an EBPClassifier: its coding and classes are in the file
+export_network(network, "net.ebp", coding=coding)          # the most probable weights, or draws that vote
+export_packed(Weights(signs, biases), "net.ebp")           # signs [n_in, n_out] of -1 and +1, real biases [n_out]
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ MATERIAL_LOSS = 0.005
 
 
 def export_packed(
+    networks: Weights | Sequence[Weights],
     path: str | os.PathLike[str],
-    *networks: Weights,
+    *,
     fraction_bits: int | None = None,
     coding: InputCoding | None = None,
     classes: Any = None,
 ) -> int:
     """Write one network, or several of the same shape that vote, to a file: all of it or nothing.
 
-    :param networks: for a vote, draws from the posterior of the weights.
+    :param networks: one, or for a vote several draws from the posterior of the weights.
     :param fraction_bits: None if the inputs are -1 and +1; e >= 0 if they are multiples of 2^-e. A coding other than
         "raw" decides it.
     :param coding: what makes these inputs of raw ones; the file then takes raw inputs.
@@ -52,14 +53,15 @@ def export_packed(
         `fraction_bits` is not in [0, 24].
     :raises OSError: if the file cannot be written; one that was there before is untouched.
     """
-    content = _content(networks, fraction_bits, coding, classes)
+    several = [networks] if isinstance(networks, Weights) else networks
+    content = _content(several, fraction_bits, coding, classes)
     write_bytes(path, content)
     return len(content)
 
 
 def export_network(
-    path: str | os.PathLike[str],
     network: Any,
+    path: str | os.PathLike[str],
     *,
     fraction_bits: int | None = None,
     coding: InputCoding | None = None,
@@ -164,8 +166,8 @@ class Exported(NamedTuple):
 
 
 def export_checked(
-    path: str | os.PathLike[str],
     network: Any,
+    path: str | os.PathLike[str],
     X: Any,
     y: ArrayLike | None = None,
     *,
@@ -220,7 +222,7 @@ def export_checked(
         )
     # Written, read back, and compared before the file gets its name.
     with atomic_path(path) as temporary:
-        export_network(temporary, network, num_votes=num_votes, seed=seed, **options)
+        export_network(network, temporary, num_votes=num_votes, seed=seed, **options)
         file = PackedNetwork.load(temporary)
         _check_outputs(file, network, coded, num_votes, seed)
         exported = _looked_at(model, file, X, coded, y, classes, num_votes)

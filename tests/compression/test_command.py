@@ -18,7 +18,7 @@ def path(tmp_path: Path) -> Path:
     first, second = keras.Input((6,), name="numbers"), keras.Input((1,), dtype="int32", name="kind")
     x = L.Concatenate()([L.Dense(5, "tanh")(first), L.Flatten()(L.Embedding(3, 2)(second))])
     outputs = [L.Dense(2, name="z")(x), {"a": L.Dense(1, name="a")(x)}]
-    bc.save_bcz(tmp_path / "n.bcz", keras.Model({"numbers": first, "kind": [second]}, outputs))
+    bc.save_bcz(keras.Model({"numbers": first, "kind": [second]}, outputs), tmp_path / "n.bcz")
     return tmp_path / "n.bcz"
 
 
@@ -54,14 +54,14 @@ def test_integers_by_typical_inputs(path: Path, capsys: pytest.CaptureFixture[st
 def test_loops_over_time_and_open_sizes(layer: keras.Layer, tmp_path: Path) -> None:
     words, more = keras.Input((None,), dtype="int64"), keras.Input((None, 2), dtype="float64")
     x = layer(L.Concatenate()([L.Embedding(3, 2)(words), ops.cast(more, "float32")]))
-    bc.save_bcz(tmp_path / "n.bcz", keras.Model([words, more], L.Dense(2)(x)))
+    bc.save_bcz(keras.Model([words, more], L.Dense(2)(x)), tmp_path / "n.bcz")
     assert main(["verify", str(tmp_path / "n.bcz"), "--to", "tflite"]) == 0
 
 
 def test_words(tmp_path: Path) -> None:
     word = keras.Input((1,), dtype="string")
     x = L.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")(word)
-    bc.save_bcz(tmp_path / "n.bcz", keras.Model(word, L.Dense(2)(x)))
+    bc.save_bcz(keras.Model(word, L.Dense(2)(x)), tmp_path / "n.bcz")
     assert main(["verify", str(tmp_path / "n.bcz")]) == 0
 
 

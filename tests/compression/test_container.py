@@ -79,7 +79,7 @@ def test_a_file_gives_back_the_network_that_was_measured(
 ) -> None:
     kernels = codes(lenet, scheme)
     measured = with_kernels(lenet, kernels, biases=biases)
-    size = save_bcz(tmp_path / "n.bcz", lenet, kernels, biases=biases, entropy_coded=entropy_coded)
+    size = save_bcz(lenet, tmp_path / "n.bcz", kernels, biases=biases, entropy_coded=entropy_coded)
     loaded = load_bcz(tmp_path / "n.bcz")
     assert size == os.path.getsize(tmp_path / "n.bcz")
     assert_same(loaded, measured)
@@ -89,7 +89,7 @@ def test_a_file_gives_back_the_network_that_was_measured(
 
 
 def test_without_kernels_the_weights_stay_as_they_are(tmp_path: Path, lenet: keras.Model) -> None:
-    save_bcz(tmp_path / "n.bcz", lenet)
+    save_bcz(lenet, tmp_path / "n.bcz")
     assert_same(load_bcz(tmp_path / "n.bcz"), lenet)
 
 
@@ -99,21 +99,21 @@ def test_sizes_are_those_of_the_weights_and_a_short_header(tmp_path: Path, lenet
     assert counts == [125, 1250, 1216, 160]
     overhead = 48 + 20 + 4 * 4
     biases = 4 * (5 + 10 + 16 + 10)
-    raw = save_bcz(tmp_path / "raw", lenet)
+    raw = save_bcz(lenet, tmp_path / "raw")
     assert 4 * sum(counts) + biases < raw <= 4 * sum(counts) + biases + overhead
     points = [fixed_point(kernel, 7) for kernel in kernels_of(lenet)]
-    fixed = save_bcz(tmp_path / "fixed", lenet, points, entropy_coded=False)
+    fixed = save_bcz(lenet, tmp_path / "fixed", points, entropy_coded=False)
     packed = sum(-(-11 * n // 8) for n in counts)
     assert packed + biases < fixed <= packed + biases + overhead
     books = [codebook(kernel, 16) for kernel in kernels_of(lenet)]
-    plain = save_bcz(tmp_path / "plain", lenet, books, biases="float16", entropy_coded=False)
+    plain = save_bcz(lenet, tmp_path / "plain", books, biases="float16", entropy_coded=False)
     assert plain <= sum(-(-4 * n // 8) for n in counts) + 4 * 32 + biases // 2 + overhead
-    coded = save_bcz(tmp_path / "coded", lenet, books, biases="float16")
+    coded = save_bcz(lenet, tmp_path / "coded", books, biases="float16")
     entropy = sum(n * entropy_bits(book.counts) / 8 for n, book in zip(counts, books, strict=True))
     # At most 0.1 bits over the entropy for each weight, lengths of 8 bytes, 2 bytes of size for each kernel.
     assert entropy < coded <= entropy + 0.1 * sum(counts) / 8 + 4 * (32 + 8 + 2) + biases // 2 + overhead
     assert coded < plain
-    assert save_bcz(tmp_path / "coded", lenet, points) < fixed
+    assert save_bcz(lenet, tmp_path / "coded", points) < fixed
 
 
 def test_every_coding_is_used_where_it_is_shortest(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -130,7 +130,7 @@ def test_every_coding_is_used_where_it_is_shortest(tmp_path: Path, rng: np.rando
         (sparse, {6}),
     ]
     for kernel, schemes in cases:
-        save_bcz(tmp_path / "n.bcz", model, [kernel])
+        save_bcz(model, tmp_path / "n.bcz", [kernel])
         assert (tmp_path / "n.bcz").read_bytes()[9 + 7] in schemes
         np.testing.assert_array_equal(kernels_of(load_bcz(tmp_path / "n.bcz"))[0], kernel.values)
 
@@ -164,7 +164,7 @@ def test_every_kind_of_layer_and_option_survives(
         ]
     )
     set_random(model, rng)
-    save_bcz(tmp_path / "n.bcz", model)
+    save_bcz(model, tmp_path / "n.bcz")
     loaded = load_bcz(tmp_path / "n.bcz")
     assert_same(loaded, model)
     heads = {layers.GlobalAveragePooling2D, layers.GlobalMaxPooling2D}
@@ -181,7 +181,7 @@ def test_every_kind_of_layer_and_option_survives(
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_every_activation_survives(name: str, tmp_path: Path, rng: np.random.Generator) -> None:
     model = set_random(sequential(keras.layers.Dense(5, name), keras.layers.Activation(name), shape=(4,)), rng)
-    save_bcz(tmp_path / "n.bcz", model)
+    save_bcz(model, tmp_path / "n.bcz")
     x = rng.normal(size=(7, 4)).astype(np.float32)
     np.testing.assert_array_equal(load_bcz(tmp_path / "n.bcz")(x), model(x))
 
@@ -189,7 +189,7 @@ def test_every_activation_survives(name: str, tmp_path: Path, rng: np.random.Gen
 def test_images_of_any_size(tmp_path: Path, rng: np.random.Generator) -> None:
     layers = keras.layers
     model = sequential(layers.Conv2D(4, 3), layers.GlobalMaxPooling2D(), layers.Dense(2), shape=(None, None, 3))
-    save_bcz(tmp_path / "n.bcz", set_random(model, rng))
+    save_bcz(set_random(model, rng), tmp_path / "n.bcz")
     loaded = load_bcz(tmp_path / "n.bcz")
     assert loaded.input_shape == (None, None, None, 3)
     x = rng.normal(size=(2, 9, 7, 3)).astype(np.float32)
@@ -198,7 +198,7 @@ def test_images_of_any_size(tmp_path: Path, rng: np.random.Generator) -> None:
 
 @pytest.fixture
 def content(tmp_path: Path, lenet: keras.Model) -> bytes:
-    save_bcz(tmp_path / "good.bcz", lenet, codes(lenet, "book"))
+    save_bcz(lenet, tmp_path / "good.bcz", codes(lenet, "book"))
     return (tmp_path / "good.bcz").read_bytes()
 
 
@@ -247,7 +247,7 @@ def test_impossible_content_with_a_matching_checksum_is_refused(
 
 def test_what_is_in_a_file(tmp_path: Path, lenet: keras.Model, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "n.bcz"
-    size = save_bcz(path, lenet, [fixed_point(w, 7) if i else codebook(w, 16) for i, w in enumerate(kernels_of(lenet))])
+    size = save_bcz(lenet, path, [fixed_point(w, 7) if i else codebook(w, 16) for i, w in enumerate(kernels_of(lenet))])
     found = read_bcz(path)
     assert found.input_shape == (28, 28, 1)
     assert [stored.shape for stored in found.weights] == [kernel.shape for kernel in kernels_of(lenet)]
@@ -300,7 +300,7 @@ def test_a_network_that_was_loaded_is_the_same_chain(tmp_path: Path, rng: np.ran
     model.save(tmp_path / "n.keras")
     loaded = keras.models.load_model(tmp_path / "n.keras")
     assert [type(node.layer) for node in graph_of(loaded).nodes] == [type(layer) for layer in model.layers]
-    save_bcz(tmp_path / "n.bcz", loaded)
+    save_bcz(loaded, tmp_path / "n.bcz")
     x = rng.normal(size=(5, 8, 8, 2)).astype(np.float32)
     np.testing.assert_array_equal(load_bcz(tmp_path / "n.bcz")(x), model(x))
 
@@ -308,16 +308,16 @@ def test_a_network_that_was_loaded_is_the_same_chain(tmp_path: Path, rng: np.ran
 def test_kernels_must_fit_and_be_numbers(tmp_path: Path, rng: np.random.Generator) -> None:
     model = set_random(sequential(keras.layers.Dense(3, name="d"), shape=(4,)), rng)
     with pytest.raises(ValueError, match="one for each of 1 kernels of the network, got 2"):
-        save_bcz(tmp_path / "n", model, [Raw(np.ones((4, 3), np.float32))] * 2)
+        save_bcz(model, tmp_path / "n", [Raw(np.ones((4, 3), np.float32))] * 2)
     with pytest.raises(ValueError, match=r"'d' must be \(4, 3\), got \(3, 4\)"):
         with_kernels(model, [np.ones((3, 4))])
     with pytest.raises(ValueError, match="weights of layer 'd' must be finite"):
-        save_bcz(tmp_path / "n", model, [Raw(np.full((4, 3), np.nan, np.float32))])
+        save_bcz(model, tmp_path / "n", [Raw(np.full((4, 3), np.nan, np.float32))])
     with pytest.raises(ValueError, match='biases must be "float32" or "float16"'):
-        save_bcz(tmp_path / "n", model, biases="half")
+        save_bcz(model, tmp_path / "n", biases="half")
     model.layers[-1].bias.assign([1e6, 0.0, 0.0])
     with pytest.raises(ValueError, match="biases of layer 'd' must be finite, and below 65504"):
-        save_bcz(tmp_path / "n", model, biases="float16")
+        save_bcz(model, tmp_path / "n", biases="float16")
     assert os.listdir(tmp_path) == []
 
 

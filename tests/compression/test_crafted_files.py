@@ -246,7 +246,7 @@ def test_weights_are_not_drawn_before_they_are_read(tmp_path: Path, monkeypatch:
     model = keras.Model(
         inputs, keras.layers.Dense(2)(keras.layers.GRU(3)(keras.layers.LSTM(4, return_sequences=True)(attended)))
     )
-    save_bcz(tmp_path / "n.bcz", model)
+    save_bcz(model, tmp_path / "n.bcz")
 
     def drawn(*_: object, **__: object) -> None:
         raise AssertionError("initial weights are drawn")

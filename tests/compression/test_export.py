@@ -13,6 +13,7 @@ import tensorflow as tf
 import compression as bc
 from compression.files.export import (
     TFLITE_KINDS,
+    distinct_names,
     export_all,
     export_npz,
     export_onnx,
@@ -46,16 +47,16 @@ def X(rng: np.random.Generator) -> np.ndarray:
 def test_a_saved_model_gives_the_same_outputs_and_replaces_nothing(
     tmp_path: Path, model: keras.Model, X: np.ndarray
 ) -> None:
-    export_saved_model(tmp_path / "saved", model)
+    export_saved_model(model, tmp_path / "saved")
     served = tf.saved_model.load(str(tmp_path / "saved"))
     np.testing.assert_allclose(served.serve(X), model(X), rtol=1e-5, atol=1e-5)
     assert os.listdir(tmp_path) == ["saved"]
     with pytest.raises(ValueError, match="must be a new or empty folder"):
-        export_saved_model(tmp_path / "saved", model)
+        export_saved_model(model, tmp_path / "saved")
 
 
 def test_float_tflite_gives_the_same_outputs(tmp_path: Path, model: keras.Model, X: np.ndarray) -> None:
-    size = export_tflite(tmp_path / "n.tflite", model)
+    size = export_tflite(model, tmp_path / "n.tflite")
     assert size == os.path.getsize(tmp_path / "n.tflite")
     np.testing.assert_allclose(tflite_outputs(tmp_path / "n.tflite", X)[0], model(X), rtol=1e-5, atol=1e-5)
     assert os.listdir(tmp_path) == ["n.tflite"]
@@ -63,7 +64,7 @@ def test_float_tflite_gives_the_same_outputs(tmp_path: Path, model: keras.Model,
 
 def test_int8_tflite_stays_within_its_steps(tmp_path: Path, model: keras.Model, X: np.ndarray) -> None:
     """Weights and activations are off by up to 1/255 of their ranges, outputs by a few percent of theirs."""
-    export_tflite(tmp_path / "n.tflite", model, kind="int8", representative=X)
+    export_tflite(model, tmp_path / "n.tflite", kind="int8", representative=X)
     expected = np.asarray(model(X))
     difference = np.abs(tflite_outputs(tmp_path / "n.tflite", X)[0] - expected).max()
     assert 0 < difference < 0.05 * np.ptp(expected)
@@ -71,15 +72,15 @@ def test_int8_tflite_stays_within_its_steps(tmp_path: Path, model: keras.Model, 
 
 def test_tflite_says_what_it_needs(tmp_path: Path, model: keras.Model, X: np.ndarray) -> None:
     with pytest.raises(ValueError, match="kind must be one of float32, float16, int8, got 'int4'"):
-        export_tflite(tmp_path / "n", model, kind="int4")
+        export_tflite(model, tmp_path / "n", kind="int4")
     for wrong in (None, X[:, :5], X[:0]):
         with pytest.raises(ValueError, match=r"int8 needs representative inputs of shape \(n, 8, 8, 1\)"):
-            export_tflite(tmp_path / "n", model, kind="int8", representative=wrong)
+            export_tflite(model, tmp_path / "n", kind="int8", representative=wrong)
     assert os.listdir(tmp_path) == []
 
 
 def test_arrays_hold_all_weights_and_the_mask(tmp_path: Path, model: keras.Model) -> None:
-    export_npz(tmp_path / "n.npz", model)
+    export_npz(model, tmp_path / "n.npz")
     with np.load(tmp_path / "n.npz") as stored:
         arrays = dict(stored)
     assert sorted(arrays) == [
@@ -94,24 +95,42 @@ def test_arrays_hold_all_weights_and_the_mask(tmp_path: Path, model: keras.Model
         np.testing.assert_array_equal(arrays[name], value)
 
 
+def test_arrays_hold_weights_whose_names_are_the_same_within_a_layer(tmp_path: Path) -> None:
+    inputs = keras.Input([5, 4])
+    attended = keras.layers.MultiHeadAttention(2, 3)(inputs, inputs)
+    model = keras.Model(inputs, keras.layers.Bidirectional(keras.layers.GRU(2))(attended))
+    export_npz(model, tmp_path / "n.npz")
+    with np.load(tmp_path / "n.npz") as stored:
+        arrays = dict(stored)
+    assert {"0_multiheadattention/query/kernel", "0_multiheadattention/attention_output/bias"} < set(arrays)
+    for value, array in zip(model.get_weights(), arrays.values(), strict=True):
+        np.testing.assert_array_equal(array, value)
+
+
+def test_names_are_as_short_as_they_differ() -> None:
+    paths = ["a/query/kernel", "a/key/kernel", "a/gamma", "a/f/c/kernel", "a/b/c/kernel", "a/seed", "a/seed"]
+    expected = ["query/kernel", "key/kernel", "gamma", "f/c/kernel", "b/c/kernel", "seed", "seed_1"]
+    assert distinct_names(paths) == expected
+
+
 def test_everything_is_written_to_a_new_folder_only(tmp_path: Path, model: keras.Model, X: np.ndarray) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="must be a new or empty folder"):
-        export_all(tmp_path, model, X)
+        export_all(model, tmp_path, X)
     assert os.listdir(tmp_path) == ["file"]
 
 
 @pytest.mark.slow
 def test_every_form_is_written_as_alone(tmp_path: Path, model: keras.Model, X: np.ndarray) -> None:
-    export_all(tmp_path / "all", model, X)
+    export_all(model, tmp_path / "all", X)
     np.testing.assert_array_equal(keras.models.load_model(tmp_path / "all" / "network.keras")(X), model(X))
     saved = tf.saved_model.load(str(tmp_path / "all" / "saved_model"))
     np.testing.assert_allclose(saved.serve(X), model(X), rtol=1e-5, atol=1e-5)
     for kind in TFLITE_KINDS:
-        export_tflite(tmp_path / "alone.tflite", model, kind=kind, representative=X)
+        export_tflite(model, tmp_path / "alone.tflite", kind=kind, representative=X)
         found, alone = (tflite_outputs(tmp_path / name, X) for name in (f"all/{kind}.tflite", "alone.tflite"))
         np.testing.assert_array_equal(found, alone)
-    export_npz(tmp_path / "alone.npz", model)
+    export_npz(model, tmp_path / "alone.npz")
     with np.load(tmp_path / "all" / "weights.npz") as found_arrays, np.load(tmp_path / "alone.npz") as arrays:
         assert {name: found_arrays[name].tolist() for name in found_arrays.files} == {
             name: arrays[name].tolist() for name in arrays.files
@@ -123,11 +142,11 @@ def test_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Ge
     with monkeypatch.context() as without:
         without.setattr("importlib.util.find_spec", lambda name: None)
         with pytest.raises(ValueError, match="needs the package tf2onnx: pip install tf2onnx"):
-            export_onnx(tmp_path / "n.onnx", model)
+            export_onnx(model, tmp_path / "n.onnx")
     assert not (tmp_path / "n.onnx").exists()
     pytest.importorskip("tf2onnx")
     onnx = pytest.importorskip("onnx")
-    assert export_onnx(tmp_path / "n.onnx", model) == (tmp_path / "n.onnx").stat().st_size
+    assert export_onnx(model, tmp_path / "n.onnx") == (tmp_path / "n.onnx").stat().st_size
     graph = onnx.load(tmp_path / "n.onnx")
     x = rng.normal(size=(4, 6)).astype("float32")
     (found,) = pytest.importorskip("onnx.reference").ReferenceEvaluator(graph).run(None, {graph.graph.input[0].name: x})
@@ -157,7 +176,7 @@ def test_tflite_takes_several_inputs_and_integers(
     kind: str, tmp_path: Path, mixed: keras.Model, rows: dict[str, np.ndarray]
 ) -> None:
     """float16 keeps 11 bits of a weight; int8 is off by some percent of the range of the outputs."""
-    export_tflite(tmp_path / "n.tflite", mixed, kind=kind, representative=rows)
+    export_tflite(mixed, tmp_path / "n.tflite", kind=kind, representative=rows)
     found, expected = tflite_outputs(tmp_path / "n.tflite", rows)[0], np.asarray(mixed(rows))
     most = {"float32": 1e-6, "float16": 2e-3, "int8": 0.05}[kind]
     assert np.abs(found - expected).max() < most * np.ptp(expected)
@@ -169,7 +188,7 @@ def test_int8_says_which_inputs_it_needs(tmp_path: Path, mixed: keras.Model, row
     short = {**rows, "numbers": rows["numbers"][:5]}
     for wrong in (None, rows["numbers"], short):
         with pytest.raises(ValueError, match=r"of shape \(n, 5\) and \(n, 8\), got"):
-            export_tflite(tmp_path / "n", mixed, kind="int8", representative=wrong)
+            export_tflite(mixed, tmp_path / "n", kind="int8", representative=wrong)
 
 
 def test_onnx_takes_several_inputs_and_integers(
@@ -177,7 +196,7 @@ def test_onnx_takes_several_inputs_and_integers(
 ) -> None:
     pytest.importorskip("tf2onnx")
     onnx = pytest.importorskip("onnx")
-    export_onnx(tmp_path / "n.onnx", mixed)
+    export_onnx(mixed, tmp_path / "n.onnx")
     evaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator(onnx.load(tmp_path / "n.onnx"))
     np.testing.assert_allclose(evaluator.run(None, rows)[0], mixed(rows), atol=1e-5)
 
@@ -219,7 +238,7 @@ def test_a_portable_network_is_read_as_the_one_it_was(tmp_path: Path, rng: np.ra
     assert [type(node.layer).__name__ for node in graph_of(copy).nodes] == kinds
     assert not {type(layer).__name__ for layer in copy.layers} & {"SelectInputs", "PlaceInputs"}
     for network, name in ((model, "a.bcz"), (copy, "b.bcz")):
-        bc.save_bcz(tmp_path / name, network)
+        bc.save_bcz(network, tmp_path / name)
     X = rng.normal(size=(7, 6)).astype(np.float32)
     for name in ("a.bcz", "b.bcz"):
         np.testing.assert_array_equal(bc.load(tmp_path / name)(X), model(X))

@@ -327,7 +327,7 @@ def test_weights_that_are_no_plain_numbers_are_named_before_the_first_step(kind:
         with pytest.raises(ValueError, match=said):
             bc.compress(model, num_train=1)
         with pytest.raises(ValueError, match=said):
-            bc.save_bcz(tmp_path / "n.bcz", model)
+            bc.save_bcz(model, tmp_path / "n.bcz")
 
 
 class _Stop:

@@ -104,7 +104,7 @@ def test_names_of_layers_count_from_none() -> None:
 def test_weights_and_networks_come_from_files(tmp_path: Path) -> None:
     saved = build("small", (8, 8, 1), 10, seed=1)
     saved.save(tmp_path / "saved.keras")
-    save_bcz(tmp_path / "saved.bcz", saved)
+    save_bcz(saved, tmp_path / "saved.bcz")
     for found in (
         build("small", (8, 8, 1), 10, seed=2, pretrained=tmp_path / "saved.keras"),
         build("own", (8, 8, 1), 10, pretrained=tmp_path / "saved.keras"),

@@ -58,7 +58,7 @@ def test_weights_are_those_of_the_other_reader(make: Any, coding: str, tmp_path:
     model = make()
     kernels = None if coding == "raw" else [CODINGS[coding](kernel) for kernel in kernels_of(model)]
     for biases, entropy_coded in (("float16", False), (6, True)):
-        save_bcz(tmp_path / "n.bcz", model, kernels, biases=biases, entropy_coded=entropy_coded)
+        save_bcz(model, tmp_path / "n.bcz", kernels, biases=biases, entropy_coded=entropy_coded)
         same(tmp_path / "n.bcz")
 
 
@@ -66,7 +66,7 @@ def test_images_have_neighbours(tmp_path: Path, rng: np.random.Generator) -> Non
     model = keras.Sequential([keras.Input((9, 9)), L.Flatten(), L.Dense(7), L.Dense(3)])
     near = np.repeat(np.repeat(rng.normal(size=(3, 3, 7)), 3, axis=0), 3, axis=1).reshape(81, 7)
     model.layers[-2].kernel.assign(near)
-    save_bcz(tmp_path / "n.bcz", model, [fixed_point(kernel, 3) for kernel in kernels_of(model)])
+    save_bcz(model, tmp_path / "n.bcz", [fixed_point(kernel, 3) for kernel in kernels_of(model)])
     same(tmp_path / "n.bcz")
 
 
@@ -76,7 +76,7 @@ def test_random_draws_without_tensorflow(tmp_path: Path, rng: np.random.Generato
     shapes = tuple(tuple(int(size) for size in variable.shape) for variable in coded_variables(model))
     sharing = (1, 1, 3, 1, 1)[: len(shapes)]
     code = RandomCode(5, 10, (90,) * len(shapes), sharing, rng.integers(0, 1024, 40), shapes)
-    save_bcz(path, model, code)
+    save_bcz(model, path, code)
     same(path)
     program = (
         f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import numpy_reader\n"
@@ -90,7 +90,7 @@ def test_random_draws_without_tensorflow(tmp_path: Path, rng: np.random.Generato
 
 def test_damage_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "n.bcz"
-    save_bcz(path, chain())
+    save_bcz(chain(), path)
     content = path.read_bytes()
     for wrong, message in ((content[:-1], "truncated or damaged"), (b"PK" + content, "no .bcz network")):
         path.write_bytes(wrong)

@@ -173,7 +173,7 @@ MAKERS: tuple[Make, ...] = (
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_networks_with_operations_come_back(make: Make, tmp_path: Path) -> None:
     model, x = make()
-    bc.save_bcz(tmp_path / "n.bcz", model)
+    bc.save_bcz(model, tmp_path / "n.bcz")
     loaded = bc.load(tmp_path / "n.bcz")
     is_half = make is half
     for found, wanted in zip(keras.tree.flatten(loaded(x)), keras.tree.flatten(model(x)), strict=True):
@@ -194,8 +194,8 @@ def test_layers_of_the_users_own_are_held_where_that_is_asked_for(tmp_path: Path
     i = keras.Input((4, 3))
     model = keras.Model(i, L.Dense(3)(Scaled(0.25, name="first")(i)))
     with pytest.raises(ValueError, match="'first' is a Scaled, and files hold"):
-        bc.save_bcz(path, model)
-    bc.save_bcz(path, model, custom_objects=own)
+        bc.save_bcz(model, path)
+    bc.save_bcz(model, path, custom_objects=own)
     with pytest.raises(
         ValueError, match=r"kind 'custom.scaled', which is not known; give its class in custom_objects="
     ):
@@ -211,7 +211,7 @@ def test_operations_that_are_none_of_these_are_named() -> None:
     i = keras.Input((4,))
     model = keras.Model(i, ops.vectorized_map(lambda row: row * 2, L.Dense(3)(i)))
     with pytest.raises(ValueError, match=r"'vectorized_map\w*' is the operation VectorizedMap of"):
-        bc.save_bcz("n.bcz", model)
+        bc.save_bcz(model, "n.bcz")
     assert graph_bytes(graph_of(keras.Model(i, ops.relu(L.Dense(3)(i)))))
 
 

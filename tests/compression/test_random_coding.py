@@ -161,7 +161,7 @@ def test_files_hold_codes(
     model: keras.Model, tmp_path: Path, rng: np.random.Generator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, code = tmp_path / "n.bcz", coded(model, rng)
-    size = save_bcz(path, model, code)
+    size = save_bcz(model, path, code)
     assert read_bcz(path).version == 5
     assert size == len(bcz_bytes(model, code._replace(indices=code.indices[:1]))) + math.ceil(9 * 11 / 8) - 2
     loaded, values = load_bcz(path), iter(code.values())
@@ -173,7 +173,7 @@ def test_files_hold_codes(
     assert main(["info", str(path)]) == 0
     assert "random code" in capsys.readouterr().out
     with pytest.raises(ValueError, match="the code must be of kernels and biases"):
-        save_bcz(path, model, code_of(rng, SHAPES))
+        save_bcz(model, path, code_of(rng, SHAPES))
 
 
 def test_a_file_of_today_is_read_for_ever(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_file_of_today_is_read_for_ever(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.ci
 def test_a_new_process_gives_the_same_bits(model: keras.Model, tmp_path: Path, rng: np.random.Generator) -> None:
-    save_bcz(tmp_path / "n.bcz", model, coded(model, rng))
+    save_bcz(model, tmp_path / "n.bcz", coded(model, rng))
     program = (
         "import sys, zlib, compression as bc\n"
         "print(zlib.crc32(b''.join(w.tobytes() for w in bc.load(sys.argv[1]).get_weights())))"

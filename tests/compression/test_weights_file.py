@@ -127,7 +127,7 @@ def test_what_does_not_fit_is_named_and_changes_nothing(tmp_path: Path) -> None:
             np.testing.assert_array_equal(a, b)
     with pytest.raises(ValueError, match="it holds weights only: make the network by its code"):
         bc.load(path)
-    bc.save_bcz(path, chain(3, 2))
+    bc.save_bcz(chain(3, 2), path)
     with pytest.raises(ValueError, match=r"it holds a network, which compression\.load makes"):
         bc.load_weights(chain(3, 2), path)
     with pytest.raises(ValueError, match="bits must be 2 to 16, got 1"):

@@ -67,6 +67,7 @@ _CASES = {
     "MelSpectrogram": Case({"num_mel_bins": 4, "sequence_stride": 64, "fft_length": 128}, ((512,),)),
     "STFTSpectrogram": Case({"frame_length": 8, "frame_step": 4}, ((20, 1),)),
     "LayerScale": Case({"init_values": 0.5, "projection_dim": 4}),
+    "CustomScaleLayer": Case({"scale": 0.3}, ((4,), (4,)), is_list=True),
     "TimeDistributed": Case({"layer": ("Dense", {"units": 2})}, _LINE),
     "Bidirectional": Case({"layer": ("GRU", {"units": 3})}, _LINE),
     "SpectralNormalization": Case({"layer": ("Dense", {"units": 2})}),
@@ -174,7 +175,7 @@ def test_every_layer_with_every_argument_comes_back(
     path = tmp_path / "n.bcz"
     path.write_bytes(b"old")
     model = network_of(kind, names)
-    save_bcz(path, model)
+    save_bcz(model, path)
     loaded = load_bcz(path)
     values = values_for(model, rng)
     before, after = outputs_of(model, values), outputs_of(loaded, values)
@@ -195,7 +196,7 @@ def test_an_encoder_and_its_decoder(tmp_path: Path, rng: np.random.Generator) ->
     model = decoder()
     packed = pack(model, tmp_path / "n.bcz", validate=lambda network: float(len(network.weights)))
     assert packed.bytes == (tmp_path / "n.bcz").stat().st_size
-    save_bcz(tmp_path / "n.bcz", model)
+    save_bcz(model, tmp_path / "n.bcz")
     values = values_for(model, rng)
     np.testing.assert_array_equal(outputs_of(load_bcz(tmp_path / "n.bcz"), values)[0], outputs_of(model, values)[0])
 
@@ -205,7 +206,7 @@ def test_masks_that_keras_makes_are_made_again(first: keras.Layer, tmp_path: Pat
     is_words = isinstance(first, LAYERS.Embedding)
     inputs = keras.Input((6,) if is_words else (6, 4), dtype="int32" if is_words else "float32")
     model = keras.Model(inputs, LAYERS.Dense(2)(LAYERS.GRU(3)(LAYERS.LSTM(5, return_sequences=True)(first(inputs)))))
-    save_bcz(tmp_path / "n.bcz", model)
+    save_bcz(model, tmp_path / "n.bcz")
     x = rng.integers(0, 9, (4, 6)).astype("int32") if is_words else rng.normal(size=(4, 6, 4)).astype("float32")
     x[:, 3:] = 0
     loaded = load_bcz(tmp_path / "n.bcz")
@@ -241,7 +242,7 @@ def functional_over_time() -> keras.Model:
 @pytest.mark.parametrize("make", [of_cells, chain_over_time, functional_over_time])
 def test_layers_in_layers_come_back(make: Callable[[], keras.Model], tmp_path: Path, rng: np.random.Generator) -> None:
     model = make()
-    save_bcz(tmp_path / "n.bcz", model)
+    save_bcz(model, tmp_path / "n.bcz")
     values = values_for(model, rng)
     expected = outputs_of(model, values)[0]
     assert np.ptp(expected, axis=0).max() > 1e-3
@@ -265,7 +266,7 @@ def masked_from_outside() -> keras.Model:
 @pytest.mark.parametrize("make", [masked_by_hand, masked_from_outside])
 def test_masks_by_hand_and_from_outside_come_back(make: Callable[[], keras.Model], tmp_path: Path) -> None:
     model = make()
-    save_bcz(tmp_path / "n.bcz", model)
+    save_bcz(model, tmp_path / "n.bcz")
     words = np.array([[3, 1, 2, 3, 3, 5], [3, 1, 2, 0, 0, 0], [4, 1, 2, 0, 0, 0]], np.int32)
     expected = np.asarray(model(words))
     assert np.ptp(expected, axis=0).max() > 1e-3
@@ -279,7 +280,7 @@ def test_what_would_not_come_back_is_refused_before_work_and_the_old_file_stays(
     path = tmp_path / "n.bcz"
     path.write_bytes(b"old")
     with pytest.raises(ValueError, match="layer 'both' keeps states from batch to batch"):
-        save_bcz(path, model)
+        save_bcz(model, path)
 
     def validate(network: keras.Model) -> float:
         raise AssertionError("it is asked for an error before the network is refused")
@@ -312,7 +313,7 @@ def test_what_differs_is_said(part: str, tmp_path: Path, monkeypatch: pytest.Mon
     model = keras.Model(inputs, LAYERS.Add()([LAYERS.Dense(3)(hidden), hidden]))
     (tmp_path / "n.bcz").write_bytes(b"old")
     with pytest.raises(ValueError, match="would not come back"):
-        save_bcz(tmp_path / "n.bcz", model)
+        save_bcz(model, tmp_path / "n.bcz")
     assert (tmp_path / "n.bcz").read_bytes() == b"old"
 
 
@@ -320,6 +321,6 @@ def test_constants_among_arguments_come_back(tmp_path: Path) -> None:
     inputs = keras.Input((5, 3))
     state = np.ones((1, 4), np.float32)
     model = keras.Model(inputs, LAYERS.GRU(4, name="gru")(inputs, initial_state=[keras.ops.convert_to_tensor(state)]))
-    save_bcz(tmp_path / "n.bcz", model)
+    save_bcz(model, tmp_path / "n.bcz")
     rows = np.linspace(-1, 1, 15, dtype=np.float32).reshape(1, 5, 3)
     np.testing.assert_array_equal(load_bcz(tmp_path / "n.bcz")(rows), model(rows))

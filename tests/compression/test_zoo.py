@@ -105,8 +105,8 @@ def check(
     assert_close(sliced, expected, x, TOLERANCE)
     codes = [fixed_point(kernel, 8) for kernel in kernels_of(small)]
     rounded = with_kernels(small, codes, biases="float16")
-    bc.save_bcz(folder / "raw.bcz", small)
-    bc.save_bcz(folder / "rounded.bcz", small, codes, biases="float16", entropy_coded=entropy_coded)
+    bc.save_bcz(small, folder / "raw.bcz")
+    bc.save_bcz(small, folder / "rounded.bcz", codes, biases="float16", entropy_coded=entropy_coded)
     for name, wanted in (("raw", small), ("rounded", rounded)):
         for a, b in zip(outputs_of(bc.load(folder / f"{name}.bcz"), x), outputs_of(wanted, x), strict=True):
             np.testing.assert_array_equal(a, b)

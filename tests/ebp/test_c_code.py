@@ -82,7 +82,7 @@ def made(
         X = rng.integers(limits.min, limits.max + 1, (400, sizes[0])).astype(inputs)
         X[:100, 3] = 7
     coding = None if kind is None else ebp.InputCoding.fit(kind, X[:100])
-    export_packed(folder / "net.ebp", *networks, coding=coding, fraction_bits=0 if kind == "raw" else None)
+    export_packed(networks, folder / "net.ebp", coding=coding, fraction_bits=0 if kind == "raw" else None)
     return PackedNetwork.load(folder / "net.ebp", "numpy"), np.ascontiguousarray(X)
 
 
@@ -184,7 +184,7 @@ def test_the_same_network_by_each_way(tmp_path: Path, rng: np.random.Generator) 
     labels = np.where(X[:, 0] > 8, "*/ yes", "no /* \\")
     model = ebp.EBPClassifier((5,), epochs=1, batch_size=10).fit(X, labels)
     source = ebp.export_c(model, inputs="uint8", num_votes=2, seed=3)
-    ebp.export_network(tmp_path / "net.ebp", model, num_votes=2, seed=3)
+    ebp.export_network(model, tmp_path / "net.ebp", num_votes=2, seed=3)
     assert ebp.export_c(PackedNetwork.load(tmp_path / "net.ebp"), tmp_path / "net.c", inputs="uint8") == source
     assert (tmp_path / "net.c").read_text() == source
     comment = source[: source.index("#include")]
@@ -209,6 +209,6 @@ def test_bad_calls(tmp_path: Path, rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match="at most 255 networks, outputs and layers"):
         ebp.export_c(many)
     wide = Weights([rng.choice([-1, 1], (9, 1))], [None])
-    export_packed(tmp_path / "wide", wide, fraction_bits=24)
+    export_packed(wide, tmp_path / "wide", fraction_bits=24)
     with pytest.raises(ValueError, match="cannot be coded by whole numbers in column 0; give inputs='float32'"):
         ebp.export_c(PackedNetwork.load(tmp_path / "wide"), inputs="int16")

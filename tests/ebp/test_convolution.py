@@ -135,7 +135,7 @@ def test_packed_file(layers: tuple, num_votes: int, engine: str, tmp_path: Path,
     X = rng.poisson(2.0, size=(9, network.layer_sizes[0])).astype(float)
     coding = ebp.InputCoding.fit("common", X)
     coded = coding.transform(X)
-    done = export_checked(tmp_path / "net", network, coded, coding=coding, classes=list("abc"), num_votes=num_votes)
+    done = export_checked(network, tmp_path / "net", coded, coding=coding, classes=list("abc"), num_votes=num_votes)
     assert done.num_rows == 9
     packed = PackedNetwork.load(tmp_path / "net", engine)
     assert packed.layer_sizes == network.layer_sizes

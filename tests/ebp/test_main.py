@@ -33,7 +33,7 @@ def network(tmp_path: Path, rng: np.random.Generator) -> ebp.PackedNetwork:
     signs = [rng.choice([-1, 1], shape) for shape in ((9, 20), (20, 3))]
     coding = ebp.InputCoding.fit("zscore", rng.normal(size=(30, 9)))
     classes = ["ape", "bee, the", 'cow "c"']
-    export_packed(tmp_path / "net.ebp", Weights(signs, [rng.normal(size=20), None]), coding=coding, classes=classes)
+    export_packed(Weights(signs, [rng.normal(size=20), None]), tmp_path / "net.ebp", coding=coding, classes=classes)
     return ebp.PackedNetwork.load(tmp_path / "net.ebp")
 
 

@@ -48,7 +48,7 @@ def float_network(X: np.ndarray, network: Weights, dtype: type = np.float32) -> 
 @pytest.mark.parametrize("num_rows", [0, 1, 2, 9, 131])
 def test_signs_in(sizes: tuple[int, ...], num_rows: int, engine: str, tmp_path: Path, rng: np.random.Generator) -> None:
     network = random_network(rng, sizes)
-    export_packed(tmp_path / "net", network)
+    export_packed(network, tmp_path / "net")
     packed = PackedNetwork.load(tmp_path / "net", engine)
     assert packed.layer_sizes == sizes
     X = rng.choice([-1.0, 1.0], size=(num_rows, sizes[0]))
@@ -68,7 +68,7 @@ def test_fixed_point_in(
     low: int, high: int, fraction_bits: int, engine: str, tmp_path: Path, rng: np.random.Generator
 ) -> None:
     network = random_network(rng, (123, 70, 4))
-    export_packed(tmp_path / "net", network, fraction_bits=fraction_bits)
+    export_packed(network, tmp_path / "net", fraction_bits=fraction_bits)
     packed = PackedNetwork.load(tmp_path / "net", engine)
     X = rng.integers(low, high, size=(57, 123)) / 2.0**fraction_bits
     expected = float_network(X, network)
@@ -79,7 +79,7 @@ def test_fixed_point_in(
 def test_sparse_in(tmp_path: Path, rng: np.random.Generator) -> None:
     """Also with blocks of few columns, as for 10^5 features."""
     network = random_network(rng, (3000, 120, 1))
-    export_packed(tmp_path / "net", network, fraction_bits=0)
+    export_packed(network, tmp_path / "net", fraction_bits=0)
     packed = PackedNetwork.load(tmp_path / "net")
     X = scipy.sparse.random(40, 3000, density=0.02, format="csr", random_state=rng)
     X.data = rng.integers(1, 9, size=X.nnz).astype(np.float64)
@@ -91,7 +91,7 @@ def test_sparse_in(tmp_path: Path, rng: np.random.Generator) -> None:
 
 def test_large_integers_are_summed_in_float64(tmp_path: Path, rng: np.random.Generator) -> None:
     network = random_network(rng, (101, 9, 1))
-    export_packed(tmp_path / "net", network, fraction_bits=0)
+    export_packed(network, tmp_path / "net", fraction_bits=0)
     X = rng.integers(-(2**23), 2**23, size=(300, 101))
     np.testing.assert_array_equal(
         PackedNetwork.load(tmp_path / "net").integers(X), float_network(X, network, np.float64)
@@ -100,7 +100,7 @@ def test_large_integers_are_summed_in_float64(tmp_path: Path, rng: np.random.Gen
 
 def test_one_layer_of_fractions(tmp_path: Path, rng: np.random.Generator) -> None:
     network = random_network(rng, (40, 3), np.float64)
-    export_packed(tmp_path / "net", network, fraction_bits=3)
+    export_packed(network, tmp_path / "net", fraction_bits=3)
     packed = PackedNetwork.load(tmp_path / "net")
     X = rng.integers(-20, 20, size=(30, 40)) / 8
     np.testing.assert_array_equal(packed.integers(X), 8 * float_network(X, network, np.float64))
@@ -113,7 +113,7 @@ def test_thresholds_at_ties(bias: float, tmp_path: Path) -> None:
     b = np.float32(bias)
     signs = np.ones((9, 1), np.int8)
     export_packed(
-        tmp_path / "net", Weights([signs, np.ones((1, 1), np.int8)], [np.array([b]), np.zeros(1, np.float32)])
+        Weights([signs, np.ones((1, 1), np.int8)], [np.array([b]), np.zeros(1, np.float32)]), tmp_path / "net"
     )
     X = np.where(np.arange(9) < np.arange(10)[:, None], 1, -1)
     expected = np.where(X.sum(axis=1).astype(np.float32) + b >= 0, 1, -1)
@@ -122,15 +122,15 @@ def test_thresholds_at_ties(bias: float, tmp_path: Path) -> None:
 
 def test_no_biases(tmp_path: Path, rng: np.random.Generator) -> None:
     network = random_network(rng, (50, 20, 1))
-    export_packed(tmp_path / "none", Weights(network.signs, [None, None]))
-    export_packed(tmp_path / "zero", Weights(network.signs, [np.zeros(20, np.float32), np.zeros(1, np.float32)]))
+    export_packed(Weights(network.signs, [None, None]), tmp_path / "none")
+    export_packed(Weights(network.signs, [np.zeros(20, np.float32), np.zeros(1, np.float32)]), tmp_path / "zero")
     assert (tmp_path / "none").read_bytes() == (tmp_path / "zero").read_bytes()
 
 
 @pytest.mark.parametrize("num_outputs", [1, 4])
 def test_vote(num_outputs: int, tmp_path: Path, rng: np.random.Generator) -> None:
     networks = [random_network(rng, (30, 21, num_outputs)) for _ in range(5)]
-    export_packed(tmp_path / "net", *networks)
+    export_packed(networks, tmp_path / "net")
     packed = PackedNetwork.load(tmp_path / "net")
     X = rng.choice([-1, 1], size=(40, 30))
     outputs = np.stack([float_network(X, network) + np.asarray(network.biases[-1]) for network in networks])
@@ -172,7 +172,7 @@ def test_products_of_large_layers_by_numpy(rng: np.random.Generator) -> None:
 def test_size_of_the_file(tmp_path: Path, rng: np.random.Generator) -> None:
     """About 30 times smaller than float32: the thresholds, padding and header are the rest of 32."""
     network = random_network(rng, (784, 500, 10))
-    size = export_packed(tmp_path / "net", network)
+    size = export_packed(network, tmp_path / "net")
     assert size == (tmp_path / "net").stat().st_size == PackedNetwork.load(tmp_path / "net").num_bytes
     floats = 4 * sum(w.size + w.shape[1] for w in network.signs)
     assert floats / size > 29.5
@@ -180,7 +180,7 @@ def test_size_of_the_file(tmp_path: Path, rng: np.random.Generator) -> None:
 
 @pytest.fixture
 def file(tmp_path: Path, rng: np.random.Generator) -> Path:
-    export_packed(tmp_path / "net", random_network(rng, (30, 20, 1)))
+    export_packed(random_network(rng, (30, 20, 1)), tmp_path / "net")
     return tmp_path / "net"
 
 
@@ -197,21 +197,21 @@ def file(tmp_path: Path, rng: np.random.Generator) -> Path:
 )
 def test_bad_weights(weights: Weights, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
-        export_packed(tmp_path / "net", weights)
+        export_packed(weights, tmp_path / "net")
     assert not list(tmp_path.iterdir())
 
 
 def test_bad_calls(file: Path, rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match="at least one network"):
-        export_packed(file)
+        export_packed([], file)
     with pytest.raises(ValueError, match="fraction_bits must be None or from 0 to 24, got -1"):
-        export_packed(file, random_network(rng, (3, 1)), fraction_bits=-1)
+        export_packed(random_network(rng, (3, 1)), file, fraction_bits=-1)
     with pytest.raises(ValueError, match="network 1 has others"):
-        export_packed(file, random_network(rng, (3, 1)), random_network(rng, (4, 1)))
+        export_packed([random_network(rng, (3, 1)), random_network(rng, (4, 1))], file)
     with pytest.raises(ValueError, match="engine must be 'auto', 'numba' or 'numpy', got 'c'"):
         PackedNetwork.load(file, "c")
     with pytest.raises(ValueError, match="biases of layer 0 of network 0 must be 2 finite"):
-        export_packed(file, Weights([np.ones((3, 2))], [np.zeros(3)]))
+        export_packed(Weights([np.ones((3, 2))], [np.zeros(3)]), file)
     packed = PackedNetwork.load(file)
     with pytest.raises(ValueError, match="must all be -1 or \\+1"):
         packed.integers(np.zeros((2, 30)))
@@ -221,7 +221,7 @@ def test_bad_calls(file: Path, rng: np.random.Generator) -> None:
         packed.integers(np.ones((2, 30)), 1)
     with pytest.raises(ValueError, match="cannot be sparse"):
         packed.integers(scipy.sparse.csr_matrix(np.ones((2, 30))))
-    export_packed(file, random_network(rng, (3, 1)), fraction_bits=1)
+    export_packed(random_network(rng, (3, 1)), file, fraction_bits=1)
     packed = PackedNetwork.load(file)
     for bad in (0.25, np.nan, np.inf):
         with pytest.raises(ValueError, match=r"multiples of 2\^-1|less than 2\^31"):
@@ -249,12 +249,12 @@ def test_trained_network(sizes: tuple[int, ...], dtype: str, tmp_path: Path, rng
     network = ebp.EBPNetwork(sizes, "binary", head="binary" if sizes[-1] == 1 else "multiclass", seed=1, dtype=dtype)
     ebp.fit(network, X, Y, epochs=1, batch_size=10)
     new = rng.integers(-40, 40, size=(500, 20)) / 16
-    export_network(tmp_path / "mode", network, fraction_bits=4)
+    export_network(network, tmp_path / "mode", fraction_bits=4)
     packed = PackedNetwork.load(tmp_path / "mode")
     scale = np.sqrt(network.architecture.fan_ins[-1])
     np.testing.assert_array_equal(packed.scores(new) / scale, network.deterministic_scores(new))
     np.testing.assert_array_equal(packed.predict(new), network.predict_deterministic(new))
-    export_network(tmp_path / "votes", network, fraction_bits=4, num_votes=5, seed=3)
+    export_network(network, tmp_path / "votes", fraction_bits=4, num_votes=5, seed=3)
     voting = PackedNetwork.load(tmp_path / "votes")
     np.testing.assert_array_equal(voting.vote(new), network.vote(new, 5, seed=3))
     assert len({voting.integers(new, i).tobytes() for i in range(5)}) == 5
@@ -264,9 +264,9 @@ def test_other_weights_cannot_be_packed(tmp_path: Path) -> None:
     for prior in ("real", ebp.TernaryWeights(nu=2.0)):
         network = ebp.EBPNetwork((4, 3, 1), [prior, "binary"])
         with pytest.raises(ValueError, match="only networks of binary weights can be packed"):
-            export_network(tmp_path / "net", network)
+            export_network(network, tmp_path / "net")
     with pytest.raises(ValueError, match="num_votes must not be negative, got -1"):
-        export_network(tmp_path / "net", ebp.EBPNetwork((4, 3, 1)), num_votes=-1)
+        export_network(ebp.EBPNetwork((4, 3, 1)), tmp_path / "net", num_votes=-1)
 
 
 #: Networks that have learned nothing lose much.
@@ -279,7 +279,7 @@ def test_checked_export(num_votes: int, tmp_path: Path, rng: np.random.Generator
     network = ebp.EBPNetwork((7, 5, 1), seed=2)
     X = rng.integers(-8, 8, size=(40, 7)) / 4
     path = tmp_path / "new" / "net"
-    exported = export_checked(path, network, X, fraction_bits=2, num_votes=num_votes, seed=4)
+    exported = export_checked(network, path, X, fraction_bits=2, num_votes=num_votes, seed=4)
     packed = PackedNetwork.load(path)
     assert exported.num_bytes == packed.num_bytes == path.stat().st_size
     assert (exported.num_rows, exported.float_bytes) == (40, 4 * max(1, num_votes) * (35 + 5 + 5 + 1))
@@ -303,7 +303,7 @@ def test_an_export_that_differs_gets_no_name(
     with pytest.raises(
         ValueError, match="1 of 20 rows differ: the inputs are too large for exact sums; use dtype=floa"
     ):
-        export_checked(file, ebp.EBPNetwork((7, 5, 1)), X, num_votes=num_votes)
+        export_checked(ebp.EBPNetwork((7, 5, 1)), file, X, num_votes=num_votes)
     assert file.read_bytes() == before
     assert list(file.parent.iterdir()) == [file]
 
@@ -323,7 +323,7 @@ def test_what_is_exported_is_judged_by_its_labels(digits: Any, tmp_path: Path) -
     for votes in (0, 5, 11):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            exported = export_checked(tmp_path / "net", model, X, y, num_votes=votes)
+            exported = export_checked(model, tmp_path / "net", X, y, num_votes=votes)
         labels = PackedNetwork.load(tmp_path / "net").predict(X)
         shares[votes] = exported.agreement
         assert exported.agreement == np.mean(labels == model.predict(X)) < 1.0
@@ -333,17 +333,17 @@ def test_what_is_exported_is_judged_by_its_labels(digits: Any, tmp_path: Path) -
         assert f"{100 * float(exported.accuracy or 0):.1f} % right, predict" in exported.summary
     expected = min(votes for votes, share in shares.items() if share >= max(shares.values()) - 0.005)
     with pytest.warns(UserWarning, match="the file has .* % of 1097 rows right, where predict has"):
-        exported = export_checked(tmp_path / "net", model, X, y)
+        exported = export_checked(model, tmp_path / "net", X, y)
     assert exported.num_votes == expected
     assert PackedNetwork.load(tmp_path / "net").num_networks == max(1, expected)
     with pytest.warns(UserWarning, match=r"other labels than predict in .* \(give y to see how many are wrong\)"):
-        assert export_checked(tmp_path / "net", model, X[:1000], chosen_by=X).num_votes == expected
+        assert export_checked(model, tmp_path / "net", X[:1000], chosen_by=X).num_votes == expected
     with pytest.raises(ValueError, match=r"y must hold labels as the file gives them, 'a', 'b', 'c', \.\.\., got 3;"):
-        export_checked(tmp_path / "net", model, X[:2], [3, 4])
+        export_checked(model, tmp_path / "net", X[:2], [3, 4])
     with pytest.raises(ValueError, match=r"y must hold a label for each of 1097 rows, got shape \[2\]"):
-        export_checked(tmp_path / "net", model, X, y[:2])
+        export_checked(model, tmp_path / "net", X, y[:2])
     with pytest.raises(ValueError, match="at least one row to look at"):
-        export_checked(tmp_path / "net", model, X[:0])
+        export_checked(model, tmp_path / "net", X[:0])
 
 
 @pytest.mark.parametrize("way", ["file", "C"])
@@ -364,7 +364,7 @@ def test_a_classifier_that_predicts_what_is_exported(output: str, digits: Any, t
     model = copy.copy(digits[0]).set_params(output=output, num_votes=3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        exported = export_checked(tmp_path / "net", model, *digits[1:])
+        exported = export_checked(model, tmp_path / "net", *digits[1:])
     assert exported.agreement == 1.0
     assert exported.num_votes == (3 if output == "vote" else 0)
     assert "the label of predict in all 1097 rows" in exported.summary
@@ -397,7 +397,7 @@ def test_raw_inputs_and_names_of_classes(kind: str, engine: str, tmp_path: Path,
     coding = ebp.InputCoding.fit(kind, X[:40])
     network = random_network(rng, (70, 20, 3))
     bits = 0 if kind == "raw" else None
-    export_packed(tmp_path / "net", network, fraction_bits=bits, coding=coding, classes=["a", "b", "ä"])
+    export_packed(network, tmp_path / "net", fraction_bits=bits, coding=coding, classes=["a", "b", "ä"])
     packed = PackedNetwork.load(tmp_path / "net", engine)
     assert packed.coding is not None
     X[:, 5] = rng.integers(0, 9, 60)
@@ -420,7 +420,7 @@ def test_raw_inputs_and_names_of_classes(kind: str, engine: str, tmp_path: Path,
 )
 def test_names_of_any_kind(sizes: tuple[int, ...], names: list[Any], tmp_path: Path, rng: np.random.Generator) -> None:
     network = random_network(rng, sizes)
-    export_packed(tmp_path / "net", network, classes=np.array(names))
+    export_packed(network, tmp_path / "net", classes=np.array(names))
     packed = PackedNetwork.load(tmp_path / "net")
     X = rng.choice([-1.0, 1.0], size=(50, 4))
     scores = float_network(X, network) + np.asarray(network.biases[-1], np.float64)
@@ -444,10 +444,10 @@ def test_what_does_not_fit_is_not_written(
     options: dict[str, Any], message: str | None, tmp_path: Path, rng: np.random.Generator
 ) -> None:
     if message is None:
-        export_packed(tmp_path / "net", random_network(rng, (4, 1)), **options)
+        export_packed(random_network(rng, (4, 1)), tmp_path / "net", **options)
         return
     with pytest.raises(ValueError, match=message):
-        export_packed(tmp_path / "net", random_network(rng, (4, 1)), **options)
+        export_packed(random_network(rng, (4, 1)), tmp_path / "net", **options)
     assert not list(tmp_path.iterdir())
 
 
@@ -461,13 +461,13 @@ def test_what_a_classifier_learns_can_be_exported(
     labels = np.array(["ape", "bee", "cow"])[np.digitize(X[:, 0], [0.05, 0.15][: num_classes - 1])]
     inputs = scipy.sparse.csr_matrix(X) if sparse else X
     model = ebp.EBPClassifier((10,), output="deterministic", random_state=1).fit(inputs[:100], labels[:100])
-    exported = export_checked(tmp_path / "net", model, inputs)
+    exported = export_checked(model, tmp_path / "net", inputs)
     assert exported.num_rows == 150
     file = PackedNetwork.load(tmp_path / "net")
     np.testing.assert_array_equal(file.predict(inputs), model.predict(inputs))
     np.testing.assert_array_equal(packed(model, num_votes=3).vote(inputs), packed(model, num_votes=3).vote(X))
     with pytest.raises(ValueError, match="coding must not be given with a classifier"):
-        export_network(tmp_path / "other", model, coding=model.coding_)
+        export_network(model, tmp_path / "other", coding=model.coding_)
 
 
 def test_units(rng: np.random.Generator) -> None:

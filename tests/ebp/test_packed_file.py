@@ -54,7 +54,7 @@ def file(tmp_path: Path, rng: np.random.Generator) -> Path:
         for _ in range(2)
     ]
     coding = ebp.InputCoding.fit("zscore", rng.normal(size=(40, 30)))
-    export_packed(tmp_path / "net", *networks, coding=coding, classes=["no", "yes"])
+    export_packed(networks, tmp_path / "net", coding=coding, classes=["no", "yes"])
     return tmp_path / "net"
 
 
@@ -172,7 +172,7 @@ BAD_CONVOLUTIONS: list[Any] = [
 def test_every_number_of_a_convolution_is_checked(stored: Any, tmp_path: Path, rng: np.random.Generator) -> None:
     shared = Convolved(*IMAGE)
     signs = [rng.choice([-1, 1], (9, 2)), rng.choice([-1, 1], (8, 1))]
-    export_packed(tmp_path / "net", Weights(signs, [rng.normal(size=2), None], (shared, None)), fraction_bits=0)
+    export_packed(Weights(signs, [rng.normal(size=2), None], (shared, None)), tmp_path / "net", fraction_bits=0)
     content = (tmp_path / "net").read_bytes()
     assert header_of(content)["convolutions"] == [IMAGE, None]
     assert PackedNetwork.load(tmp_path / "net").layer_sizes == (36, 8, 1)
