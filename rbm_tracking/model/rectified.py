@@ -166,6 +166,9 @@ class ReLU(_Numbers):
     def moved(self, change: Any, ops: Ops = NUMPY) -> ReLU:
         return replace(self, log_precision=_bounded(self.log_precision + change, ops)) if self.is_learnt else self
 
+    def powered(self, power: float) -> ReLU:
+        return replace(self, log_precision=self.log_precision + math.log(power))
+
     def describe(self) -> dict[str, Any]:
         return {"family": "relu", "is_learnt": self.is_learnt}
 
@@ -277,6 +280,10 @@ class DReLU(_Numbers):
             for k, value in enumerate((self.log_plus, self.log_minus, self.gap))
         )
         return DReLU(plus, minus, gap, True)
+
+    def powered(self, power: float) -> DReLU:
+        more = math.log(power)
+        return replace(self, log_plus=self.log_plus + more, log_minus=self.log_minus + more, gap=power * self.gap)
 
     def describe(self) -> dict[str, Any]:
         return {"family": "drelu", "is_learnt": self.is_learnt}

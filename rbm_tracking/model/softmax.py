@@ -64,6 +64,11 @@ class Softmax(Discrete):
         return options
 
     @functools.cached_property
+    def _last(self) -> NDArray[np.int64]:
+        """The number of the last option of each group, [G]."""
+        return np.array([len(group) - needed for group, needed in zip(self.groups, self.is_required, strict=True)])
+
+    @functools.cached_property
     def _rest(self) -> NDArray[np.int64]:
         """Columns that are bits, [R]."""
         return np.setdiff1d(np.arange(self.n_v), self._options)
@@ -76,9 +81,10 @@ class Softmax(Discrete):
         place[order] = np.arange(len(order))
         return place[: self.n_v]
 
-    def fields(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def fields(self, x: Any, ops: Ops = NUMPY, options: NDArray[np.int64] | None = None) -> Any:
         """x of the options of each group, [..., n_v] to [..., G, K]: 0 for no column, -inf where there is no option."""
-        return ops.take(ops.join([x, ops.full(x, 0.0), ops.full(x, -np.inf)]), self._options)
+        columns = self._options if options is None else options
+        return ops.take(ops.join([x, ops.full(x, 0.0), ops.full(x, -np.inf)]), columns)
 
     def _columns(self, options: Any, bits: Any, ops: Ops) -> Any:
         """[..., G, K] and [..., R] to [..., n_v]; bits are None if there are no columns of them."""
@@ -148,10 +154,11 @@ class Softmax(Discrete):
 
     def draw(self, x: Any, noise: Any, ops: Ops = NUMPY) -> Any:
         """One option of each group by the inverse of its distribution function: one, however sums are rounded."""
+        if ops is NUMPY:
+            return self._drawn(x, noise)
         num_groups, num_options = self._options.shape
-        last = np.array([len(g) - required for g, required in zip(self.groups, self.is_required, strict=True)])
         # The distribution function over the options of each group
-        is_end = np.arange(num_options) >= last[:, None]
+        is_end = np.arange(num_options) >= self._last[:, None]
         upper = ops.cumsum(ops.softmax(self.fields(x, ops)))
         upper = ops.where(is_end, ops.cast(np.float64(2.0), x), upper)  # the last option takes what is left
         # The first option whose end is above the noise
@@ -162,6 +169,21 @@ class Softmax(Discrete):
             return self._columns(options, None, ops)
         of_bits = ops.take(noise, num_groups + np.arange(len(self._rest)))
         return self._columns(options, ops.cast(of_bits < ops.sigmoid(ops.take(x, self._rest)), x), ops)
+
+    def _drawn(self, x: Any, noise: Any) -> Any:
+        """:meth:`draw` with the options of groups along the last axis but one, where arrays are added up faster."""
+        num_groups = len(self.groups)
+        ends = self.fields(x, options=self._options.T)
+        ends -= ends.max(axis=-2, keepdims=True)
+        np.cumsum(np.exp(ends, out=ends), axis=-2, out=ends)
+        # The first option whose end is above the noise, or the last one there is
+        height = noise[..., None, :num_groups] * ends[..., -1:, :]
+        chosen = np.minimum((ends <= height).sum(axis=-2), self._last)
+        rows = np.zeros((*x.shape[:-1], self.n_v + 1), x.dtype)  # with a column for none of them
+        np.put_along_axis(rows, self._options[np.arange(num_groups), chosen], 1, axis=-1)
+        if len(self._rest):
+            rows[..., self._rest] = noise[..., num_groups:] < NUMPY.sigmoid(x[..., self._rest])
+        return np.ascontiguousarray(rows[..., : self.n_v])
 
     def describe(self) -> dict[str, Any]:
         groups = [[int(column) for column in group] for group in self.groups]

@@ -75,17 +75,29 @@ def _repeat(count: int, body: Callable[..., Any], state: Any) -> Any:
     return state
 
 
+def _logsumexp(x: Array) -> Array:
+    """As SciPy's over the last axis, whose largest value is finite, without its overhead."""
+    largest = x.max(axis=-1, keepdims=True)
+    return np.asarray(np.log(np.exp(x - largest).sum(axis=-1)) + largest[..., 0])
+
+
+def _softmax(x: Array) -> Array:
+    """The same of SciPy's softmax."""
+    y = np.exp(x - x.max(axis=-1, keepdims=True))
+    return np.asarray(y / y.sum(axis=-1, keepdims=True))
+
+
 NUMPY = Ops(
     softplus=lambda x: np.logaddexp(0.0, x),
     sigmoid=special.expit,
-    softmax=functools.partial(special.softmax, axis=-1),
-    logsumexp=functools.partial(special.logsumexp, axis=-1),
+    softmax=_softmax,
+    logsumexp=_logsumexp,
     sum=functools.partial(np.sum, axis=-1),
     cumsum=functools.partial(np.cumsum, axis=-1),
     take=functools.partial(np.take, axis=-1),
     join=functools.partial(np.concatenate, axis=-1),
     flatten=lambda x: x.reshape(*x.shape[:-2], -1),
-    full=lambda x, value: np.full((*x.shape[:-1], 1), value),
+    full=lambda x, value: np.full((*x.shape[:-1], 1), value, x.dtype),
     where=np.where,
     exp=np.exp,
     log=np.log,
@@ -179,6 +191,10 @@ class Visible(Protocol):
         """
         ...
 
+    def powered(self, power: float) -> Visible:
+        """The family of the measure m(v)^power; itself where m is 1."""
+        ...
+
     def slopes(self, v: Any, ops: Ops = NUMPY) -> Any:
         """d log q~ / d own parameters of rows, [..., n_v] to [..., K]; None where there are none."""
         ...
@@ -219,6 +235,9 @@ class Discrete:
         return 0.0
 
     def moved(self: Family, change: Any, ops: Ops = NUMPY) -> Family:
+        return self
+
+    def powered(self: Family, power: float) -> Family:
         return self
 
     def slopes(self, v: Any, ops: Ops = NUMPY) -> None:
@@ -381,6 +400,9 @@ class Gaussian:
     def moved(self, change: Any, ops: Ops = NUMPY) -> Gaussian:
         """With precisions after a step in their logarithms."""
         return replace(self, precision=self.precision * ops.exp(change)) if self.is_learnt else self
+
+    def powered(self, power: float) -> Gaussian:
+        return replace(self, precision=power * self.precision)
 
     def slopes(self, v: Any, ops: Ops = NUMPY) -> Any:
         """d log q~ / d log precision of rows, if they are learnt: [..., n_v] to [..., n_v]."""

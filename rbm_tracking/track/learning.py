@@ -207,17 +207,18 @@ def _moved(
         chains=follow(chains) if has_ladder else chains,
         target=follow(state.target) if state.target else (),
         velocity=velocity,
-        average=_averaged(state.average, new, state.step, config.average) if state.average else (),
+        average=_averaged(state.average, new, state.step, config) if state.average else (),
     )
     return after, d_b
 
 
-def _averaged(average: RBM, new: RBM, step: tf.Tensor, decay: float) -> RBM:
+def _averaged(average: RBM, new: RBM, step: tf.Tensor, config: SMLConfig) -> RBM:
     """The moving average, with the smaller of the decay and (1 + t) / (10 + t) at update t, counted from 0: while there
-    are few updates it is of about the last tenth of them."""
-    weight = tf.maximum(tf.constant(1.0 - decay, new.W.dtype), 9.0 / (tf.cast(step, new.W.dtype) + 10.0))
+    are few updates it is of about the last tenth of them. Weights that `l1` holds at 0 are 0 in it, too."""
+    weight = tf.maximum(tf.constant(1.0 - config.average, new.W.dtype), 9.0 / (tf.cast(step, new.W.dtype) + 10.0))
+    W = average.W + weight * (new.W - average.W)
     return average._replace(
-        W=average.W + weight * (new.W - average.W),
+        W=tf.where(new.W == 0, tf.zeros_like(W), W) if config.l1 else W,
         b=average.b + weight * (new.b - average.b),
         c=average.c + weight * (new.c - average.c),
         visible=tf.nest.map_structure(lambda mean, part: mean + weight * (part - mean), average.visible, new.visible),

@@ -113,7 +113,7 @@ def plain_update(
         target=target._replace(a=plain.activations(new, target.v)) if target else (),
         offsets=offsets,
         velocity=velocity,
-        average=_averaged(state.average, new, step, config.average) if state.average else (),
+        average=_averaged(state.average, new, step, config) if state.average else (),
     )
     acceptance = np.zeros(len(state.ladder.beta) - 1) if swaps is None else swaps.acceptance
     # The ladder moves, if it is adaptive
@@ -129,7 +129,7 @@ def plain_update(
         unit_slopes = own_slopes(rbm.visible, rbm.hidden, v_model, a_model)
         slopes = np.concatenate(unit_slopes, axis=-1) if unit_slopes else None
         bias = _reuse_bias(v_model - v_mean, h_model - h_mean, rate, slopes) * tracked / num_tracked(state, config)
-    return _tracked(state, after, swaps, rate, bias, config)
+    return _tracked(state, after, target, swaps, rate, bias, config)
 
 
 def _shares(weights: Array | None, rows: Array) -> Array:
@@ -230,13 +230,15 @@ def _moved(
     return RBM(W, rbm.b + d_b, rbm.c + d_c, *units), velocity
 
 
-def _averaged(average: RBM, new: RBM, step: int, decay: float) -> RBM:
+def _averaged(average: RBM, new: RBM, step: int, config: SMLConfig) -> RBM:
     """As `learning._averaged`."""
-    weight = np.asarray(max(1.0 - decay, 9.0 / (step + 10.0)), new.W.dtype)
+    weight = np.asarray(max(1.0 - config.average, 9.0 / (step + 10.0)), new.W.dtype)
     units = new[3:]
     if any(family.is_learnt for family in units):
         units = tf.nest.map_structure(lambda mean, part: mean + weight * (part - mean), average[3:], units)
     W, b, c = (mean + weight * (part - mean) for mean, part in zip(average[:3], new[:3], strict=True))
+    if config.l1:
+        W[new.W == 0] = 0.0
     return RBM(W, b, c, *units)
 
 
@@ -254,9 +256,15 @@ def _reuse_bias(v: Array, h: Array, rate: float, slopes: Array | None) -> float:
 
 
 def _tracked(
-    before: SMLState, after: SMLState, swaps: PlainSwaps, rate: float, known_bias: float, config: SMLConfig
+    before: SMLState,
+    after: SMLState,
+    target: Any,
+    swaps: PlainSwaps,
+    rate: float,
+    known_bias: float,
+    config: SMLConfig,
 ) -> tuple[SMLState, Observed]:
-    """The filter across the update, as `tracking.tracked`."""
+    """The filter across the update, as `tracking.tracked`; `target` are the target chains before it."""
     tracker: Any = before.tracker
     factor = filtering.inflation(tracker.health) if config.inflate else 1.0
     # Eq. (4): bridges by the particles that were just swapped are measurements
@@ -265,7 +273,7 @@ def _tracked(
     bridges = filtering.bridge(d_upper, d_lower, np.diff(tracker.mean[:-1]), config.bridge_iterations)
     tracker = filtering.update(tracker, bridges, swaps.acceptance, factor=factor)
     # Eq. (3): the change of log Z by the same particles, less the bias that is known
-    change = _change(before, after, swaps, config)
+    change = _change(before, after, target, swaps, config)
     unbiased = change._replace(value=np.append(change.value[0] - known_bias, change.value[1:]))
     drift = 0.0 if config.bias == "none" else config.bias_drift * rate
     tracker = filtering.predict(tracker, unbiased, bias_variance=drift, sigma_z=config.sigma_z, factor=factor)
@@ -291,7 +299,7 @@ def _tracked(
     return after._replace(tracker=tracker), observed
 
 
-def _change(before: SMLState, after: SMLState, swaps: PlainSwaps, config: SMLConfig) -> filtering.Estimate:
+def _change(before: SMLState, after: SMLState, target: Any, swaps: PlainSwaps, config: SMLConfig) -> filtering.Estimate:
     """O^(dt) at each temperature; at beta = 1 by the target chains, too, if they take turns in the ladder."""
     old = before.rbm
     new = after.rbm
@@ -304,14 +312,12 @@ def _change(before: SMLState, after: SMLState, swaps: PlainSwaps, config: SMLCon
     # log q~_{t+1} - log q~_t of the particles, in the order of temperatures
     log_weights = plain.hidden_sum(new.hidden, chains.a, after.ladder.beta[chains.level]) - swaps.log_q
     log_weights = log_weights + (chains.v @ d_b + measure(chains.v))
-    by_level = np.take_along_axis(log_weights, swaps.slot, axis=0).astype(np.float64)
+    by_level = log_weights[swaps.slot, np.arange(swaps.slot.shape[1])].astype(np.float64)
     change = filtering.log_mean_exp(by_level)
     if not after.target or config.method != "tempering":
         return change
     # The target chains are more particles at beta = 1
-    target: Any = after.target
-    of_target = plain.hidden_sum(new.hidden, target.a)
-    of_target = of_target - plain.hidden_sum(old.hidden, plain.activations(old, target.v))
+    of_target = plain.hidden_sum(new.hidden, after.target.a) - plain.hidden_sum(old.hidden, target.a)
     of_target = of_target + (target.v @ d_b + measure(target.v))
     top = filtering.log_mean_exp(np.concatenate([by_level[:1], of_target.astype(np.float64)], axis=1))
     return filtering.Estimate(*(np.append(first, rest[1:]) for first, rest in zip(top, change, strict=True)))

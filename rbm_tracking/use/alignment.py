@@ -20,6 +20,9 @@ GAP = "-"
 UNKNOWN = "BJOUXZ"
 """Letters of proteins that stand for several amino acids, or for none of the twenty."""
 
+_NUCLEOTIDES = "ACGTU"
+_ANY_NUCLEOTIDE = "N"
+
 _BLOCK = 1000  # rows that are compared with all others at a time
 
 
@@ -30,19 +33,20 @@ class Alignment(NamedTuple):
     letters: NDArray[np.str_]
 
 
-def read_fasta(path: str | os.PathLike[str], *, unknown: str = UNKNOWN) -> Alignment:
+def read_fasta(path: str | os.PathLike[str], *, unknown: str | None = None) -> Alignment:
     """The sequences of an aligned FASTA file, which may be compressed (.gz), with lines of any length.
 
     Insertions of A2M and A3M files, lower-case letters and dots beside an alignment in capital letters, are left out.
 
     :param path: of the file.
-    :param unknown: letters that are read as gaps; "" keeps all letters as they are.
+    :param unknown: letters that are read as gaps; None: `UNKNOWN`, and of an alignment of nothing but nucleotides N; ""
+        keeps all letters as they are.
     :raises ValueError: naming the sequence that has another length than the first, or what else is no alignment.
     """
     opened = gzip.open if Path(path).suffix == ".gz" else open
     names: list[str] = []
     lines: list[list[str]] = []
-    with opened(path, "rt", encoding="utf-8") as file:
+    with opened(path, "rt", encoding="utf-8-sig", errors="replace") as file:  # titles may be in any encoding
         for number, line in enumerate(file, start=1):
             text = line.strip()
             if text.startswith(">"):
@@ -64,6 +68,9 @@ def read_fasta(path: str | os.PathLike[str], *, unknown: str = UNKNOWN) -> Align
                 f"{len(sequence)}; align them first."
             )
     letters = np.array([list(sequence) for sequence in sequences])
+    if unknown is None:
+        is_nucleic = set(np.unique(letters)) <= {*_NUCLEOTIDES, _ANY_NUCLEOTIDE, GAP}
+        unknown = _ANY_NUCLEOTIDE if is_nucleic else UNKNOWN
     letters[np.isin(letters, list(unknown))] = GAP
     return Alignment(names, letters)
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.preprocessing import OneHotEncoder
@@ -14,7 +13,6 @@ from sklearn.utils.extmath import safe_sparse_dot
 from rbm_tracking.model.conditionals import fill_in
 from rbm_tracking.model.rbm import RBM
 from rbm_tracking.model.units import FAMILIES, Layer
-from rbm_tracking.model.visible import Bernoulli, Spin
 
 __all__ = [
     "Rows",
@@ -36,6 +34,7 @@ __all__ = [
 ]
 
 _SCORE_ROWS = 5000
+_SHOWN = 5  # levels, in errors
 _ROUNDS = 2  # of Gibbs sampling at each new draw of what is absent
 
 _CATEGORIES = (
@@ -268,6 +267,12 @@ def one_hot(encoder: OneHotEncoder, X: Any) -> NDArray[np.float32]:
     if values.ndim == 2 and values.shape[1] == len(encoder.categories_):
         first_levels = np.array([level[0] for level in encoder.categories_], encoder.categories_[0].dtype)
         values = np.where(is_absent, first_levels, values)
+        for column, known in enumerate(encoder.categories_):
+            if new := set(values[:, column].tolist()) - set(known.tolist()):
+                raise ValueError(
+                    f"column {column} of X must hold levels that fit has seen, {', '.join(map(str, known[:_SHOWN]))}"
+                    f"{', ...' * (len(known) > _SHOWN)}, got {sorted(new, key=str)[0]!r}; leave such rows out."
+                )
     levels = np.asarray(encoder.transform(values), np.float32)
     sizes = [len(level) for level in encoder.categories_]
     levels[np.repeat(is_absent, sizes, axis=1)] = np.nan
@@ -288,14 +293,9 @@ def _is_absent(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def at_temperature(rbm: RBM, temperature: float) -> RBM:
-    """The RBM whose energies are divided by the temperature.
-
-    :raises ValueError: if hidden units are rectified, of which there is none.
-    """
-    if rbm.hidden.num_own or not isinstance(rbm.hidden, Bernoulli | Spin):
-        raise ValueError("temperature is of hidden bits and signs; leave it out for other hidden units.")
-    moved: RBM = tf.nest.map_structure(lambda part: part / temperature, rbm)
-    return moved
+    """The RBM whose energies, those of the measures of its units among them, are divided by the temperature."""
+    W, b, c = (part / temperature for part in rbm[:3])
+    return RBM(W, b, c, rbm.visible.powered(1 / temperature), rbm.hidden.powered(1 / temperature))
 
 
 def drawn_given(rbm: RBM, given: ArrayLike, n_samples: int, num_steps: int, rng: np.random.Generator) -> NDArray[Any]:

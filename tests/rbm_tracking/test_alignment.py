@@ -10,8 +10,8 @@ from rbm_tracking.use.alignment import neighbour_weights, read_fasta
 
 
 def test_lines_of_any_length_blank_ones_and_windows_ends_are_read(tmp_path: Path) -> None:
-    text = ">one  the first\nACDX-\nEF\n\n>two\r\nacd.-ef\r\n;a remark\n>\nAC D--EF*\n"
-    (tmp_path / "a.fasta").write_text(text, newline="")
+    text = ">one  le prémier\nACDX-\nEF\n\n>two\r\nacd.-ef\r\n;a remark\n>\nAC D--EF*\n"
+    (tmp_path / "a.fasta").write_bytes(b"\xef\xbb\xbf" + text.encode("latin-1"))
     with gzip.open(tmp_path / "a.fasta.gz", "wt", encoding="utf-8") as file:
         file.write(text)
     for name in ("a.fasta", "a.fasta.gz"):
@@ -19,6 +19,11 @@ def test_lines_of_any_length_blank_ones_and_windows_ends_are_read(tmp_path: Path
         assert names == ["one", "two", "sequence 3"]
         assert ["".join(row) for row in letters] == ["ACD--EF", "ACD--EF", "ACD--EF"]
     assert "".join(read_fasta(tmp_path / "a.fasta", unknown="").letters[0]) == "ACDX-EF"
+
+
+def test_nucleotides_keep_their_u(tmp_path: Path) -> None:
+    (tmp_path / "rna.fasta").write_text(">a\nACGU\n>b\nan-u\n")
+    assert ["".join(row) for row in read_fasta(tmp_path / "rna.fasta").letters] == ["ACGU", "A--U"]
 
 
 def test_insertions_are_left_out(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from scipy import sparse
 
 from rbm_tracking.model.conditionals import fill_in, impute
 from rbm_tracking.model.exact import log_z_exact, moments_exact
+from rbm_tracking.model.mixed import Mixed
 from rbm_tracking.model.rbm import RBM
+from rbm_tracking.model.rectified import DReLU, ReLU
 from rbm_tracking.model.softmax import Softmax
-from rbm_tracking.model.visible import Bernoulli, Gaussian, Visible
+from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
 from rbm_tracking.use.estimator_rows import (
     as_categories,
     at_temperature,
@@ -115,6 +117,26 @@ def test_at_a_temperature_all_energies_are_divided_by_it(rng: np.random.Generato
 
 
 @pytest.mark.parametrize(
+    "units",
+    [
+        Spin(),
+        Softmax(3, ((0, 1, 2),), (True,)),
+        Gaussian(np.array([0.5, 1.0, 2.0])),
+        ReLU(np.array([0.5, 0.0, -1.0])),
+        DReLU(np.array([0.5, 0.0, -1.0]), np.array([0.2, 1.0, 0.0]), np.array([0.3, -0.5, 0.0])),
+        Mixed(((0, 2), (1,)), (ReLU(np.array([0.5, -1.0])), Gaussian(np.array([3.0])))),
+    ],
+)
+def test_at_a_temperature_measures_are_powers(units: Visible, rng: np.random.Generator) -> None:
+    """Of units of either layer: log m(v) is divided as the rest of the energy is."""
+    rbm = make(rng, units, n_v=3)._replace(hidden=units)
+    colder = at_temperature(rbm, 0.4)
+    rows = np.abs(rng.normal(size=(5, 3)))
+    for family, cold in ((units, colder.visible), (units, colder.hidden)):
+        np.testing.assert_allclose(cold.log_measure(rows), family.log_measure(rows) / 0.4, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
     "X",
     [
         np.array([["a", "x"], ["b", "y"], [None, "x"], ["c", "y"]], object),
@@ -136,7 +158,7 @@ def test_what_is_no_category_is_left_alone() -> None:
     assert as_categories(sparse.csr_array(np.eye(2))) is None
     encoder = as_categories(np.array([["a"], ["b"]]))
     assert encoder is not None
-    with pytest.raises(ValueError, match="unknown categories"):
+    with pytest.raises(ValueError, match=r"column 0 of X must hold levels that fit has seen, a, b, got 'c'"):
         one_hot(encoder, np.array([["c"]]))
 
 
@@ -184,9 +206,10 @@ def test_weights_of_rows_are_their_shares(rng: np.random.Generator) -> None:
         tracked_rbm(**QUICK).fit(X, sample_weight=weights[:5])
 
 
-def test_weights_that_l1_pulls_to_zero_are_zero(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("average", [0.0, 0.999])
+def test_weights_that_l1_pulls_to_zero_are_zero(average: float, rng: np.random.Generator) -> None:
     X = rng.integers(0, 2, (60, 5)).astype(float)
-    model = tracked_rbm(**{**QUICK, "max_updates": 40, "average": 0.0}, l1=0.3).fit(X)
+    model = tracked_rbm(**{**QUICK, "max_updates": 40, "average": average}, l1=0.3).fit(X)
     assert (model.components_ == 0).mean() > 0.5
     assert abs(model.log_z_ - log_z_exact(model.rbm_)) < 0.1
 
