@@ -54,7 +54,5 @@ from .use.classifier import RBMClassifier as RBMClassifier
 from .use.estimator import TrackedRBM as TrackedRBM
 from .use.estimator_config import TrainingConfig as TrainingConfig
 from .use.evaluation import EvidenceConfig as EvidenceConfig
-from .use.learning_baselines import cd_step as cd_step
-from .use.learning_baselines import pcd_step as pcd_step
 from .use.training import Trainer as Trainer
 from .use.training import new_trainer as new_trainer

@@ -6,7 +6,6 @@ training           steps with evaluations
 evaluation         log-likelihoods by each estimate of log Z
 averages           averaged parameters with their log Z
 search             width and decay by validation rows
-learning_baselines CD-k and PCD-k to compare with
 """
 
 import lazy_loader
@@ -21,7 +20,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "estimator_config",
         "estimator_rows",
         "evaluation",
-        "learning_baselines",
         "search",
         "training",
     ],

@@ -93,15 +93,6 @@ def log_likelihood(parameters: Sequence[ArrayLike], v: ArrayLike, beta: float = 
     return np.log(visible_distribution(parameters, beta))[state_index(v)]
 
 
-def likelihood_gradient(parameters: Sequence[ArrayLike], data: ArrayLike) -> Parameters:
-    """Gradient of the mean log-likelihood of `data` [N, n_v]: moments with v clamped, less the model's."""
-    W, _, c = _float64(parameters)
-    x = np.asarray(data, dtype=np.float64)
-    h = 1 / (1 + np.exp(-(x @ W.T + c)))
-    model = moments(parameters)
-    return Parameters(h.T @ x / len(x) - model.hv, x.mean(axis=0) - model.v, h.mean(axis=0) - model.h)
-
-
 def gibbs_matrix(parameters: Sequence[ArrayLike], beta: float = 1.0) -> Array:
     """Transition probabilities of v -> h -> v, [2^n_v, 2^n_v], rows sum to one."""
     p = joint(parameters, beta)
