@@ -265,19 +265,21 @@ def _anneal_plain(
     """:func:`anneal` in NumPy."""
     first = plain.arrays(old)
     second = plain.arrays(new)
+    has_own = bool(tf.nest.flatten(first[3:]))  # units with parameters, which move as well
     rows = v.numpy()
     change = np.zeros(v.shape[0])
     here = first
     with np.errstate(over="ignore"):
         for k in range(1, num_steps + 1):
             last = here
-            here = between(first, second, np.asarray(k / num_steps, rows.dtype))
+            share = np.asarray(k / num_steps, rows.dtype)
+            here = between(first, second, share) if has_own else _weights_between(first, second, share)
             # Weigh v by the next RBM: log q~_new(v) - log q~_old(v)
             a = plain.activations(here, rows)
             change += plain.hidden_sum(here.hidden, a)
             change -= plain.hidden_sum(last.hidden, plain.activations(last, rows))
             change += rows @ (here.b - last.b)
-            if tf.nest.flatten(here.visible):  # the measure has parameters
+            if has_own:
                 change += here.visible.log_measure(rows) - last.visible.log_measure(rows)
             # Move v there: h | v and v | h
             rows = plain.draw_visible(here, plain.draw_units(here.hidden, a, rng), rng)
@@ -319,6 +321,12 @@ def between(old: RBM, new: RBM, s: tf.Tensor) -> RBM:
     """(1 - s) old + s new."""
     mixed: RBM = tf.nest.map_structure(lambda a, b: a + s * (b - a), old, new)
     return mixed
+
+
+def _weights_between(old: RBM, new: RBM, s: Any) -> RBM:
+    """:func:`between` of arrays whose units have no parameters, without a walk through the structure."""
+    W, b, c = (start + s * (end - start) for start, end in zip(old[:3], new[:3], strict=True))
+    return RBM(W, b, c, *old[3:])
 
 
 _piece = tf.function(_piece_plain, autograph=False)

@@ -58,12 +58,16 @@ def sigmoid(x: Array) -> Array:
 def softplus_sum(a: Array, beta: Any = 1.0) -> Array:
     """sum_j log(1 + exp(beta a_j)): [..., n_h] to [...]; `beta` is a number, or has the shape [...]."""
     x = np.multiply(a, np.asarray(beta, a.dtype)[..., None])
-    total = np.maximum(x, 0).sum(axis=-1)
-    np.abs(x, out=x)
-    np.negative(x, out=x)
-    np.exp(x, out=x)
-    x += 1
-    return np.asarray(total + np.log(x, out=x).sum(axis=-1))
+    ones = np.ones(x.shape[-1], x.dtype)
+    y = np.exp(x)
+    y += 1
+    total = np.log(y, out=y) @ ones
+    if np.isfinite(total).all():
+        return np.asarray(total)
+    # Where exp overflows: log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|))
+    positive = np.maximum(x, 0) @ ones
+    np.exp(-np.abs(x, out=x), out=x)
+    return np.asarray(positive + np.log1p(x, out=x) @ ones)
 
 
 def hidden_sum(hidden: Visible, a: Array, beta: Any = 1.0) -> Array:

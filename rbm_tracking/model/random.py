@@ -9,7 +9,7 @@ package, not a certified suite. "numpy" is for :mod:`rbm_tracking.model.plain`, 
 """
 
 import math
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +22,7 @@ GENERATORS: tuple[Generator, ...] = NOISES[:-1]
 """Those of tensors."""
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
+_word = np.uint32
 _PHILOX = 1  # TensorFlow's number of the algorithm
 
 
@@ -32,8 +33,8 @@ def key_at(seed: tf.Tensor, step: tf.Tensor, site: int) -> tf.Tensor:
     """
     words = tf.bitcast(tf.cast(seed, tf.int32), tf.uint32)
     step = tf.bitcast(tf.cast(step, tf.int32), tf.uint32)
-    first = tf.bitwise.bitwise_xor(words[0], _mix(step + _word(0x9E3779B9)))
-    second = tf.bitwise.bitwise_xor(words[1], _mix(_word((site * 0x85EBCA6B + 0x6A09E667) % 2**32)))
+    first = words[0] ^ _mix(step + _word(0x9E3779B9))
+    second = words[1] ^ _mix(tf.constant((site * 0x85EBCA6B + 0x6A09E667) % 2**32, tf.uint32))
     return tf.bitcast(tf.stack([first, second]), tf.int32)
 
 
@@ -64,12 +65,16 @@ def random_bits(key: tf.Tensor, shape: tuple[int, ...], generator: str = "threef
     """
     size = math.prod(shape)
     words = tf.bitcast(key, tf.uint32)
+    if generator == "threefry" and tf.executing_eagerly():  # a hundred operations, which NumPy starts sooner
+        first, second = words.numpy()[:, None]
+        index = np.arange(size, dtype=np.uint32)
+        return tf.constant(threefry(first, second, index, np.zeros_like(index))[0].reshape(shape))
     if generator == "threefry":
         counter = tf.reshape(tf.bitcast(tf.range(size, dtype=tf.int32), tf.uint32), shape)  # in its shape: XLA fuses it
-        return threefry(words[0], words[1], counter, _word(0))[0]
+        return threefry(words[0], words[1], counter, tf.constant(0, tf.uint32))[0]
     if generator == "hash":
         index = tf.reshape(tf.bitcast(tf.range(size, dtype=tf.int32), tf.uint32), shape)
-        return _mix(tf.bitwise.bitwise_xor(_mix(index * _word(0x9E3779B1) + words[0]), words[1]))
+        return _mix(_mix(index * _word(0x9E3779B1) + words[0]) ^ words[1])
     if generator == "philox":
         return tf.raw_ops.StatelessRandomUniformFullIntV2(
             shape=shape,
@@ -84,17 +89,16 @@ def random_bits(key: tf.Tensor, shape: tuple[int, ...], generator: str = "threef
     raise ValueError(f"generator must be one of {', '.join(GENERATORS)}, got {generator!r}.")
 
 
-def threefry(k0: tf.Tensor, k1: tf.Tensor, x0: tf.Tensor, x1: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Threefry-2x32-20 of the counters (x0, x1) under the key (k0, k1)."""
-    xor = tf.bitwise.bitwise_xor
-    keys = (k0, k1, xor(xor(k0, k1), _word(_PARITY)))
+def threefry(k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
+    """Threefry-2x32-20 of the counters (x0, x1) under the key (k0, k1), tensors or arrays of uint32."""
+    keys = (k0, k1, k0 ^ k1 ^ _word(_PARITY))
     # Five times four rounds, with words of the key between them
     x0 = x0 + keys[0]
     x1 = x1 + keys[1]
     for block in range(5):
         for rotation in _ROTATIONS[block % 2]:
             x0 = x0 + x1
-            x1 = xor(tf.bitwise.bitwise_or(_shift_left(x1, rotation), _shift_right(x1, 32 - rotation)), x0)
+            x1 = (_shift_left(x1, rotation) | _shift_right(x1, 32 - rotation)) ^ x0
         x0 = x0 + keys[(block + 1) % 3]
         x1 = x1 + keys[(block + 2) % 3] + _word(block + 1)
     return x0, x1
@@ -102,19 +106,14 @@ def threefry(k0: tf.Tensor, k1: tf.Tensor, x0: tf.Tensor, x1: tf.Tensor) -> tupl
 
 def _mix(x: tf.Tensor) -> tf.Tensor:
     """A bijection of 32-bit words in which each bit of the result depends on all bits of x."""
-    xor = tf.bitwise.bitwise_xor
-    x = xor(x, _shift_right(x, 16)) * _word(0x7FEB352D)
-    x = xor(x, _shift_right(x, 15)) * _word(0x846CA68B)
-    return xor(x, _shift_right(x, 16))
+    x = (x ^ _shift_right(x, 16)) * _word(0x7FEB352D)
+    x = (x ^ _shift_right(x, 15)) * _word(0x846CA68B)
+    return x ^ _shift_right(x, 16)
 
 
-def _word(value: int) -> tf.Tensor:
-    return tf.constant(value, tf.uint32)
+def _shift_right(x: Any, bits: int) -> Any:
+    return x >> _word(bits) if isinstance(x, np.ndarray) else tf.bitwise.right_shift(x, _word(bits))
 
 
-def _shift_right(x: tf.Tensor, bits: int) -> tf.Tensor:
-    return tf.bitwise.right_shift(x, _word(bits))
-
-
-def _shift_left(x: tf.Tensor, bits: int) -> tf.Tensor:
-    return tf.bitwise.left_shift(x, _word(bits))
+def _shift_left(x: Any, bits: int) -> Any:
+    return x << _word(bits) if isinstance(x, np.ndarray) else tf.bitwise.left_shift(x, _word(bits))

@@ -52,9 +52,10 @@ def swap(
     :param hidden: what the hidden units are.
     """
     num_temps, num_chains = level.shape
+    columns = np.arange(num_chains)
     # Slots in the order of their temperatures, and log q~ of each at its own
     slot = np.argsort(level, axis=0)
-    log_q = plain.hidden_sum(hidden, a, beta[level])
+    log_q = plain.hidden_sum(hidden, a[slot, columns], beta[:, None])
     d_upper = np.empty((num_temps - 1, num_chains), a.dtype)
     d_lower = np.empty_like(d_upper)
     for parity in (1, 0):
@@ -63,26 +64,23 @@ def swap(
         partner[pairs] = pairs + 1
         partner[pairs + 1] = pairs
         # Eq. (2): d of the two particles of each pair of this parity
-        log_q_partner = plain.hidden_sum(hidden, a, beta[partner[level]])
-        difference = np.take_along_axis(log_q_partner - log_q, slot, axis=0)  # in the order of temperatures
+        log_q_partner = plain.hidden_sum(hidden, a[slot, columns], beta[partner][:, None])
+        difference = log_q_partner - log_q
         d_upper[pairs] = difference[pairs]
         d_lower[pairs] = -difference[pairs + 1]
         noise = rng.random((len(pairs), num_chains))
         if scheme == "deo" and step % 2 != parity:
             continue
-        # Accepted pairs exchange their places in the order of temperatures
+        # Accepted pairs exchange their places in the order of temperatures, and have log q~ of there
         accepted = np.log(noise + 1e-300) < d_upper[pairs] - d_lower[pairs]
-        colder = slot[pairs]
-        hotter = slot[pairs + 1]
-        slot[pairs] = np.where(accepted, hotter, colder)
-        slot[pairs + 1] = np.where(accepted, colder, hotter)
-        # Levels of the slots, and log q~ at these, after the exchange
-        moved = np.zeros((num_temps, num_chains), bool)
-        moved[pairs] = moved[pairs + 1] = accepted
-        is_moved = np.empty_like(moved)
-        np.put_along_axis(is_moved, slot, moved, axis=0)
-        log_q = np.where(is_moved, log_q_partner, log_q)
-        level = np.empty_like(level)
-        np.put_along_axis(level, slot, np.arange(num_temps, dtype=level.dtype)[:, None], axis=0)
+        is_moved = np.zeros((num_temps, num_chains), bool)
+        is_moved[pairs] = is_moved[pairs + 1] = accepted
+        slot = np.where(is_moved, slot[partner], slot)
+        log_q = np.where(is_moved, log_q_partner[partner], log_q)
     acceptance = np.exp(np.minimum(d_upper - d_lower, 0.0)).mean(axis=1, dtype=np.float64)
-    return level, PlainSwaps(d_upper, d_lower, acceptance, log_q, slot)
+    # Of each slot in place of each temperature
+    log_q_of_slot = np.empty_like(log_q)
+    log_q_of_slot[slot, columns] = log_q
+    new_level = np.empty_like(level)
+    new_level[slot, columns] = np.arange(num_temps)[:, None]
+    return new_level, PlainSwaps(d_upper, d_lower, acceptance, log_q_of_slot, slot)

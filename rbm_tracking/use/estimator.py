@@ -111,6 +111,7 @@ Along = Literal["temperatures", "trajectory"]
 
 class _Best(NamedTuple):
     state: SMLState
+    model: SMLState
     observed: Observed
     verdict: Verdict
     choice: Choice
@@ -732,13 +733,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             verdict = is_better(watch.choice, Choice() if best is None else best.choice)
             counted = counted.judged(Best(self.n_updates_), is_better=verdict)
             if verdict:
-                fields = self._state, self._observed, self.evidence_, watch.choice
+                fields = self._state, self._model, self._observed, self.evidence_, watch.choice
                 best = _Best(*fields, len(nodes))
             if counted.is_done(self._settings.patience):
                 break
         # The state of the best evaluation is the model
         if best is not None:
             self._take(best.state, best.observed)
+            self._kept = best.model
             self._verdict = best.verdict
             del nodes[best.num_nodes :]
         self._nodes = nodes
