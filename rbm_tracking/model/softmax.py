@@ -82,7 +82,10 @@ class Softmax(Discrete):
         return place[: self.n_v]
 
     def fields(self, x: Any, ops: Ops = NUMPY, options: NDArray[np.int64] | None = None) -> Any:
-        """x of the options of each group, [..., n_v] to [..., G, K]: 0 for no column, -inf where there is no option."""
+        """x of the options of each group, [..., n_v] to [..., G, K]: 0 for no column, -inf where there is no option.
+
+        :param options: columns of the options in another order of axes than [G, K]; None for this one.
+        """
         columns = self._options if options is None else options
         return ops.take(ops.join([x, ops.full(x, 0.0), ops.full(x, -np.inf)]), columns)
 

@@ -192,7 +192,10 @@ class Visible(Protocol):
         ...
 
     def powered(self, power: float) -> Visible:
-        """The family of the measure m(v)^power; itself where m is 1."""
+        """The family of the measure m(v)^power; itself where m is 1.
+
+        :param power: positive.
+        """
         ...
 
     def slopes(self, v: Any, ops: Ops = NUMPY) -> Any:
