@@ -14,9 +14,10 @@ What each source may say, in nats and with a probability of 95 %:
 - a row: q~(v) <= Z. The exact log Z, where it is at hand, ends the matter.
 
 A mode that is missed makes the filter, AIS and reverse AIS too low, and stays missed. A filter that was refuted by a
-certificate therefore stays refuted until an AIS with even weights agrees with it; and where AIS is below the filter, by
-more than their errors and a nat of the lag, either may be wrong, and neither is trusted, unless reverse AIS from the
-particles ends where AIS does: then no particle is in a mode that AIS has missed, and it is the filter that is too high.
+certificate therefore stays refuted until an AIS with even weights agrees with it, and AIS, which is alone then, must
+have a tenth of its chains effective. Where AIS is below the filter, by more than their errors and a nat of the lag,
+either may be wrong, and neither is trusted, unless reverse AIS from the particles ends where AIS does: then no particle
+is in a mode that AIS has missed, and it is the filter that is too high.
 Plain Python; nothing is remembered but what is handed in.
 """
 
@@ -87,7 +88,7 @@ PAIR = 4.744
 # of the chains effective; nats: AIS is then an estimate with an error
 MIN_EVEN_SHARE = 0.1
 MAX_EVEN_STD = 0.3
-MIN_EVEN = 20.0  # effective chains that are enough, however many there are
+MIN_EVEN = 20.0  # effective chains that are enough, however many there are, unless AIS stands alone
 AIS_ERRORS = 3.0
 """Standard errors of AIS in half of its 95 % interval: weights are skewed, and their standard error is too small. For
 log-normal weights that are even the interval covers 96 to 99.7 %; with 1.96 it would cover 78 to 96 %."""
@@ -166,6 +167,8 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
     flags = [] if tracked is None or is_refuted else flag_names(tracked.flags)
     if not is_refuted and (gap := _below(evidence)) is not None and _is_closed(ais, reverse):
         reasons.append(f"the filter is {gap:.1f} nats above a bracket of AIS that is closed")
+    if is_refuted and ais is not None and is_even(ais) and ais.ess < MIN_EVEN_SHARE * ais.num_chains:
+        more = [*more, f"AIS, which is alone, has {ais.ess:.0f} of {ais.num_chains} chains effective"]
     if evidence.rise > 0:
         more = [*more, f"AIS rises by {evidence.rise:.1f} nats with the number of temperatures"]
     is_trusted = span is not None and not more and ((ais is not None and is_even(ais)) or not flags)

@@ -195,6 +195,19 @@ def test_a_bracket_is_inverted_beyond_the_errors_of_both(lower: Annealing, upper
     assert is_inverted(lower, upper) is expected
 
 
+def test_an_ais_that_stands_alone_needs_a_tenth_of_its_chains() -> None:
+    tracked = Tracking(5.0, 0.1)
+    for ess, is_trusted in ((29.0, False), (30.0, True)):
+        ais = Annealing(10.0, 0.1, ess=ess, num_chains=300)
+        found = judge(Evidence(tracked, ais))
+        assert (found.is_refuted, found.is_trusted) == (True, is_trusted)
+        assert judge(Evidence(Tracking(10.0, 0.1), ais)).is_trusted  # the filter agrees with it
+    assert (
+        "AIS, which is alone, has 29 of 300 chains effective"
+        in judge(Evidence(tracked, Annealing(10.0, 0.1, ess=29.0, num_chains=300))).reasons
+    )
+
+
 def test_a_refuted_filter_stays_refuted_until_an_ais_agrees() -> None:
     behind = judge(Evidence(Tracking(5.0, 0.5), UNEVEN))
     assert behind.is_refuted
