@@ -153,6 +153,7 @@ COLUMNS = {
 def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("kinds", list(KINDS), "Kinds of tables.", fv)
     flags.DEFINE_integer("tables", 40, "Tables of each kind.", 1, flag_values=fv)
+    flags.DEFINE_integer("first", 0, "Number of the first table of each kind.", 0, flag_values=fv)
     flags.DEFINE_boolean("enumerate", False, "Let fits end with log Z by enumeration, as by default.", fv)
     bench.define_common(fv, threads=1, output="Also write the figures to this JSON file, after each fit.")
 
@@ -162,7 +163,7 @@ def main(arguments: flags.FlagValues) -> None:
         estimator._MOST_TERMS = 0.0
     rows = bench.kept()
     bench.print_titles(*COLUMNS)
-    for number in range(arguments.tables):
+    for number in range(arguments.first, arguments.first + arguments.tables):
         for kind in arguments.kinds:
             row = next((row for row in rows if row["table"] == f"{kind} {number}"), None)
             if row is None:
