@@ -8,7 +8,8 @@
    the highest value is taken. Kernels are raced on `RACE_ROWS` rows first. Exact ones are judged by leave-one-out, see
    `single_layer`.
 
-2. A Student's t likelihood is tried where the central halves of the predictions hold too many rows.
+2. A Student's t likelihood is tried where the central halves of the predictions hold too many rows, or one row has most
+   of the squared errors.
 3. Deeper models start with the kernel, likelihood and noise found so far, and are trained on a part of the rows: for a
    twelfth of the steps (a quarter where the single layer is exact), three times (twice) as many, and all of them, as
    long as they are not behind. One is taken only if the other rows gain more than a standard error by it; then it goes
@@ -62,6 +63,7 @@ from .single_layer import (
     climb_exact,
     climb_sparse,
     grow,
+    largest_share,
     leave_one_out,
     paired_gain,
     rms_error,
@@ -363,6 +365,7 @@ class _Search:
         self.single_seconds = 0.0
         self.by_crps = False  # of functions without noise
         self.left_out_error = np.nan  # of an exact single layer
+        self.left_out_share = np.nan  # of its squared errors, of one row
         # Up to so many rows are inducing inputs themselves.
         is_full = "num_inducing" in free or config.num_inducing >= len(X)
         self.is_exact = is_full and len(X) <= 2 * EXACT_ROWS
@@ -474,6 +477,7 @@ class _Search:
             residuals, log_densities = leave_one_out(single, self.x, self.y)
             self._add(name, log_densities.sum(axis=1) - volume, "left out one by one")
             self.left_out_error = rms_error(residuals, log_densities)
+            self.left_out_share = largest_share(residuals, log_densities)
             self.by_crps = single.noise <= NO_NOISE
             return residuals, None
         if folds:
@@ -526,10 +530,12 @@ class _Search:
         if scores is None:
             scores = self._held_out(single, folds)[1]
         base = dataclasses.replace(self.config, num_layers=1, kernel=single.kernel, num_inducing=self._num_deep())
-        # Step 2: Student's t, where central halves hold too many rows.
+        # Step 2: Student's t, where central halves hold too many rows, or one row is an outlier.
         if "likelihood" in self.free:
             inside = float(np.mean(np.abs(residuals) < 0.6745))
-            if single.noise > NO_NOISE and inside > 0.5 + max(0.05, 2 * 0.5 / np.sqrt(len(residuals))):
+            is_long = inside > 0.5 + max(0.05, 2 * 0.5 / np.sqrt(len(residuals))) or self.left_out_share > 0.5
+            # One huge target makes a function without noise that is rough.
+            if is_long and (single.noise > NO_NOISE or self.left_out_error > ROUGH):
                 tried, tried_scores = self._try(dataclasses.replace(base, likelihood="studentt"), single, folds, scores)
                 if tried is not None:
                     best = tried

@@ -39,6 +39,7 @@ __all__ = [
     "collapsed_bound",
     "first_theta",
     "grow",
+    "largest_share",
     "leave_one_out",
     "log_marginal_likelihood",
     "log_posterior",
@@ -614,5 +615,15 @@ def paired_gain(scores: Array, others: Array) -> tuple[float, float]:
 
 def rms_error(residuals: Array, log_densities: Array) -> float:
     """Root mean squared error in standard deviations of the targets, of what `leave_one_out` says."""
+    return float(np.sqrt(np.mean(_squared_errors(residuals, log_densities))))
+
+
+def largest_share(residuals: Array, log_densities: Array) -> float:
+    """Of the sum of squared errors of what `leave_one_out` says, the part of the row that has most of it."""
+    of_rows = _squared_errors(residuals, log_densities).sum(axis=1)
+    return float(of_rows.max() / of_rows.sum()) if np.any(of_rows > 0) else 0.0
+
+
+def _squared_errors(residuals: Array, log_densities: Array) -> Array:
     log_variances = -2 * log_densities - np.square(residuals) - np.log(2 * np.pi)
-    return float(np.sqrt(np.mean(np.square(residuals) * np.exp(log_variances))))
+    return np.square(residuals) * np.exp(log_variances)
