@@ -140,8 +140,7 @@ def test_eonade_draws_in_each_of_its_orders(seed: tf.Tensor) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_draws_have_the_probabilities_of_the_density(kind: str, seed: tf.Tensor) -> None:
     conditional = make(kind, seed)
-    h, log_prob = conditional.sample_with_log_prob(20_000, seed, offset_of(seed))
-    np.testing.assert_allclose(log_prob, conditional.log_prob(h, offset_of(seed)))
+    h = conditional.sample(20_000, seed, offset_of(seed))
     probability = np.exp(conditional.log_prob(tf.constant(VECTORS), offset_of(seed)))
     likeliest = np.argsort(probability)[-5:]
     is_vector = np.all(h.numpy()[:, None] == VECTORS[likeliest], axis=-1)
