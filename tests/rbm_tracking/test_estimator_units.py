@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from rbm_tracking import TrackedRBM, log_likelihood_exact, log_z_exact
 from rbm_tracking.model.softmax import Softmax
-from rbm_tracking.model.visible import Gaussian, Spin
+from rbm_tracking.model.visible import Gaussian, Spin, Visible
 from tests.rbm_tracking.estimators import tracked_rbm
 
 QUICK: dict[str, Any] = {
@@ -55,7 +55,7 @@ def test_scores_are_log_likelihoods(fitted: dict[str, TrackedRBM], rows: dict[st
     scores, low, high = rbm.score_samples(X, return_interval=True)
     assert np.all((low <= scores) & (scores <= high))
     np.testing.assert_allclose(high - low, rbm.evidence_.high - rbm.evidence_.low)
-    kind = {"softmax": Softmax(6, ((0, 1, 2), (3, 4, 5)), (True, True)), "spin": Spin()}
+    kind: dict[str, Visible] = {"softmax": Softmax(6, ((0, 1, 2), (3, 4, 5)), (True, True)), "spin": Spin()}
     assert rbm.rbm_.visible == kind[name] if name in kind else isinstance(rbm.rbm_.visible, Gaussian)
     again = pickle.loads(pickle.dumps(rbm))
     np.testing.assert_array_equal(again.score_samples(X), scores)
