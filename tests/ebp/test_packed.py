@@ -351,7 +351,9 @@ def test_every_export_prints_what_it_loses(
     way: str, digits: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, X, y = digits
-    export = partial(ebp.export_network, tmp_path / "net") if way == "file" else partial(ebp.export_c, inputs="uint8")
+    export = (
+        partial(ebp.export_network, path=tmp_path / "net") if way == "file" else partial(ebp.export_c, inputs="uint8")
+    )
     with pytest.warns(UserWarning, match="the file has .* % of 1097 rows right, where predict has"):
         export(model, X=X, y=y)
     right = np.mean(packed(model).predict(X) == y)
