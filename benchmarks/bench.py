@@ -341,7 +341,7 @@ class Rival:
 
 def classifier_scores(make: Callable[[], Any], X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, float]:
     """Error in percent, CPU seconds of the fit; of models with probabilities log loss, calibration error in percent."""
-    from gpflow_deep_base.scores import calibration_error, log_loss
+    from gpflow_deep_base.scores import label_scores
 
     start = time.process_time()
     model = make().fit(X, y)
@@ -350,8 +350,8 @@ def classifier_scores(make: Callable[[], Any], X: Any, y: Any, X_test: Any, y_te
     if hasattr(model, "predict_proba"):
         log_p = np.log(np.maximum(model.predict_proba(X_test), np.finfo(np.float64).tiny))
         classes = np.searchsorted(model.classes_, y_test)
-        calibration = calibration_error(np.exp(log_p.max(axis=1)), log_p.argmax(axis=1) == classes)
-        metrics |= {"log_loss": log_loss(log_p, classes), "calibration_error": 100.0 * calibration}
+        scores = label_scores(log_p, classes)
+        metrics |= {"log_loss": scores["log_loss"], "calibration_error": scores["calibration"]}
     return metrics
 
 

@@ -29,9 +29,8 @@ from scipy.ndimage import rotate
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, logsumexp
 
-from gpflow_deep.judge.evaluation import label_scores
 from gpflow_deep.keras import DeepGPLikelihoodLoss, GPLayer, Predictor, adapt
-from gpflow_deep_base.scores import log_loss
+from gpflow_deep_base.scores import label_scores, log_loss
 
 ANGLES = (0, 30, 60)
 RATES = (0.2, 0.5)

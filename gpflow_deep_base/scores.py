@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["calibration_error", "confidence_bins", "log_loss"]
+__all__ = ["calibration_error", "confidence_bins", "label_scores", "log_loss"]
 
 NUM_BINS = 15
+
+
+def label_scores(log_p: NDArray[np.float64], classes: NDArray[np.integer[Any]]) -> dict[str, float]:
+    """What any classifier can be judged by: "error" and "calibration" (`calibration_error`) in percent, and
+    "log_loss" in nats.
+
+    :param log_p: logarithms of probabilities, [N, C].
+    :param classes: number of the class of each row, [N].
+    """
+    is_right = log_p.argmax(axis=1) == classes
+    return {
+        "error": float(100 * np.mean(~is_right)),
+        "calibration": 100 * calibration_error(np.exp(log_p.max(axis=1)), is_right),
+        "log_loss": log_loss(log_p, classes),
+    }
 
 
 def log_loss(log_p: ArrayLike, classes: ArrayLike) -> float:

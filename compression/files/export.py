@@ -258,6 +258,6 @@ def distinct_names(paths: Sequence[str]) -> list[str]:
         while length < len(parts) and any(other[-length:] == parts[-length:] for other in others):
             length += 1
         name = "/".join(parts[-length:])
-        count = sum(known == path for known in paths[: len(names)])
+        count = paths[: len(names)].count(path)
         names.append(f"{name}_{count}" if count else name)
     return names

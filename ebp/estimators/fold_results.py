@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from gpflow_deep_base.scores import calibration_error, log_loss
+from gpflow_deep_base.scores import label_scores
 from gpflow_deep_base.seeds import Seed
 
 from ..network.heads import SoftmaxHead, head_scores
@@ -125,8 +125,8 @@ def probability_scores(network: EBPNetwork, X: Matrix, Y: NDArray[Any]) -> tuple
     scores = head_scores(head, *map(tf.constant, network.predict_moments(X, dtype=np.float64))).numpy()
     log_p = log_probabilities(scores, are_logits=isinstance(head, SoftmaxHead))
     classes = (Y[:, 0] > 0).astype(int) if Y.shape[1] == 1 else Y.argmax(axis=1)
-    calibration = calibration_error(np.exp(log_p.max(axis=1)), log_p.argmax(axis=1) == classes)
-    return log_loss(log_p, classes), 100.0 * calibration
+    scores_of_labels = label_scores(log_p, classes)
+    return scores_of_labels["log_loss"], scores_of_labels["calibration"]
 
 
 def summary(errors: NDArray[np.float64]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
-from gpflow_deep_base.scores import calibration_error, log_loss
+from gpflow_deep_base.scores import calibration_error
 from gpflow_deep_base.text import plus_minus
 
 from .forecasts import Forecast, forecaster_of
@@ -37,7 +37,6 @@ __all__ = [
     "coverage_in_words",
     "difference",
     "evaluate",
-    "label_scores",
     "table",
 ]
 
@@ -232,21 +231,6 @@ def difference(found: Evaluation, other: Evaluation) -> Score | None:
     if found.log_densities is None or other.log_densities is None or found.num_rows != other.num_rows:
         return None
     return _mean(found.log_densities - other.log_densities)
-
-
-def label_scores(log_probabilities: Array, labels: NDArray[np.int64]) -> dict[str, float]:
-    """What any classifier can be judged by: "error" and "calibration" (`calibration_error`) in percent, and
-    "log_loss" in nats.
-
-    :param log_probabilities: of each label, [N, C].
-    :param labels: 0, 1, ... [N].
-    """
-    is_right = log_probabilities.argmax(axis=1) == labels
-    return {
-        "error": float(100 * np.mean(~is_right)),
-        "calibration": 100 * calibration_error(np.exp(log_probabilities.max(axis=1)), is_right),
-        "log_loss": log_loss(log_probabilities, labels),
-    }
 
 
 def _mean(values: NDArray[Any]) -> Score:

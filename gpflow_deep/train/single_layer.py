@@ -13,6 +13,7 @@ closed form:
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -241,7 +242,7 @@ def log_posterior(theta: Array, kernel: str, X: Array, Y: Array) -> tuple[float,
     The standard deviation of the noise is half normal with scale 1, that of the targets; lengthscales are log-normal
     around 4 sqrt(D), a nearly linear function of all inputs, by a factor of e.
     """
-    (value, gradient) = log_marginal_likelihood(theta, kernel, X, Y)
+    value, gradient = log_marginal_likelihood(theta, kernel, X, Y)
     if value == -_FAILED:
         return value, gradient
     D = X.shape[1]
@@ -415,11 +416,11 @@ def search_exact(
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, P].
     """
-    options: dict[str, Any] = {"max_iter": max_iter, "seed": seed, "show": show}
-    single = _searched(X, Y, kernels, log_marginal_likelihood, **options)
+    search = functools.partial(_searched, X, Y, kernels, max_iter=max_iter, seed=seed, show=show)
+    single = search(log_marginal_likelihood)
     is_few = len(X) < ROWS_PER_PARAMETER * (X.shape[1] + 2)
     if is_few and rms_error(*leave_one_out(single, X, Y)) > SEEN:
-        single = _searched(X, Y, kernels, log_posterior, **options)
+        single = search(log_posterior)
     return single
 
 
@@ -467,8 +468,10 @@ def _searched(
         return best
     rows = _some_rows(len(X), seed)
     begins = [SingleLayer(name, first_theta(name, X.shape[1], max(_STARTS)), None, 0.0, 0) for name in PLAIN]
-    options: dict[str, Any] = {"tolerance": 1e-5, "objective": objective}
-    tried = [climb_exact(candidate, X[rows], Y[rows], min(max_iter, MIDDLE), **options) for candidate in begins]
+    tried = [
+        climb_exact(begin, X[rows], Y[rows], min(max_iter, MIDDLE), tolerance=1e-5, objective=objective)
+        for begin in begins
+    ]
     plain = climb(max(tried, key=lambda candidate: candidate.value), max_iter)
     gain, error = paired_gain(*(leave_one_out(candidate, X, Y)[1].sum(axis=1) for candidate in (best, plain)))
     return best if gain > error else plain
@@ -494,8 +497,7 @@ def _race(
     for kernel in kernels:
         for noise in _STARTS:
             begin = SingleLayer(kernel, first_theta(kernel, X.shape[1], noise), None, 0.0, 0)
-            options: dict[str, Any] = {"tolerance": 1e-5, "objective": objective}
-            tried = climb_exact(begin, X[rows], Y[rows], min(max_iter, MIDDLE), **options)
+            tried = climb_exact(begin, X[rows], Y[rows], min(max_iter, MIDDLE), tolerance=1e-5, objective=objective)
             key = (kernel.removesuffix(LINEAR), noise)
             if key not in raced or tried.value > raced[key].value:
                 raced[key] = tried
