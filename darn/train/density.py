@@ -172,8 +172,18 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         x, is_missing, _ = self._bits(X, reset=True)
         groups = self._groups
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, dtype=np.float64)
-        if weights is not None and weights.min() < 0:
-            raise ValueError(f"sample_weight must not be negative, got {weights.min():g} of row {weights.argmin()}.")
+        if weights is not None:
+            if weights.min() < 0:
+                raise ValueError(
+                    f"sample_weight must not be negative, got {weights.min():g} of row {weights.argmin()}."
+                )
+            # A row of weight 0 is as if it were not there.
+            kept = np.flatnonzero(weights)
+            if len(kept) < 2:
+                raise ValueError(f"sample_weight must be positive of two rows or more, got {len(kept)} such rows.")
+            x = x[kept]
+            weights = weights[kept]
+            is_missing = None if is_missing is None else is_missing[kept]
         if not 0 < self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must be in (0, 1), got {self.validation_fraction}.")
         for name in ("max_steps", "batch_size", "num_samples"):
@@ -196,9 +206,6 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         parts = [np.sort(part) for part in (order[num_valid:], order[:num_valid])]
         x, valid = (x[part] for part in parts)
         x_weights, valid_weights = (None if weights is None else weights[part] for part in parts)
-        for name, part in (("training", x_weights), ("validation", valid_weights)):
-            if part is not None and not part.any():
-                raise ValueError(f"sample_weight must not be 0 of all {name} rows; give another random_state.")
         # Trees, mixtures, chains and networks.
         if kinds:
             self._say(1, f"trying trees, mixtures and {' and '.join(kinds)}s on {len(x):,} rows")

@@ -82,7 +82,8 @@ class _Part:
             return pd.to_datetime(numbers, unit="D", utc=self.has_zone).round("ms")
         if self.kind == "time":
             return pd.to_timedelta(numbers, unit="h").round("ms")
-        return numbers.astype(np.int64) if (numbers % 1 == 0).all() else numbers
+        is_whole = (numbers % 1 == 0).all() and np.abs(numbers).max() < 2.0**63
+        return numbers.astype(np.int64) if is_whole else numbers
 
     def binned(self, numbers: NDArray[np.float64], most: int) -> _Part:
         """The part with at most so many bins of its training rows' numbers."""

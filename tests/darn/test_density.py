@@ -377,6 +377,9 @@ def test_numbers_of_an_array_need_bins(shop: pd.DataFrame) -> None:
     assert density.score_samples(numbers).shape == (500,)
     framed = DARNDensity(architecture="chain", bins=5).fit(shop[["price", "kids"]])
     np.testing.assert_array_equal(framed.score_samples(shop[["price", "kids"]]), density.score_samples(numbers))
+    # Whole numbers that int64 does not hold come back as they are.
+    huge = DARNDensity(architecture="chain", bins=2).fit([[1e300], [-2e300]] * 9).sample(9)
+    assert set(huge.to_numpy().ravel()) == {1e300, -2e300}
 
 
 def test_categories_of_a_darn(shop: pd.DataFrame) -> None:
@@ -442,10 +445,20 @@ def test_a_row_of_weight_two_counts_as_two(bits: np.ndarray) -> None:
         assert weighted.score_samples(bits[:1])[0] > density.fit(bits).score_samples(bits[:1])[0] + 0.2
     with pytest.raises(ValueError, match="sample_weight"):
         clone(TINY).fit(bits, sample_weight=weights[1:])
-    with pytest.raises(ValueError, match=r"at least one non-zero number|must not be 0 of all training rows"):
+    with pytest.raises(ValueError, match=r"at least one non-zero number|must be positive of two rows or more, got 0"):
         clone(TINY).fit(bits, sample_weight=np.zeros(len(bits)))
+    with pytest.raises(ValueError, match="must be positive of two rows or more, got 1 such"):
+        clone(TINY).fit(bits, sample_weight=np.eye(len(bits))[3])
     with pytest.raises(ValueError, match=r"sample_weight must not be negative, got -1 of row 3\."):
         clone(TINY).fit(bits, sample_weight=np.where(np.arange(len(bits)) == 3, -1.0, 1.0))
+
+
+def test_a_row_of_weight_zero_is_as_if_it_were_not_there(bits: np.ndarray) -> None:
+    """Where a few rows alone count, too, whichever rows the seed draws for validation."""
+    for is_counted in (np.arange(len(bits)) % 3 > 0, np.arange(len(bits)) < 2):
+        weighted = DARNDensity(architecture="chain").fit(bits, sample_weight=is_counted)
+        fewer = DARNDensity(architecture="chain").fit(bits[is_counted], sample_weight=np.ones(is_counted.sum()))
+        np.testing.assert_array_equal(weighted.score_samples(bits), fewer.score_samples(bits))
 
 
 def test_kinds_that_do_not_fit_are_refused(bits: np.ndarray) -> None:
