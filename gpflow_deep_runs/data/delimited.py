@@ -19,7 +19,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -114,49 +114,27 @@ def dialect_of(
     text, codec = _decoded(head, where, is_whole, encoding)
     notes = [] if codec in _CODECS or encoding else [f"read as {codec} (--encoding=NAME reads another)"]
     text = text if not skip_rows else "".join(_line_ends(text)[skip_rows:])
-    # The first rows as each delimiter, white space and a fixed width would divide them
-    rows = {delimiter: _rows(text, delimiter, where, is_whole) for delimiter in DELIMITERS}
-    cells = _spaced(text, rows, is_whole)
-    places = () if names else _places_of(text, rows, is_whole)
-    if places:
-        lines = [(row, line) for row, line in enumerate(_line_ends(text)) if line.strip()][: _HEAD_ROWS + 1]
-        fixed = [(row, _cut(line, places)) for row, line in lines]
-        if cells is not None and (fixed[0][1] != cells[0][1] or fixed[: len(cells)] == cells):
-            places = ()  # as it is without them, or by chance
-    # A fixed width goes before white space, and this before a delimiter
-    if places:
-        rows = {_SPACES: fixed}
-        delimiter = _SPACES
-        start = 0
-        notes.append(f"columns of fixed width, from the characters {', '.join(map(str, places))} (from 0) on")
-    elif cells is not None:
-        rows = {_SPACES: cells}
-        delimiter = _SPACES
-        start = 0
-        notes.append("white space stands between the columns")
-    else:
-        delimiter, start = _delimiter(rows, where, is_known=skip_rows is not None)
+    delimiter, rows, start, places, note = _division(text, where, is_whole, names, is_known=skip_rows is not None)
     if not is_whole and "\n" not in text:
         raise ValueError(
             f"the first line of {where} has more than {len(head):,} bytes, too many columns; give --max_bytes=N if you "
             "trust the file."
         )
-    if not rows[delimiter]:
+    if not rows:
         raise ValueError(f"{where} is empty; check how it was written.")
+    notes += [note] if note else []
     # Titles above the header are left out
-    body = [row for _, row in rows[delimiter][start:]]
+    body = [row for _, row in rows[start:]]
     num_above = skip_rows or 0
-    num_titles = num_above + rows[delimiter][start][0]
+    num_titles = num_above + rows[start][0]
     if start:
-        first = " ".join(rows[delimiter][0][1][0].split())[:40]
+        first = " ".join(rows[0][1][0].split())[:40]
         notes.append(f"{num_titles} lines above the header left out, the first {first!r} (--skip_rows=N leaves out N)")
     elif skip_rows:
         notes.append(f"{skip_rows} lines above the header left out by --skip_rows")
-    # Whether the first line holds names or numbers
+    # With names of the user the first line is a row
     header = [name.strip() for name in body[0]]
     width = max(map(len, body[1:]), default=len(header))
-    is_numeric = any(_NUMBER.fullmatch(name) for name in header) and not _are_years(header)
-    # With names of the user it is a row
     if names:
         if len(names) != max(width, len(header)):
             raise ValueError(
@@ -165,35 +143,72 @@ def dialect_of(
         check_names(names, where)
         return Dialect(tuple(names), delimiter, codec, False, num_titles, (*notes, "its columns are named by --names"))
     # So it is if it holds numbers, or values that occur again, where names are optional
-    is_row = len(set(header)) < len(header) or any(
-        name in (value.strip() for value in column)
-        for name, column in zip(header, zip(*body[1:], strict=False), strict=False)
-    )
-    if is_numeric or (names_optional and is_row):
-        if names_optional:
-            chosen = tuple(f"x{d}" for d in range(len(header)))
-            if not is_numeric:
-                notes.append("the first line is a row, as its values occur again (--names=NAME,... names the columns)")
-            return Dialect(chosen, delimiter, codec, False, num_titles, tuple(notes))
-        number = next(name for name in header if _NUMBER.fullmatch(name))
+    number = "" if _are_years(header) else next((name for name in header if _NUMBER.fullmatch(name)), "")
+    if names_optional and (number or _occurs_again(header, body[1:])):
+        if not number:
+            notes.append("the first line is a row, as its values occur again (--names=NAME,... names the columns)")
+        chosen = tuple(f"x{d}" for d in range(len(header)))
+        return Dialect(chosen, delimiter, codec, False, num_titles, tuple(notes))
+    if number:
         raise ValueError(
             f"the first line of {where} must hold column names, got numbers ({number}, ...); add them, or give them "
             "by --names=NAME,NAME,..."
         )
-    # All rows may be one value longer than the header: by commas at their ends, or by names of rows
-    if len(header) == width - 1 and all(len(row) == width for row in body[1:]) and len(body) > 2:
-        firsts = [row[0].strip() for row in body[1:]]
-        if not any(row[-1].strip() for row in body[1:]):
-            header = [*header, ""]  # commas at the ends of the rows alone
-        elif len(firsts) > 2 and _are_row_names(firsts):  # as R writes them
-            header = ["", *header]
-            notes.append("the line of names has one value less than the rows, whose first value has no name")
-    # A line of names that is still shorter than the header counts as a title
+    # A line of names that is shorter than the rows counts as a title
+    if len(header) == width - 1 and len(body) > 2 and all(len(row) == width for row in body[1:]):
+        header, note = _lengthened(header, body[1:])
+        notes += [note] if note else []
     is_short = len(header) > len(body[0])
-    num_titles = num_above + rows[delimiter][start + 1][0] if is_short else num_titles
+    num_titles = num_above + rows[start + 1][0] if is_short else num_titles
     header = [name or unnamed(d, header) for d, name in enumerate(header)]
     check_names(header, where)
     return Dialect(tuple(header), delimiter, codec, True, num_titles, tuple(notes), is_short, places)
+
+
+class _Division(NamedTuple):
+    """The first lines of a text as rows, each with the number of lines above it; the header is number `start`."""
+
+    delimiter: str
+    rows: list[tuple[int, list[str]]]
+    start: int = 0
+    places: tuple[int, ...] = ()
+    note: str = ""
+
+
+def _division(text: str, where: str, is_whole: bool, names: Sequence[str], *, is_known: bool) -> _Division:
+    """What stands between the columns: a fixed width goes before white space, and this before a delimiter.
+
+    :param is_known: the user says where the header is.
+    """
+    rows = {delimiter: _rows(text, delimiter, where, is_whole) for delimiter in DELIMITERS}
+    cells = _spaced(text, rows, is_whole)
+    if places := () if names else _places_of(text, rows, is_whole):
+        lines = [(row, line) for row, line in enumerate(_line_ends(text)) if line.strip()][: _HEAD_ROWS + 1]
+        fixed = [(row, _cut(line, places)) for row, line in lines]
+        # Unless it is as it would be without them, or by chance
+        if cells is None or (fixed[0][1] == cells[0][1] and fixed[: len(cells)] != cells):
+            note = f"columns of fixed width, from the characters {', '.join(map(str, places))} (from 0) on"
+            return _Division(_SPACES, fixed, places=places, note=note)
+    if cells is not None:
+        return _Division(_SPACES, cells, note="white space stands between the columns")
+    delimiter, start = _delimiter(rows, where, is_known=is_known)
+    return _Division(delimiter, rows[delimiter], start)
+
+
+def _occurs_again(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether values of a first line occur twice in it, or again below it."""
+    columns = zip(header, zip(*rows, strict=False), strict=False)
+    return len(set(header)) < len(header) or any(name in map(str.strip, column) for name, column in columns)
+
+
+def _lengthened(header: list[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], str]:
+    """A line of names that has one value less than all rows: by delimiters at their ends, or by names of rows."""
+    firsts = [row[0].strip() for row in rows]
+    if not any(row[-1].strip() for row in rows):
+        return [*header, ""], ""
+    if len(firsts) > 2 and _are_row_names(firsts):  # as R writes them
+        return ["", *header], "the line of names has one value less than the rows, whose first value has no name"
+    return header, ""
 
 
 def _are_row_names(texts: Sequence[str]) -> bool:

@@ -77,6 +77,9 @@ _TOTALS = (
 TOTAL_WORD = f"(?i:[\\s*#(\\[\u03a3]*(?:the )?(?:{_SURE_TOTALS})[\\s*:.)\\]=]*)"
 """Texts that have no other meaning than a sum, as a regular expression."""
 
+_TOTAL_OF = f"(?i:[\\s*#(\\[\u03a3]*(?:{_SURE_TOTALS}) \\pL+(?: \\pL+)?[\\s*:.)\\]=]*)"
+"""A total and what it is of, such as "Total Nacional", which at the end of a table is asked about."""
+
 _PART = "(?i:[\\s*(\\[]*sub[- ]?totals?\\b.*|zwischensumme.*|sous-total.*)"
 _STATISTIC = (
     "(?i:[\\s*(\\[]*(?:min|max|minimum|maximum|std|sd|st\\.? ?dev|std\\.? ?dev|stdev|standard deviation|variance|var|"
@@ -415,11 +418,12 @@ def totals_of_texts(table: pa.Table) -> dict[int, str]:
         is_sure |= _totals_of_parts(texts)
         is_word = matches(texts, _TOTAL) & is_once
         is_statistic = matches(texts, _STATISTIC) & is_once
-        if not (is_sure | is_word | is_statistic).any():
+        is_of = matches(texts, _TOTAL_OF) & is_once
+        if not (is_sure | is_word | is_of | is_statistic).any():
             continue
         # The latter count among levels, at the ends of the table, or as several statistics at its foot
         sure = _rows_of(column, texts, is_sure | (is_word & is_level))
-        words = _rows_of(column, texts, is_word)
+        words = _rows_of(column, texts, is_word | is_of)
         ends = words[(first + words < 1) | (first + words >= num_rows - _FOOT)]
         foot = _rows_of(column, texts, is_word | is_statistic)
         foot = foot[first + foot >= num_rows - 2 * _FOOT]
@@ -473,7 +477,7 @@ def names_again(table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
 
 
 def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:
-    """Why the last row seems to sum up those above it, as its numbers are one statistic of theirs; "" if they are not.
+    """Why the last row seems to sum up the others, as its numbers are one statistic of theirs; "" if they are not.
 
     All columns of numbers have to agree; a zero or a missing value says nothing. Sums have to be larger than the values
     that they sum up, and those of positive and negative values must not agree by chance. Others must not be values that

@@ -25,7 +25,7 @@ from gpflow_deep_runs.data.forced import LOCAL, SIGNS, Forced, zone_of
 from gpflow_deep_runs.data.formats import find_date_format, find_time_format
 from gpflow_deep_runs.data.libraries import pa, pc
 from gpflow_deep_runs.data.numerals import FLAG, SPACES, Style, marks_of, numbers, plain_numbers, without_flags
-from gpflow_deep_runs.data.styles import Found, Shapes, Sign, decimal_of, find_style, is_code, shapes_of, style_of
+from gpflow_deep_runs.data.styles import Found, Sign, apart, decimal_of, find_style, is_code
 from gpflow_deep_runs.data.times import is_time_format, read_dates, read_times
 from gpflow_deep_runs.data.typed import are_whole, decoded, floats_of, has_zone, kind_of_type, texts_of
 from gpflow_deep_runs.data.units import UNITS
@@ -59,18 +59,14 @@ _ID = re.compile(
 
 
 class _Numbers(NamedTuple):
-    """A column of numbers as text.
+    """A column of numbers as text, whose decimal sign may follow from the other columns.
 
-    :ivar read: the style and the numbers of the texts, if they are known; else they follow from what was `seen` and
-        from the other columns.
     :ivar flagged: a number with a flag, if there is one; then the texts of `contents` are without flags.
     """
 
     contents: Contents
     is_tolerant: bool
-    decimal: Sign
-    read: tuple[Style, NDArray[np.float64]] | None = None
-    seen: tuple[Shapes, Found] | None = None
+    found: Found
     flagged: str = ""
 
 
@@ -296,7 +292,7 @@ def _read(
     if forced is None or forced.kind == "number":
         result = _as_numbers(contents, is_forced=forced is not None, is_tolerant=is_tolerant)
         if isinstance(result, _Numbers):
-            return result, result.decimal
+            return result, result.found.decimal
         if result == "code" and (digit_form := _form_of_days(contents.cells.texts, contents.is_value)):
             column, _ = _read(contents, Forced("date", digit_form), na_values, is_tolerant)
             return replace(
@@ -324,39 +320,25 @@ def _read(
 
 
 def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _Numbers | str:
-    """The numbers of a column, or, if it holds none: "code", or a note.
-
-    Of many different texts some are looked at; if there is no doubt about these, the others need to fit only.
-    """
+    """The numbers of a column, or, if it holds none: "code", or a note."""
     if (bare := _without_flags(contents)) is not None:
         # Numbers with flags are numbers without them
         result = _as_numbers(bare, is_forced=is_forced, is_tolerant=is_tolerant)
         if isinstance(result, _Numbers):
             is_changed = pc.not_equal(bare.cells.texts, contents.cells.texts).to_numpy(zero_copy_only=False)
             return result._replace(flagged=contents.cells.first(is_changed & contents.is_value)[1])
-    # A sample tells what the texts are; if it leaves no doubt, the others need to fit only
-    some = contents.sample(_SAMPLE)
-    shapes = shapes_of(some.cells.texts)
-    if some is not contents:
-        if not shapes.is_known.any() and not is_forced:
-            return ""
-        read = None if is_forced else _read_surely(some, shapes, contents)
-        if read is not None:
-            return _Numbers(contents, is_tolerant, cast(Sign, read[0].decimal), read=read)
-        shapes = shapes_of(contents.cells.texts)
-    # Otherwise all texts decide
-    finding = find_style(contents, shapes, any_unit=is_forced)
-    if finding is not None and (is_forced or not is_code(contents, finding)):
-        return _Numbers(contents, is_tolerant, finding.decimal, seen=(shapes, finding))
+    found = find_style(contents, is_forced=is_forced)
+    if found is not None and (is_forced or not is_code(contents, found)):
+        return _Numbers(contents, is_tolerant, found)
     # The user says that these are numbers: the first that is none
     if is_forced:
-        bad = contents.is_value & ~shapes.is_number
+        bad = contents.is_value & np.array([apart(text) is None for text in contents.cells.texts.to_pylist()], bool)
         row, text, count = contents.cells.first(bad if bad.any() else contents.is_value)
         raise ValueError(_misfit(contents, Column(contents.name, "number"), text, row, count))
-    if finding is not None:
+    if found is not None:
         return "code"
     _check_digits(contents)
-    return _unit_note(contents, shapes)
+    return _unit_note(contents.sample(_SAMPLE))
 
 
 def _without_flags(contents: Contents) -> Contents | None:
@@ -371,31 +353,10 @@ def _without_flags(contents: Contents) -> Contents | None:
     return contents._replace(cells=contents.cells._replace(texts=without_flags(texts)))
 
 
-def _read_surely(some: Contents, shapes: Shapes, contents: Contents) -> tuple[Style, NDArray[np.float64]] | None:
-    """Style and numbers, if there is no doubt about some values and the others fit; else None, errors come later."""
-    try:
-        finding = find_style(some, shapes)
-    except ValueError:
-        return None
-    texts = contents.cells.texts
-    if finding is None or finding.doubt or is_code(some, finding):
-        return None
-    if not finding.decimal and matches(texts, "(?s:.*)[.,](?s:.*)").any():
-        return None
-    style = style_of(some, shapes, finding, finding.decimal)
-    found_numbers = numbers(texts, style)
-    return None if np.isnan(found_numbers[contents.is_value]).any() else (style, found_numbers)
-
-
 def _number_column(pending: _Numbers, forced: Forced | None, signs: Set[str], delimiter: str) -> Column:
     contents = pending.contents
-    if pending.read is not None:
-        style, values = pending.read
-    else:
-        shapes, finding = cast(tuple[Shapes, Found], pending.seen)
-        told: Sign = SIGNS.get(forced.how, "") if forced else ""
-        style = style_of(contents, shapes, finding, told or decimal_of(contents, finding, signs, delimiter))
-        values = numbers(contents.cells.texts, style)
+    told: Sign = SIGNS.get(forced.how, "") if forced else ""
+    style, values = pending.found.readings[told or decimal_of(contents, pending.found, signs, delimiter)]
     # Texts that are no numbers in this style
     bad = contents.is_value & np.isnan(values)
     column = Column(contents.name, "number", *style)
@@ -413,12 +374,14 @@ def _number_column(pending: _Numbers, forced: Forced | None, signs: Set[str], de
     return replace(column, note=note)
 
 
-def _unit_note(contents: Contents, shapes: Shapes) -> str:
+def _unit_note(contents: Contents) -> str:
     """That a text of numbers with a unit that is not known could be read as numbers."""
-    if contents.share(shapes.is_number & matches(contents.cells.texts, "[0-9](?s:.*)")) < 1:
+    parts = [apart(text) if text[:1].isdigit() else None for text in contents.cells.texts.to_pylist()]
+    is_number = np.array([part is not None for part in parts], bool)
+    units = {part.unit for part, is_value in zip(parts, contents.is_value, strict=True) if part and is_value}
+    if contents.share(is_number) < 1 or len(units) != 1:
         return ""
-    units = {shapes.units[unit] for unit in set(shapes.unit[contents.is_value])}
-    return f"--numeric reads {contents.example(shapes.is_number)} as a number" if len(units) == 1 else ""
+    return f"--numeric reads {contents.example(is_number)} as a number"
 
 
 def _check_digits(contents: Contents) -> None:

@@ -27,9 +27,9 @@ __all__ = [
     "SPACES",
     "Marks",
     "Style",
-    "group_pattern",
     "marks_of",
     "numbers",
+    "pattern_of",
     "plain_numbers",
     "without_flags",
 ]
@@ -178,7 +178,7 @@ def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     if style.is_scaled:
         return _scaled(texts, style)
     # Texts that are no numbers become null; the sign is read before unit and groups are taken away
-    rest = pc.if_else(pa.array(matches(texts, _pattern(style))), texts, pa.scalar(None, texts.type))
+    rest = pc.if_else(pa.array(matches(texts, pattern_of(style))), texts, pa.scalar(None, texts.type))
     is_negative = pc.match_substring_regex(rest, "^[^0-9]*[-\u2212(]")
     for text in (style.unit, *GROUPS[style.thousands]):
         rest = pc.replace_substring(rest, text, "") if text else rest
@@ -208,15 +208,15 @@ def _scaled(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     return numbers(bare, style._replace(is_scaled=False)) * scales
 
 
-def group_pattern(thousands: str) -> str:
+def _group_pattern(thousands: str) -> str:
     """The pattern (RE2) of what stands between groups of digits."""
     return f"[{re.escape(GROUPS[thousands])}]" if thousands else ""
 
 
-def _pattern(style: Style) -> str:
+def pattern_of(style: Style) -> str:
     """The pattern of a cell that holds a number; of the signs before and after a unit only one may be there."""
     point = re.escape(style.decimal)
-    group = group_pattern(style.thousands)
+    group = _group_pattern(style.thousands)
     sign = f"[{SIGNS}]"
     gap = f"[{SPACES}]*"
     # The digits, alone or in groups: of three, and of two as in India

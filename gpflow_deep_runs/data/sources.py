@@ -171,8 +171,8 @@ def _json_frame(content: str, budget: Budget, *, is_lines: bool) -> pd.DataFrame
     if is_lines or parsed is None:  # a single line is a row, too
         parsed = [json.loads(line) for line in content.splitlines() if line]
     # The orders in which pandas writes a frame, or a list of rows
-    if isinstance(parsed, dict) and "schema" in parsed:  # of the order "table"
-        parsed = parsed.get("data")
+    if isinstance(parsed, dict) and isinstance(parsed.get("data"), list) and "columns" not in parsed:
+        parsed = parsed["data"]  # of the order "table", or of a service
     if isinstance(parsed, dict):
         frame = _frame_of(parsed)
     elif isinstance(parsed, list) and all(isinstance(row, dict) for row in parsed):

@@ -112,14 +112,14 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
     if all(column.kind == "ignored" for name, column in columns.items() if name not in targets):
         besides = f" besides the target {targets[0]!r}" if targets else " that is used"
         raise ValueError(f"{where} has no column{besides}; add the inputs, or name them by --features.")
-    # Rows that can be used, and whether the last of them sums up the others by its numbers
+    # Rows that can be used, and whether the last or the first of them sums up the others by its numbers
     used = usable(table.columns, columns, targets, spec, where=where)
-    last = len(table.columns) - 1
-    if spec.total_rows != "keep" and len(used.kept) and used.kept[-1] == last:
-        why = total_of_numbers({name: used.found[name] for name in _of_kind(columns, "number")})
-        if why:
-            rest = encode_table(_without_totals(table, {last: why}, spec), targets, spec)
-            return rest._replace(notes=[*totals, f"row {last} (from 0), a total, left out as {why}", *rest.notes])
+    numeric = {name: used.found[name] for name in _of_kind(columns, "number")}
+    for row, step in ((len(table.columns) - 1, 1), (0, -1)) if spec.total_rows != "keep" else ():
+        is_used = len(used.kept) > 0 and used.kept[::step][-1] == row
+        if is_used and (why := total_of_numbers({name: values[::step] for name, values in numeric.items()})):
+            rest = encode_table(_without_totals(table, {row: why}, spec), targets, spec)
+            return rest._replace(notes=[*totals, f"row {row} (from 0), a total, left out as {why}", *rest.notes])
     # Values that may stand for a missing one: the user is asked about all of them at once
     kinds = {name: columns[name].kind == "date" for name in _of_kind(columns, "number", "date")}
     odd = {name: odd_values(used.found[name], keep=spec.keep_value, is_date=kinds[name]) for name in kinds}

@@ -234,6 +234,7 @@ TOTALS = [
     ("TOTAL:,360,\n", "'Region' is 'TOTAL:'"),
     ("Average,18,4.5\n", "'Region' is 'Average'"),
     ("Gesamtergebnis,360,90.5\n", "'Region' is 'Gesamtergebnis'"),
+    ("TOTAL NACIONAL,360,12.5\n", "'Region' is 'TOTAL NACIONAL'"),
     ("N,{units},{price:.2f}\n", "its numbers are the sums"),
     (",{units},{price:.2f}\n", "its numbers are the sums"),
 ]
@@ -300,6 +301,15 @@ def test_means_at_the_foot() -> None:
     above = rng.uniform(0, 10, (30, 3)).round(1)
     table = np.vstack([above, above.mean(axis=0).round(2)])
     assert "means" in total_of_numbers({str(d): table[:, d] for d in range(3)})
+
+
+def test_a_total_at_the_top() -> None:
+    below = draws(22).uniform(1, 9, (40, 2)).round(1)
+    frame = pd.DataFrame(np.vstack([below.sum(axis=0).round(1), below]), columns=["q", "y"])
+    with pytest.raises(ValueError, match=r"row 0 .* seems to sum up others, as its numbers are the sums"):
+        read_table(frame, TableSpec(target=("y",)))
+    rows = read_table(frame, TableSpec(target=("y",), total_rows="drop"))
+    np.testing.assert_array_equal(rows.parts["all"].Y[:, 0], below[:, 1])
 
 
 @pytest.mark.parametrize(

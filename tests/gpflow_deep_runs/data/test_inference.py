@@ -376,6 +376,7 @@ def test_misfits_may_be_left_to_the_caller() -> None:
         ({"a": ["1,234", "2,345"], "b": ["3.5", "4.5"], "c": ["3,5", "4,5"]}, ";", None),
         ({"a": ["1.234", "2.345"], "b": ["3,5", "4,5"]}, ",", None),
         ({"a": ["950", "1.050"]}, ",", None),
+        ({"a": ["kr. 1.234", "kr. 2.345"], "b": ["3.5", "4.5"]}, ",", None),  # money has two decimals
     ],
 )
 def test_columns_decide_each_others_decimal_sign(

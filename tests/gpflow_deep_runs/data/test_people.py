@@ -187,6 +187,7 @@ WRITERS: dict[str, Callable[[Path], Any]] = {
     "index.json": lambda path: path.write_text(FRAME.set_axis([f"r{i}" for i in range(N)]).to_json(orient="index")),
     "split.json": lambda path: path.write_text(FRAME.to_json(orient="split")),
     "lists.json": lambda path: path.write_text(json.dumps(FRAME.to_dict("list"))),
+    "service.json": lambda path: path.write_text(json.dumps({"meta": {"n": N}, "data": FRAME.to_dict("records")})),
     "schema.json": lambda path: path.write_text(FRAME.to_json(orient="table", index=False)),
     "lines.json": lambda path: path.write_text(FRAME.to_json(orient="records", lines=True)),
     "t.feather": FRAME.to_feather,
