@@ -348,8 +348,6 @@ COMPILED: dict[str, dict[str, Call]] = {
 LEFT_OUT = {
     "darn.more.distribution.export.<locals>.draw": "is traced by saving it, with operations of `darn.Sampler`",
     "darn.more.distribution.export.<locals>.score": "is traced by saving it, with operations of `DARN.log_prob`",
-    "gpflow_deep_runs.data.streams.reader.BatchReader._dataset.<locals>.read": "reads rows of files, in threads of "
-    "the host that run ahead of the steps",
     "gpflow_deep_runs.run.devices._of_all_replicas.<locals>.gather": "compares the workers when a run starts and when "
     "it is evaluated, not in a step",
     "gpflow_deep.trieste.Draws._values": "calls compiled functions from Python, as trieste asks for values",

@@ -78,11 +78,11 @@ class Schema:
             text of too many levels; targets that do not fit the task, or do not vary.
         """
         if spec.missing == "error":
-            check_missing({name: survey.facts[name].num_missing for name in columns if name in survey.facts}, where)
+            check_missing({name: survey[name].num_missing for name in columns if name in survey}, where)
         features = features_of([column for name, column in columns.items() if name not in targets], survey, spec, where)
         chosen = tuple(columns[name] for name in targets)
         task: Task = task_of(chosen, survey, spec.task, where) if targets else "regression"
-        classes = () if task == "regression" else class_names_of(chosen[0], survey.facts[targets[0]])
+        classes = () if task == "regression" else class_names_of(chosen[0], survey[targets[0]])
         return cls(
             features,
             chosen,

@@ -2,7 +2,7 @@
 
 found = parsed(columns, table, where="houses.csv")          # each column, once
 survey = look(found, columns.values(), targets=("price",))
-survey = survey.merge(look(parsed(columns, more, ...), ...)) # of further rows of the same table
+survey = merged(survey, look(parsed(columns, more, ...), ...)) # and of further rows of the same table
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpflow_deep_runs.data.libraries import pa, pd
 from gpflow_deep_runs.data.spec import PARTS, DatePart, TableSpec
 
 __all__ = ["MAX_COUNTED", "MAX_LABELS", "Facts", "Parsed", "Survey", "Usable", "check_missing", "features_of"]
-__all__ += ["in_order", "is_missing", "labels", "look", "parsed", "usable"]
+__all__ += ["in_order", "is_missing", "labels", "look", "merged", "parsed", "usable"]
 
 Parsed = Mapping[str, Any]
 """Name of a column -> its n parsed cells: float64 with NaN where a value is missing, or a `pandas.Categorical`."""
@@ -78,24 +78,16 @@ class Facts:
         )
 
 
-@dataclass(frozen=True)
-class Survey:
-    """What is known of the cells of a table.
+Survey = Mapping[str, Facts]
+"""What is known of the cells of some rows of a table: name of a column -> its facts."""
 
-    :param num_rows: rows that were looked at.
-    :param facts: of each column, by its name.
+
+def merged(one: Survey, other: Survey) -> Survey:
+    """The survey of the rows of both, which have the same columns.
+
+    :raises ValueError: naming a column of more than `MAX_COUNTED` levels.
     """
-
-    num_rows: int
-    facts: Mapping[str, Facts]
-
-    def merge(self, other: Survey) -> Survey:
-        """The survey of the rows of both, which have the same columns.
-
-        :raises ValueError: naming a column of more than `MAX_COUNTED` levels.
-        """
-        facts = {name: facts.merge(other.facts[name]) for name, facts in self.facts.items()}
-        return Survey(self.num_rows + other.num_rows, _checked(facts))
+    return _checked({name: facts.merge(other[name]) for name, facts in one.items()})
 
 
 def parsed(
@@ -126,7 +118,7 @@ def look(found: Parsed, columns: Iterable[Column], *, targets: Sequence[str] = (
         for column in columns
         if column.name in found
     }
-    return Survey(len(next(iter(found.values()), ())), _checked(facts))
+    return _checked(facts)
 
 
 def is_missing(values: Any) -> NDArray[np.bool_]:
@@ -182,7 +174,7 @@ def _facts(values: Any, column: Column, *, is_target: bool) -> Facts:
     return Facts(num_missing, dict(zip(names, map(int, counts), strict=True)), is_number=True)
 
 
-def _checked(facts: Mapping[str, Facts]) -> Mapping[str, Facts]:
+def _checked(facts: Survey) -> Survey:
     for name, column_facts in facts.items():
         if len(column_facts.counts) > MAX_COUNTED:
             raise ValueError(
@@ -217,7 +209,7 @@ def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, wher
     features = []
     too_many = dict[str, str]()
     for column in columns:
-        facts = survey.facts.get(column.name, Facts())
+        facts = survey.get(column.name, Facts())
         levels, rare = _levels(facts.counts, spec.rare, column.order)
         is_allowed = len(levels) <= MAX_FORCED_LEVELS
         # Texts are levels if the rare ones are joined

@@ -37,13 +37,13 @@ def task_of(columns: Sequence[Column], survey: Survey, task: Task | None, where:
     """
     for column in columns:
         _check_kind(column, where)
-        _check_varies(column, survey.facts[column.name], task, where)
+        _check_varies(column, survey[column.name], task, where)
     if len(columns) > 1:
         _check_several(columns, task, where)
         return "regression"
     column = columns[0]
-    facts = survey.facts[columns[0].name]
-    chosen_task = task or _inferred(column, facts, survey.num_rows, where)
+    facts = survey[columns[0].name]
+    chosen_task = task or _inferred(column, facts, where)
     # The values must fit the task
     misfit = f"--task={chosen_task} does not fit the target {column.name!r} of {where}: it"
     if chosen_task == "regression" and _is_text(column):
@@ -130,11 +130,11 @@ def _check_several(columns: Sequence[Column], task: Task | None, where: str) -> 
         )
 
 
-def _inferred(column: Column, facts: Facts, num_rows: int, where: str) -> Task:
+def _inferred(column: Column, facts: Facts, where: str) -> Task:
     if not facts.is_whole or column.kind == "time":
         return "regression"
     distinct = len(facts.counts)
-    num_known = num_rows - facts.num_missing
+    num_known = sum(facts.counts.values())
     if distinct == 2:
         return "binary"
     if not _is_text(column):

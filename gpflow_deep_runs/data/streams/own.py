@@ -4,33 +4,36 @@
     preset.schema                                       # but for what is put in for missing values, see `scan.scan`
 
 What the columns are is found out from the first rows, :data:`HEAD_ROWS`. Levels, labels, the parts of dates that vary
-and where values are missing follow from all rows, see :mod:`gpflow_deep_runs.data.streams.counting`.
+and where values are missing follow from all rows, which takes a pass over them unless all inputs are numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from gpflow_deep_runs.data import doubts, tables
-from gpflow_deep_runs.data.cells import quoted
-from gpflow_deep_runs.data.columns import Column
-from gpflow_deep_runs.data.delimited import check_names
+from gpflow_deep_runs.data.cells import MARKERS, quoted
+from gpflow_deep_runs.data.columns import Column, parse
 from gpflow_deep_runs.data.forced import forced_columns
+from gpflow_deep_runs.data.inference import MAX_LEVELS
 from gpflow_deep_runs.data.libraries import pa
 from gpflow_deep_runs.data.rows import Part
 from gpflow_deep_runs.data.schema import Schema
 from gpflow_deep_runs.data.spec import TableSpec
-from gpflow_deep_runs.data.streams import counting
-from gpflow_deep_runs.data.streams.counting import Known
+from gpflow_deep_runs.data.streams.files import Layout, Shards, column_names, find_files, open_shards
 from gpflow_deep_runs.data.streams.moments import Moments
 from gpflow_deep_runs.data.streams.presets import Selection, StreamPreset
-from gpflow_deep_runs.data.streams.shards import Field, Layout, Shards, columns_of, find_files, open_shards
-from gpflow_deep_runs.data.survey import features_of, usable
+from gpflow_deep_runs.data.streams.stream import in_order
+from gpflow_deep_runs.data.survey import Facts, Survey, features_of, look, merged, usable
+from gpflow_deep_runs.data.targets import MAX_CLASSES
 
 __all__ = ["HEAD_ROWS", "Foot", "check_feet", "check_sentinels", "completed", "foot_of", "open_table", "reopen"]
 
@@ -38,26 +41,36 @@ HEAD_ROWS = 20_000
 _HEAD_BLOCKS = 16
 """Rows that decide what the columns are, and blocks that they are in: fewer rows of tables with many columns."""
 
-
-class _Head(NamedTuple):
-    """The first rows of a stream; `where` names them, and `hint` says to the reader of an error that there are more."""
-
-    table: pa.Table
-    where: str
-    delimiter: str
-    hint: str
-
-
 _OF_FILES = ("encoding", "names", "sheet", "max_bytes", "skip_rows", "skip_footer")
 """Flags of a table that a stream does not have."""
+
+_OF_LATER_ROWS = (
+    " The first rows of a stream decide what its columns are; --categorical overrules them, and --bad_rows=drop leaves "
+    "such rows out."
+)
+
+
+class _Known(NamedTuple):
+    """What the first rows say.
+
+    :ivar columns: how each column is read; the targets among them.
+    :ivar empty: columns that are left out as they have no value there.
+    :ivar fixed: categories of any number of levels, by their type or by --categorical.
+    :ivar survey: of the first rows.
+    """
+
+    columns: Mapping[str, Column]
+    empty: tuple[str, ...]
+    fixed: frozenset[str]
+    survey: Survey
 
 
 def open_table(pattern: str, spec: TableSpec, *, progress: bool = False) -> tuple[Shards, StreamPreset]:
     """Find out what the columns of a stream are, and open its files.
 
-    :param pattern: the files, see `shards.find_files`.
+    :param pattern: the files, see `files.find_files`.
     :param progress: show a bar on standard error if all rows have to be looked at.
-    :raises ValueError: as `tables.read_table`, and as `shards.open_shards`.
+    :raises ValueError: as `tables.read_table`, and as `files.open_shards`.
     """
     for flag in _OF_FILES:
         if flag in spec.given():
@@ -66,54 +79,55 @@ def open_table(pattern: str, spec: TableSpec, *, progress: bool = False) -> tupl
             )
     # The first rows tell what the columns are
     shards = _open(pattern, spec)
-    head = _head(shards)
-    _check_totals(shards, head, spec)
-    head_facts = _known(head, spec)
-    shards = _narrowed(shards, head_facts.columns, head_facts.empty)
-    columns = head_facts.columns
-    survey = head_facts.survey
+    head, where, is_whole = _head(shards)
+    _check_totals(shards, head, where, spec)
+    with _hinted("" if is_whole else f" The first {len(head)} rows of the stream decide what its columns are."):
+        known = _look_at_head(head, where, shards.delimiter, spec, is_whole=is_whole)
+    shards = _narrowed(shards, known.columns, known.empty)
+    columns = dict(known.columns)
+    survey = known.survey
     # If there are more, one pass counts levels, labels and missing values of all rows
-    if head.hint:
-        survey = counting.count(shards, head_facts, spec, progress=progress)
-        columns = counting.grown(head_facts, survey)
+    if not is_whole:
+        survey = _count(shards, known, spec, progress=progress)
+        columns = _grown(known, survey)
     schema = Schema.of(columns, spec.target, survey, spec, where=f"the stream {pattern!r}")
     return shards, _preset(schema, spec, pattern)
 
 
-def _check_totals(shards: Shards, head: _Head, spec: TableSpec) -> None:
-    """:raises ValueError: naming a row among the first or the last ones that sums up others."""
-    if spec.total_rows == "keep":
-        return
-    # Totals stand among the first rows, or at the end of the last file
-    last = shards.block(len(shards.blocks) - 1)
-    for table, where, first_row in (
-        (head.table, head.where, 0),
-        (shards.table(len(shards.blocks) - 1), shards.files[last.file], last.first_row),
-    ):
-        if totals := doubts.totals_of_texts(table):
-            row, why = next(iter(totals.items()))
-            raise ValueError(
-                f"row {first_row + row} (from 0) of {where} seems to sum up others, as {why}; leave such rows out of "
-                "the files, or give --total_rows=keep if they are rows like the others."
-            )
+def reopen(pattern: str, spec: TableSpec, schema: Schema) -> tuple[Shards, StreamPreset]:
+    """Open the files of a stream of which the schema is known.
+
+    :raises ValueError: as `files.open_shards`.
+    """
+    shards = _narrowed(_open(pattern, spec), _columns(schema), ())
+    return shards, _preset(schema, spec, pattern)
+
+
+def completed(preset: StreamPreset, means: NDArray[np.float64]) -> StreamPreset:
+    """The preset of a table that knows what is put in for missing values.
+
+    :param means: [D], of the columns of X in the training rows, NaN of those without a value.
+    :raises ValueError: naming a column without any value in the training rows.
+    """
+    if preset.schema is None or preset.table is None:
+        return preset
+    schema = preset.schema.with_means(means, "the stream")
+    return replace(preset, schema=schema, select=_selector(schema, preset.table))
+
+
+# Rows that sum up others, and values that may stand for missing ones.
 
 
 class Foot(NamedTuple):
-    """Of the columns of numbers of a block what tells whether the last row of its file sums up the others, [C] each.
+    """Of the columns of numbers of a block what tells whether the last row of its file sums up the others.
 
     :ivar file: number of the file.
-    :ivar num_rows: rows, without that last one.
-    :ivar sums: of their values.
-    :ivar sizes: of their absolute values.
-    :ivar high: the largest of these.
-    :ivar last: the last row of the file, if it is in the block.
+    :ivar above: moments of its rows, without that last one.
+    :ivar last: the last row of the file [C], if it is in the block.
     """
 
     file: int
-    num_rows: int
-    sums: NDArray[np.float64]
-    sizes: NDArray[np.float64]
-    high: NDArray[np.float64]
+    above: Moments
     last: NDArray[np.float64] | None
 
 
@@ -127,45 +141,80 @@ def foot_of(
     numeric = {f.name for f in preset.schema.columns if f.column.kind == "number"}
     columns = [d for d, name in enumerate(preset.feature_names) if name in numeric]
     values = X[:, columns] if preset.class_names else np.concatenate([X[:, columns], Y], axis=1)
-    file = shards.block(number).file
+    values = np.where(np.isinf(values), np.nan, values)
     # The last row of a file is not among those that it may sum up
+    file = shards.block(number).file
     is_last = number + 1 == len(shards.blocks) or shards.block(number + 1).file != file
-    rows = np.nan_to_num(values[:-1] if is_last else values, posinf=0.0, neginf=0.0)
-    sizes = np.abs(rows)
     last = values[-1] if is_last and len(values) else None
-    return Foot(file, len(rows), rows.sum(axis=0), sizes.sum(axis=0), sizes.max(axis=0, initial=0.0), last)
+    return Foot(file, Moments.of(values[:-1] if is_last else values), last)
 
 
 def check_feet(shards: Shards, feet: Sequence[Foot]) -> None:
     """:raises ValueError: if the numbers in the last row of a file are the sums of their columns in it, or in all."""
     for end in [foot for foot in feet if foot.last is not None]:
         # Above it are the rows of its file, or those of earlier files, too
-        for above in (
-            [foot for foot in feet if foot.file == end.file],
-            [foot for foot in feet if foot.file <= end.file],
-        ):
-            sums, sizes = (sum(parts) for parts in zip(*((foot.sums, foot.sizes) for foot in above), strict=True))
+        for first in (end.file, 0):
+            above = functools.reduce(Moments.merge, (foot.above for foot in feet if first <= foot.file <= end.file))
             last = np.nan_to_num(np.asarray(end.last))
-            high = np.max([foot.high for foot in above], axis=0)
+            high = np.where(above.count > 0, np.maximum(np.abs(above.low), np.abs(above.high)), 0.0)
             # Zeros say nothing; a sum that is no larger than what it sums up may be a row
-            is_told = (last != 0) & (sizes > 0)
-            agrees = np.abs(last - sums) <= 1e-9 * np.asarray(sizes)
+            is_told = (last != 0) & (high > 0)
+            size = above.count * np.sqrt(np.square(above.mean) + above.squares / np.maximum(above.count, 1))
+            agrees = np.abs(last - above.count * above.mean) <= 1e-9 * size
             if is_told.any() and agrees[is_told].all() and (np.abs(last) > high)[is_told].any():
-                row = sum(foot.num_rows for foot in feet if foot.file == end.file)
-                raise ValueError(
-                    f"row {row} (from 0) of {shards.files[end.file]} seems to sum up others, as its numbers are the "
-                    "sums of their columns; leave such rows out of the files, or give --total_rows=keep if they are "
-                    "rows like the others."
-                )
+                row = int(shards.blocks[shards.blocks[:, 0] == end.file, 3].sum()) - 1
+                raise ValueError(_total(row, shards.files[end.file], "its numbers are the sums of their columns"))
 
 
-def reopen(pattern: str, spec: TableSpec, schema: Schema) -> tuple[Shards, StreamPreset]:
-    """Open the files of a stream of which the schema is known.
+def check_sentinels(preset: StreamPreset, sample: Part, moments: tuple[Moments, Moments]) -> None:
+    """Ask what values of your own table are that may stand for a missing one, by a sample and the ranges of all rows.
 
-    :raises ValueError: as `shards.open_shards`.
+    :param sample: of the training rows.
+    :param moments: of X and Y in all training rows.
+    :raises ValueError: as `doubts.check_sentinels`.
     """
-    shards = _narrowed(_open(pattern, spec), _columns(schema), ())
-    return shards, _preset(schema, spec, pattern)
+    if preset.schema is None or preset.table is None:
+        return
+    # The sample may lack the ends, which the moments have
+    x, y = moments
+    ends = np.stack([np.concatenate([x.low, y.low]), np.concatenate([x.high, y.high])])
+    values = np.concatenate([np.concatenate([sample.X, sample.Y], axis=1), ends])
+    places = {name: d for d, name in enumerate([*preset.feature_names, *preset.target_names])}
+    for name, column in _columns(preset.schema).items():
+        place = places.get(f"{name}.day" if column.kind == "date" else name)
+        is_label = name in preset.target_names and preset.class_names
+        if column.kind in ("number", "date") and place is not None and not is_label:
+            doubts.check_sentinels(
+                name,
+                values[:, place],
+                where="the stream",
+                keep=preset.table.keep_value,
+                is_date=column.kind == "date",
+                is_sample=True,
+            )
+
+
+def _check_totals(shards: Shards, head: pa.Table, where: str, spec: TableSpec) -> None:
+    """:raises ValueError: naming a row among the first or the last ones that sums up others."""
+    if spec.total_rows == "keep":
+        return
+    # Totals stand among the first rows, or at the end of the last file
+    end = len(shards.blocks) - 1
+    last = shards.block(end)
+    for table, file, first_row in ((head, where, 0), (shards.table(end), shards.files[last.file], last.first_row)):
+        if totals := doubts.totals_of_texts(table):
+            row, why = next(iter(totals.items()))
+            raise ValueError(_total(first_row + row, file, why))
+
+
+def _total(row: int, where: str, why: str) -> str:
+    return (
+        f"row {row} (from 0) of {where} seems to sum up others, as {why}; leave such rows out of the files, or give "
+        "--total_rows=keep if they are rows like the others."
+    )
+
+
+# Blocks as X and Y.
 
 
 def _preset(schema: Schema, spec: TableSpec, pattern: str) -> StreamPreset:
@@ -185,52 +234,6 @@ def _preset(schema: Schema, spec: TableSpec, pattern: str) -> StreamPreset:
     )
 
 
-def check_sentinels(preset: StreamPreset, sample: Part, moments: tuple[Moments, Moments]) -> None:
-    """Ask what values of your own table are that may stand for a missing one, by a sample and the ranges of all rows.
-
-    :param sample: of the training rows.
-    :param moments: of X and Y in all training rows.
-    :raises ValueError: as `doubts.check_sentinels`.
-    """
-    if preset.schema is None or preset.table is None:
-        return
-    x, y = moments
-    names = [*preset.feature_names, *preset.target_names]
-    values = np.concatenate([sample.X, sample.Y], axis=1)
-    # The sample may lack the ends, which the moments have
-    ends = np.stack([np.concatenate([x.low, y.low]), np.concatenate([x.high, y.high])])
-    for name, column in _columns(preset.schema).items():
-        is_date = column.kind == "date"
-        place = f"{name}.day" if is_date else name
-        if (
-            column.kind not in ("number", "date")
-            or place not in names
-            or (name in preset.target_names and preset.class_names)
-        ):
-            continue
-        column_number = names.index(place)
-        doubts.check_sentinels(
-            name,
-            np.append(values[:, column_number], ends[:, column_number]),
-            where="the stream",
-            keep=preset.table.keep_value,
-            is_date=is_date,
-            is_sample=True,
-        )
-
-
-def completed(preset: StreamPreset, means: NDArray[np.float64]) -> StreamPreset:
-    """The preset of a table that knows what is put in for missing values.
-
-    :param means: [D], of the columns of X in the training rows, NaN of those without a value.
-    :raises ValueError: naming a column without any value in the training rows.
-    """
-    if preset.schema is None or preset.table is None:
-        return preset
-    schema = preset.schema.with_means(means, "the stream")
-    return replace(preset, schema=schema, select=_selector(schema, preset.table))
-
-
 def _selector(schema: Schema, spec: TableSpec) -> Callable[[Shards, int], Selection]:
     columns = _columns(schema)
     is_imputed = schema.missing == "impute"
@@ -241,7 +244,7 @@ def _selector(schema: Schema, spec: TableSpec) -> Callable[[Shards, int], Select
         table = shards.table(number)
         path = shards.files[block.file]
         first = block.first_row
-        with counting.hinted():
+        with _hinted(_OF_LATER_ROWS):
             used = usable(table, columns, schema.target_names, spec, where=path, first_row=first)
         # X and Y of the rows that are used; all others are NaN
         X = encoder.encode(used.found, where=path, first_row=first)
@@ -267,24 +270,31 @@ def _spread(values: NDArray[np.float64], rows: NDArray[np.int64], num_rows: int)
     return spread
 
 
+# What the first rows say.
+
+
+@contextmanager
+def _hinted(hint: str) -> Iterator[None]:
+    """Errors end with a hint."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{error}{hint}") from error
+
+
 def _open(pattern: str, spec: TableSpec) -> Shards:
     """The files with the columns of the first one; others need not have those of --ignore."""
-    path = find_files(pattern)[0]
-    columns = list(columns_of(path))
-    check_names([name.strip() for name in columns], path)
-    layout: Layout = {name.strip(): Field(name, "any") for name in columns}
-    fewer = {name: field for name, field in layout.items() if name not in spec.ignore}
+    layout: Layout = {name.strip(): name for name in column_names(find_files(pattern)[0])}
+    fewer = {name: column for name, column in layout.items() if name not in spec.ignore}
     return open_shards(pattern, layouts=[layout, fewer], drop_bad_rows=spec.bad_rows == "drop")
 
 
-def _head(shards: Shards) -> _Head:
+def _head(shards: Shards) -> tuple[pa.Table, str, bool]:
+    """The first rows, where they are, and whether these are all."""
     blocks: list[pa.Table] = []
     # Blocks, until there are enough rows
-    for number in range(min(len(shards.blocks), _HEAD_BLOCKS)):
-        blocks.append(shards.table(number))
-        if sum(map(len, blocks)) >= HEAD_ROWS:
-            break
-    num_rows = sum(map(len, blocks))
+    while sum(map(len, blocks)) < HEAD_ROWS and len(blocks) < min(len(shards.blocks), _HEAD_BLOCKS):
+        blocks.append(shards.table(len(blocks)))
     try:
         table = pa.concat_tables(blocks, promote_options="permissive")
     except pa.ArrowTypeError:  # the files have different types: the first one decides
@@ -292,42 +302,33 @@ def _head(shards: Shards) -> _Head:
     table = table.slice(0, HEAD_ROWS)
     last = shards.block(len(blocks) - 1).file
     where = shards.files[0] if last == 0 else f"{shards.files[0]} to {shards.names[last]}"
-    is_whole = len(blocks) == len(shards.blocks) and len(table) == num_rows
-    hint = "" if is_whole else f" The first {len(table)} rows of the stream decide what its columns are."
-    return _Head(table, where, shards.delimiter, hint)
+    return table, where, len(blocks) == len(shards.blocks) and len(table) == sum(map(len, blocks))
 
 
-def _known(head: _Head, spec: TableSpec) -> Known:
+def _look_at_head(table: pa.Table, where: str, delimiter: str, spec: TableSpec, *, is_whole: bool) -> _Known:
     """What the first rows say.
 
     :raises ValueError: as `tables.columns_of`; if there is no target, or no input; text of too many levels.
     """
-    table = head.table
-    where = head.where
     if not spec.target:
         raise ValueError(f"--target must be a column of {where}, got none; it has {quoted(table.column_names)}.")
-    try:
-        columns = tables.columns_of(table, spec.target, spec, where=where, delimiter=head.delimiter)
-        # Columns that are empty in the first rows: the user may say what they are
-        inputs = [name for name in columns if name not in spec.target]
-        ignored = [name for name in inputs if columns[name].kind == "ignored" and name not in spec.ignore]
-        empty = [name for name in ignored if counting.first_value(table[name], spec) is None]
-        if head.hint:
-            columns |= {
-                name: replace(columns[name], note=f"{columns[name].note} (in the first rows)") for name in ignored
-            }
-            columns |= _as_said(empty, table.column_names, spec, where)
-        survey = counting.look_at(table, columns, spec, where=where)
-        features_of([columns[name] for name in inputs if columns[name].kind == "text"], survey, spec, where)
-    except ValueError as error:
-        raise ValueError(f"{error}{head.hint}") from error
+    columns = tables.columns_of(table, spec.target, spec, where=where, delimiter=delimiter)
+    # Columns that are empty in the first rows: the user may say what they are
+    inputs = [name for name in columns if name not in spec.target]
+    ignored = [name for name in inputs if columns[name].kind == "ignored" and name not in spec.ignore]
+    empty = [name for name in ignored if _first_value(table[name], spec) is None]
+    if not is_whole:
+        columns |= {name: replace(columns[name], note=f"{columns[name].note} (in the first rows)") for name in ignored}
+        columns |= _as_said(empty, table.column_names, spec, where)
+    survey = _survey(table, columns, spec, where=where)
+    features_of([columns[name] for name in inputs if columns[name].kind == "text"], survey, spec, where)
     if all(columns[name].kind == "ignored" for name in inputs):
         raise ValueError(
             f"{where} has no column to predict {spec.target[0]!r} from; add inputs, or name them by --features."
         )
     empty = [name for name in empty if columns[name].kind == "ignored"]
     typed = {name for name in columns if pa.types.is_dictionary(table[name].type)}
-    return Known(columns, tuple(empty), frozenset(typed | set(spec.categorical)), survey)
+    return _Known(columns, tuple(empty), frozenset(typed | set(spec.categorical)), survey)
 
 
 def _as_said(empty: Collection[str], names: Sequence[str], spec: TableSpec, where: str) -> dict[str, Column]:
@@ -349,11 +350,103 @@ def _as_said(empty: Collection[str], names: Sequence[str], spec: TableSpec, wher
 def _narrowed(shards: Shards, columns: Mapping[str, Column], empty: Collection[str]) -> Shards:
     """The same files, of which only the columns that are used are read."""
     layout: Layout = {
-        name: field
-        for name, field in shards.layouts[0].items()
+        name: column
+        for name, column in shards.layouts[0].items()
         if name in empty or (name in columns and columns[name].kind != "ignored")
     }
     for path, file_layout in zip(shards.files, shards.layouts, strict=True):
         if absent := set(layout) - set(file_layout):
             raise ValueError(f"{path} must have the columns of the stream, but lacks {min(absent)!r}; leave it out.")
     return replace(shards, layouts=(layout,) * len(shards.files))
+
+
+# What all rows say.
+
+
+def _survey(
+    table: pa.Table, columns: Mapping[str, Column], spec: TableSpec, *, where: str, first_row: int = 0
+) -> Survey:
+    """What the cells of those rows say that are used.
+
+    :raises ValueError: as `survey.usable`.
+    """
+    targets = [name for name in spec.target if name in columns]
+    used = usable(table, columns, targets, spec, where=where, first_row=first_row)
+    return look(used.found, columns.values(), targets=targets)
+
+
+def _count(shards: Shards, known: _Known, spec: TableSpec, *, progress: bool) -> Survey:
+    """What all rows say: levels, labels, ranges of dates, missing values. Numbers alone need not be read for it.
+
+    :raises ValueError: naming file, row and column: a cell that is not what the first rows are, or a value in a column
+        that is empty there; text of too many levels, as soon as they are seen.
+    """
+    used = {name: column for name, column in known.columns.items() if column.kind != "ignored"}
+    counted = {name: column for name, column in used.items() if _is_counted(column, known.survey[name], spec)}
+    if counted and (spec.bad_rows == "drop" or spec.missing == "impute"):  # which rows are left out depends on all
+        counted = used
+    # One pass over these; a second one over all, if an error has to name every column with missing values
+    survey = _pass(shards, known, counted, spec, progress) if counted or known.empty else {}
+    if spec.missing == "error" and any(facts.num_missing for facts in survey.values()) and counted != used:
+        survey = _pass(shards, known, used, spec, progress)
+    return {name: Facts(is_whole=False) for name in used} | dict(survey)
+
+
+def _pass(shards: Shards, known: _Known, columns: Mapping[str, Column], spec: TableSpec, progress: bool) -> Survey:
+    def of_block(number: int) -> Survey:
+        block = shards.block(number)
+        path = shards.files[block.file]
+        table = shards.table(number, {*columns, *known.empty})
+        for name in known.empty:
+            _check_empty(table[name], name, spec, path, block.first_row)
+        with _hinted(_OF_LATER_ROWS):
+            return _survey(table, columns, spec, where=path, first_row=block.first_row)
+
+    # Blocks are looked at beside each other, and merged in their order
+    survey: Survey = {}
+    num_blocks = len(shards.blocks)
+    surveys = in_order(of_block, range(num_blocks))
+    for of_rows in tqdm(surveys, "count", num_blocks, unit="block", disable=None if progress else True):
+        survey = merged(survey, of_rows) if survey else of_rows
+        if spec.rare is None:  # text of too many levels
+            inputs = [column for name, column in _grown(known, survey).items() if name not in spec.target]
+            features_of([column for column in inputs if column.name in columns], survey, spec, "the stream")
+    return survey
+
+
+def _grown(known: _Known, survey: Survey) -> dict[str, Column]:
+    """The columns; a category that has as many levels as text is text, as in a table that is seen at once."""
+    is_text = {
+        name
+        for name, facts in survey.items()
+        if known.columns[name].kind == "category" and name not in known.fixed and len(facts.counts) > MAX_LEVELS
+    }
+    return {name: replace(c, kind="text") if name in is_text else c for name, c in known.columns.items()}
+
+
+def _is_counted(column: Column, facts: Facts, spec: TableSpec) -> bool:
+    """Whether the first rows say too little of a column."""
+    if column.kind in ("category", "text", "date"):
+        return True
+    is_target = column.name in spec.target
+    if spec.missing == "impute" and not is_target:
+        return True
+    if not is_target or len(spec.target) > 1 or column.kind == "time" or spec.task == "regression":
+        return False
+    return facts.is_whole and (spec.task is not None or len(facts.counts) <= MAX_CLASSES)
+
+
+def _first_value(values: pa.ChunkedArray, spec: TableSpec) -> tuple[int, str] | None:
+    """Row and text of the first value in a column, None if all are missing."""
+    texts = parse(values, Column("", "category"), na_values=(*MARKERS, *spec.na_values), where="")
+    rows = np.flatnonzero(texts.codes >= 0)
+    return (int(rows[0]), str(texts[rows[0]])) if len(rows) else None
+
+
+def _check_empty(values: pa.ChunkedArray, name: str, spec: TableSpec, where: str, first_row: int) -> None:
+    if (row_and_text := _first_value(values, spec)) is not None:
+        raise ValueError(
+            f"column {name!r} is empty in the first rows of the stream, but {where} has {row_and_text[1]!r} in row "
+            f"{first_row + row_and_text[0]} (from 0); say what it is with --numeric={name}, --categorical={name} or "
+            f"--ignore={name}."
+        )

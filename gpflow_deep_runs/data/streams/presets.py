@@ -24,11 +24,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data.libraries import pd
+from gpflow_deep_base.limits import one_line
+from gpflow_deep_runs.data.libraries import pa, pd
 from gpflow_deep_runs.data.schema import Schema
+from gpflow_deep_runs.data.sets import flights
 from gpflow_deep_runs.data.spec import TableSpec, Task
-from gpflow_deep_runs.data.streams import storage
-from gpflow_deep_runs.data.streams.shards import Field, Layout, Shards
+from gpflow_deep_runs.data.streams.files import Layout, Shards, located
 
 __all__ = ["PRESETS", "Selection", "StreamPreset"]
 
@@ -59,8 +60,7 @@ class StreamPreset:
     """How rows of files become rows of a data set.
 
     :param name: short name for reports.
-    :param layouts: columns to read, see `gpflow_deep_runs.data.streams.shards.open_shards`; the names are those of the
-        frame.
+    :param layouts: columns to read, see `gpflow_deep_runs.data.streams.files.open_shards`.
     :param select: makes the :class:`Selection` of a block, by its number.
     :param feature_names: of the D inputs.
     :param target_names: of the P targets.
@@ -86,36 +86,57 @@ class StreamPreset:
     table: TableSpec | None = None
 
 
-def _of_frames(rows: Callable[[pd.DataFrame], Selection]) -> Callable[[Shards, int], Selection]:
-    return lambda shards, number: rows(shards.read(number))
+def _of_frames(
+    rows: Callable[[pd.DataFrame], Selection], times: Sequence[str] = ()
+) -> Callable[[Shards, int], Selection]:
+    """What makes rows of a block, whose numbers are float64 with NaN for nulls.
+
+    :param times: columns of times, which may be texts.
+    """
+
+    def select(shards: Shards, number: int) -> Selection:
+        table = shards.table(number)
+        errors: Any = "coerce" if shards.drop_bad_rows else "raise"
+        try:
+            frame = pd.DataFrame({name: _values(table[name]) for name in table.column_names})
+            for name in times:
+                frame[name] = pd.to_datetime(frame[name], format="%Y-%m-%d %H:%M:%S", errors=errors)
+            return rows(frame)
+        except (TypeError, ValueError) as error:
+            path = shards.files[shards.block(number).file]
+            raise ValueError(f"{path} must hold numbers and times ({one_line(error)}); leave the file out.") from error
+
+    return select
 
 
-_TAXI_COORDINATES = ("pickup_longitude", "pickup_latitude", "dropoff_longitude", "dropoff_latitude")
+def _values(column: pa.ChunkedArray) -> Any:
+    """Times and texts as pandas has them, others as float64."""
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_temporal(kind) or pa.types.is_dictionary(kind):
+        return column.to_pandas(date_as_object=False)
+    return column.cast(pa.float64(), safe=False).to_numpy()
 
 
-def _taxi_layout(times: tuple[str, str], places: Sequence[str], distance: str) -> Layout:
-    roles = _TAXI_COORDINATES if len(places) == 4 else ("pickup_zone", "dropoff_zone")
-    return {
-        "pickup": Field(times[0], "time"),
-        "dropoff": Field(times[1], "time"),
-        "distance": Field(distance),
-        **{role: Field(column) for role, column in zip(roles, places, strict=True)},
-    }
+def _layouts(names: Sequence[str], *columns: str) -> tuple[Layout, ...]:
+    """The layouts of files that call their columns otherwise, of lists with spaces between the names."""
+    return tuple(dict(zip(names, text.split(), strict=True)) for text in columns)
 
 
-_TPEP = ("tpep_pickup_datetime", "tpep_dropoff_datetime")
-_PLAIN = ("pickup_datetime", "dropoff_datetime")
-_TAXI_LAYOUTS = (
-    _taxi_layout(_TPEP, _TAXI_COORDINATES, "trip_distance"),  # 2015 to June 2016
-    _taxi_layout(_PLAIN, _TAXI_COORDINATES, "trip_distance"),  # 2010 to 2014
-    _taxi_layout(  # 2009
-        ("Trip_Pickup_DateTime", "Trip_Dropoff_DateTime"),
-        ("Start_Lon", "Start_Lat", "End_Lon", "End_Lat"),
-        "Trip_Distance",
-    ),
+_PLACES = ("pickup_longitude", "pickup_latitude", "dropoff_longitude", "dropoff_latitude")
+_TAXI_LAYOUTS = _layouts(
+    ("pickup", "dropoff", *_PLACES, "distance"),
+    f"tpep_pickup_datetime tpep_dropoff_datetime {' '.join(_PLACES)} trip_distance",  # 2015 to June 2016
+    f"pickup_datetime dropoff_datetime {' '.join(_PLACES)} trip_distance",  # 2010 to 2014
+    "Trip_Pickup_DateTime Trip_Dropoff_DateTime Start_Lon Start_Lat End_Lon End_Lat Trip_Distance",  # 2009
 )
-_TAXI_ZONE_LAYOUTS = (
-    _taxi_layout(_TPEP, ("PULocationID", "DOLocationID"), "trip_distance"),  # later, and earlier files as reissued
+_TAXI_ZONE_LAYOUTS = _layouts(  # later, and earlier files as reissued
+    ("pickup", "dropoff", "pickup_zone", "dropoff_zone", "distance"),
+    "tpep_pickup_datetime tpep_dropoff_datetime PULocationID DOLocationID trip_distance",
+)
+_AIRLINE_LAYOUTS = _layouts(
+    ("year", "month", "day", "dep_time", "arr_time", "air_time", "distance", "arr_delay", "tailnum"),
+    "Year Month DayofMonth DepTime ArrTime AirTime Distance ArrDelay TailNum",
+    "year month day dep_time arr_time air_time distance arr_delay tailnum",
 )
 
 
@@ -159,36 +180,9 @@ def _taxi(lookup: str | None) -> StreamPreset:
     )
     source = "yellow taxi trips of 10 s to 5 h within sqrt(5) degrees of the centre of New York"
     layouts = _TAXI_LAYOUTS + (() if zones is None else _TAXI_ZONE_LAYOUTS)
-    return StreamPreset("taxi", layouts, _of_frames(rows), columns, ("trip_seconds",), source=source)
-
-
-_AIRLINE_LAYOUTS: tuple[Layout, ...] = tuple(
-    {role: Field(column, "text" if role == "tail" else "number") for role, column in columns.items()}
-    for columns in (
-        {
-            "year": "Year",
-            "month": "Month",
-            "day": "DayofMonth",
-            "departure": "DepTime",
-            "arrival": "ArrTime",
-            "air_time": "AirTime",
-            "distance": "Distance",
-            "delay": "ArrDelay",
-            "tail": "TailNum",
-        },
-        {
-            "year": "year",
-            "month": "month",
-            "day": "day",
-            "departure": "dep_time",
-            "arrival": "arr_time",
-            "air_time": "air_time",
-            "distance": "distance",
-            "delay": "arr_delay",
-            "tail": "tailnum",
-        },
+    return StreamPreset(
+        "taxi", layouts, _of_frames(rows, ("pickup", "dropoff")), columns, ("trip_seconds",), source=source
     )
-)
 
 
 def _airline(name: str, lookup: str | None, last_month: int) -> StreamPreset:
@@ -202,26 +196,16 @@ def _airline(name: str, lookup: str | None, last_month: int) -> StreamPreset:
     planes = planes[planes > 0]
 
     def rows(frame: pd.DataFrame) -> Selection:
-        # The year in which the plane was built; times of the day in minutes
-        built = planes.reindex(frame["tail"].fillna("")).to_numpy(np.float64)
-        date = pd.to_datetime(frame[["year", "month", "day"]], errors="coerce").dt
-        clock = {end: 60 * (frame[end] // 100) + frame[end] % 100 for end in ("departure", "arrival")}  # hhmm
-        columns = (
-            *(frame["year"] - built, frame["distance"], frame["air_time"], clock["departure"], clock["arrival"]),
-            *(date.dayofweek, frame["day"], frame["month"]),
-        )
-        X = np.stack([np.asarray(column, np.float64) for column in columns], axis=1)
-        Y = _matrix(frame, ("delay",))
+        frame["plane_year"] = planes.reindex(frame["tailnum"].fillna("")).to_numpy(np.float64)
+        frame["dow"] = pd.to_datetime(frame[["year", "month", "day"]], errors="coerce").dt.dayofweek
+        X = flights.flight_inputs(frame, frame["year"].to_numpy())
+        Y = _matrix(frame, ("arr_delay",))
         is_used = np.isfinite(X).all(axis=1) & np.isfinite(Y).all(axis=1) & (X[:, -1] <= last_month)
         return Selection(X, Y, is_used)
 
-    features = (
-        *("plane_age_years", "distance_miles", "air_time_minutes", "departure_minute_of_day", "arrival_minute_of_day"),
-        *("day_of_week", "day_of_month", "month"),
-    )
     source = f"flights of the months 1 to {last_month} with all values known"
     target = ("arrival_delay_minutes",)
-    return StreamPreset(name, _AIRLINE_LAYOUTS, _of_frames(rows), features, target, source=source)
+    return StreamPreset(name, _AIRLINE_LAYOUTS, _of_frames(rows), flights.FEATURES, target, source=source)
 
 
 def _particles(name: str, num_features: int) -> StreamPreset:
@@ -231,7 +215,7 @@ def _particles(name: str, num_features: int) -> StreamPreset:
     def rows(frame: pd.DataFrame) -> Selection:
         return Selection(_matrix(frame, names), _matrix(frame, ("is_signal",)), np.ones(len(frame), bool))
 
-    layout = {name: Field(f"x{d}") for d, name in enumerate(("is_signal", *names))}
+    layout = {name: f"x{d}" for d, name in enumerate(("is_signal", *names))}
     return StreamPreset(
         name,
         (layout,),
@@ -262,7 +246,8 @@ def _matrix(frame: pd.DataFrame, names: Sequence[str]) -> NDArray[np.float64]:
 def _lookup(path: str, key: str, columns: list[str]) -> pd.DataFrame:
     """A small CSV table by its column `key`; values that are no numbers become NaN."""
     try:
-        with storage.open_file(path) as file:
+        system, place = located(path)
+        with system.open_input_file(place) as file:
             table: Any = pd.read_csv(file, usecols=[key, *columns], na_values="None")
     except (OSError, ValueError) as error:
         needed = ", ".join([key, *columns])

@@ -7,6 +7,7 @@ the step, and a resumed run reads on at the very row where the checkpoint was ma
 """
 
 import heapq
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -26,19 +27,19 @@ __all__ = ["BatchReader"]
 
 
 class BatchReader:
-    """Batches of training rows, read and permuted by a `tf.data` pipeline beside the training step.
+    """Batches of training rows, read and permuted by threads beside the training step.
 
     :param stream: what `scan.scan` returned.
     :param batch_size: rows of a batch.
     :param seed: integer seed of the order.
-    :param transform: of a window's `Part`, for example its standardisation; runs in the pipeline.
+    :param transform: of a window's `Part`, for example its standardisation; runs beside the step, too.
     :param shuffle_rows: rows of a window, about: what is permuted, and held in memory, together. Several blocks.
     :param lane: number of this reader's lane, from 0. Every lane has its own blocks, of nearly as many rows as the
         others', and its own order; so several workers read different rows and each file is read once an epoch.
     :param num_lanes: number of lanes.
     :raises ValueError: if the lane has fewer training rows than a batch.
 
-    `wait_seconds` is how long calls have waited for the pipeline in all.
+    `wait_seconds` is how long calls have waited for rows in all.
     """
 
     def __init__(
@@ -82,10 +83,8 @@ class BatchReader:
                 *(shuffle_rows, mean_rows),
             )
         self._divide = Divider(stream.shards, stream.preset, stream.settings)
-        self._like = self._window(0, 0, slice(0, 1))
         self._next_step = -1
-        self._batches: Iterator[Any] = iter(())
-        self._failure: ValueError | None = None
+        self._batches: Iterator[tuple[NDArray[Any], NDArray[Any]]] = iter(())
         self.wait_seconds = 0.0
 
     def __call__(self, step: int) -> "tuple[tf.Tensor, tf.Tensor]":
@@ -93,52 +92,41 @@ class BatchReader:
 
         :raises ValueError: naming the file, if one has become unreadable or was changed since the scan.
         """
+        import tensorflow as tf  # only here: a stream may be looked at without
+
         start = time.monotonic()
         if step != self._next_step:
-            self._batches = iter(self._dataset(step))
-        try:
-            batch = next(self._batches)
-        except Exception:
-            self._next_step = -1
-            if self._failure is not None:
-                raise self._failure from None
-            raise
+            self._batches = self._from(step)
+        self._next_step = -1  # unless the batch can be read
+        batch = next(self._batches)
         self._next_step = step + 1
         self.wait_seconds += time.monotonic() - start
-        return batch
+        return tf.constant(batch[0]), tf.constant(batch[1])
 
     def scalars(self) -> dict[str, float]:
         """What to log: `wait_seconds`, the time that steps have waited for rows in this process."""
         return {"train/input_wait_seconds": self.wait_seconds}
 
-    def _dataset(self, step: int) -> "tf.data.Dataset":
+    def _from(self, step: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """The batches of a step and of those after it."""
         # The window in which the step begins, and how many of its rows earlier steps have used
         epoch, offset = divmod(step * self._batch_size, self._rows_per_epoch)
         ends = np.cumsum(self._window_rows(epoch))
         first = int(np.searchsorted(ends, offset, side="right"))
         skipped = offset - (int(ends[first - 1]) if first else 0)
-        first += epoch * self._windows_per_epoch
-        self._failure = None
-        import tensorflow as tf  # only here: a stream may be looked at without
-
-        def read(number: Any) -> tuple[NDArray[Any], ...]:
-            try:
-                start = skipped if number == first else 0
-                return tuple(self._window(*divmod(int(number), self._windows_per_epoch), slice(start, None)))
-            except Exception as error:
-                self._failure = error if isinstance(error, ValueError) else ValueError(f"the stream failed: {error}")
-                raise
-
-        def window(number: "tf.Tensor") -> "tuple[tf.Tensor, ...]":
-            arrays = tf.numpy_function(read, [number], [array.dtype for array in self._like])
-            return tuple(tf.ensure_shape(a, [None, b.shape[1]]) for a, b in zip(arrays, self._like, strict=True))
-
+        numbers = itertools.count(first + epoch * self._windows_per_epoch)
         # One window after the other from there on, cut into batches
-        windows = tf.data.Dataset.range(first, np.iinfo(np.int64).max).map(window).prefetch(1)
-        options = tf.data.Options()
-        options.threading.private_threadpool_size = 2
-        options.autotune.enabled = False
-        return windows.rebatch(self._batch_size, drop_remainder=True).prefetch(4).with_options(options)
+        held: list[Part] = []
+        for window in in_order(lambda number: self._window(*divmod(number, self._windows_per_epoch)), numbers, ahead=1):
+            held.append(Part(window.X[skipped:], window.Y[skipped:]))
+            skipped = 0
+            if sum(len(part.X) for part in held) < self._batch_size:
+                continue
+            X, Y = (np.concatenate(arrays) for arrays in zip(*held, strict=True))
+            for end in range(self._batch_size, len(X) + 1, self._batch_size):
+                yield X[end - self._batch_size : end], Y[end - self._batch_size : end]
+            rest = len(X) % self._batch_size
+            held = [Part(X[len(X) - rest :], Y[len(X) - rest :])]
 
     def _order(self, epoch: int) -> Indices:
         return self._blocks[numpy_rng(self._seed, f"stream/{self._lane}/{epoch}").permutation(len(self._blocks))]
@@ -147,14 +135,14 @@ class BatchReader:
         rows = self._stream.num_train[self._order(epoch)]
         return np.add.reduceat(rows, np.arange(0, len(rows), self._blocks_per_window))
 
-    def _window(self, epoch: int, window: int, rows: slice) -> Part:
+    def _window(self, epoch: int, window: int) -> Part:
         """Permuted training rows of a window."""
         # Blocks in the order of the epoch, and rows in the order of the window
         start = window * self._blocks_per_window
         blocks = self._order(epoch)[start : start + self._blocks_per_window]
         parts = list(in_order(self._train_rows, blocks))
         X, Y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        order = numpy_rng(self._seed, f"stream/{self._lane}/{epoch}/{window}").permutation(len(X))[rows]
+        order = numpy_rng(self._seed, f"stream/{self._lane}/{epoch}/{window}").permutation(len(X))
         return self._transform(Part(X[order], Y[order]))
 
     def _train_rows(self, number: int) -> Part:

@@ -14,9 +14,9 @@ from gpflow_deep_base.files import atomic_path
 from gpflow_deep_runs.data.rows import Part
 from gpflow_deep_runs.data.schema import Schema
 from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.streams.files import Shards
 from gpflow_deep_runs.data.streams.moments import Scale
 from gpflow_deep_runs.data.streams.presets import StreamPreset
-from gpflow_deep_runs.data.streams.shards import Shards
 from gpflow_deep_runs.data.streams.stream import PARTS, Stream
 
 __all__ = ["FILE", "VERSION", "load_schema", "load_stored", "save", "table_to_json"]

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_runs.data.rows import Indices, Part, Rows
+from gpflow_deep_runs.data.streams.files import Shards
 from gpflow_deep_runs.data.streams.moments import Scale
 from gpflow_deep_runs.data.streams.presets import StreamPreset
-from gpflow_deep_runs.data.streams.shards import Shards
 
 __all__ = ["BAD", "PARTS", "TEST", "TRAIN", "UNUSED", "VALID", "BlockRows", "Divider", "Stream", "in_order"]
 
@@ -167,14 +167,14 @@ class Divider:
         )
 
 
-def in_order(function: Callable[[_T], _R], arguments: Iterable[_T]) -> Iterator[_R]:
-    """`map(function, arguments)` with a few calls at once."""
-    with ThreadPoolExecutor(_NUM_THREADS) as pool:
-        # A few calls run ahead; results come in the order of the arguments
+def in_order(function: Callable[[_T], _R], arguments: Iterable[_T], *, ahead: int = _NUM_THREADS) -> Iterator[_R]:
+    """`map(function, arguments)`, of which a few calls run ahead in threads; there may be no end of arguments."""
+    with ThreadPoolExecutor(ahead) as pool:
+        # Results come in the order of the arguments
         running: collections.deque[Future[_R]] = collections.deque()
         for argument in arguments:
             running.append(pool.submit(function, argument))
-            if len(running) > _NUM_THREADS:
+            if len(running) > ahead:
                 yield running.popleft().result()
         while running:
             yield running.popleft().result()

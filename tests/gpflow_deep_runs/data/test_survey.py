@@ -10,7 +10,7 @@ import pytest
 from gpflow_deep_runs.data import survey as survey_module
 from gpflow_deep_runs.data.columns import Column
 from gpflow_deep_runs.data.spec import TableSpec
-from gpflow_deep_runs.data.survey import Facts, Survey, features_of, labels, look, parsed
+from gpflow_deep_runs.data.survey import Facts, Survey, features_of, labels, look, merged, parsed
 
 COLUMNS = {
     column.name: column
@@ -47,21 +47,20 @@ def test_blocks_together_are_the_whole(rng: np.random.Generator) -> None:
     whole = surveyed(rows)
     first, *others = (surveyed(rows.slice(start, 15)) for start in range(0, 60, 15))
     for other in others:
-        first = first.merge(other)
+        first = merged(first, other)
     assert first == whole
-    assert whole.num_rows == 60
     kinds = rows["kind"].to_pylist()
-    assert whole.facts["kind"].counts == {kind: kinds.count(kind) for kind in ("ape", "bee")}
-    assert whole.facts["kind"].num_missing == kinds.count("")
-    assert set(whole.facts["label"].counts) == {"3", "4", "5"}
-    assert whole.facts["size"].counts == {}
-    assert "id" not in whole.facts
+    assert whole["kind"].counts == {kind: kinds.count(kind) for kind in ("ape", "bee")}
+    assert whole["kind"].num_missing == kinds.count("")
+    assert set(whole["label"].counts) == {"3", "4", "5"}
+    assert whole["size"].counts == {}
+    assert "id" not in whole
 
 
 def test_a_block_without_values(rng: np.random.Generator) -> None:
     rows = table(rng)
     whole, nothing = surveyed(rows), surveyed(rows.slice(0, 0))
-    assert whole.merge(nothing).facts == nothing.merge(whole).facts == whole.facts
+    assert merged(whole, nothing) == merged(nothing, whole) == whole
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_a_block_without_values(rng: np.random.Generator) -> None:
     ],
 )
 def test_numbers_of_a_target(values: list[float], is_whole: bool, counts: dict[str, int]) -> None:
-    facts = look({"t": np.array(values)}, [Column("t", "number")], targets=("t",)).facts["t"]
+    facts = look({"t": np.array(values)}, [Column("t", "number")], targets=("t",))["t"]
     assert (facts.is_whole, facts.counts) == (is_whole, counts)
 
 
@@ -95,7 +94,7 @@ def test_too_many_texts_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"name": pd.Categorical(list("abcde"))}
     survey = look(found, [Column("name", "text")])
     with pytest.raises(ValueError, match="'name' has more than 5 different texts; leave it out with --ignore=name"):
-        survey.merge(look({"name": pd.Categorical(["f"])}, [Column("name", "text")]))
+        merged(survey, look({"name": pd.Categorical(["f"])}, [Column("name", "text")]))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +114,7 @@ def test_parts_of_dates_that_vary(
     low: tuple[float, ...], high: tuple[float, ...], wanted: tuple[str, ...], parts: tuple[str, ...]
 ) -> None:
     """Within a year the day of the year is the day but for a constant."""
-    survey = Survey(9, {"d": Facts(low=low, high=high)})
+    survey = {"d": Facts(low=low, high=high)}
     (feature,) = features_of([Column("d", "date")], survey, TableSpec(date_parts=wanted), "here")
     assert feature.parts == parts
 
@@ -124,7 +123,7 @@ def test_parts_of_dates_that_vary(
     ("form", "parts"), [("%Y-%m", ("day",)), ("%d %b %Y", ("day", "weekday")), ("", ("day", "weekday"))]
 )
 def test_dates_without_a_day_have_no_weekday(form: str, parts: tuple[str, ...]) -> None:
-    survey = Survey(9, {"d": Facts(low=(17900, 5, 0, 0), high=(18200, 300, 6, 0))})
+    survey = {"d": Facts(low=(17900, 5, 0, 0), high=(18200, 300, 6, 0))}
     (feature,) = features_of([Column("d", "date", date_format=form)], survey, TableSpec(), "here")
     assert feature.parts == parts
 
@@ -132,10 +131,10 @@ def test_dates_without_a_day_have_no_weekday(form: str, parts: tuple[str, ...]) 
 def test_inputs_have_different_names() -> None:
     kinds = [Column("a", "category"), Column("a=b", "category")]
     facts = {"a": Facts(counts={"b=c": 3, "missing": 2}, num_missing=4), "a=b": Facts(counts={"d": 9})}
-    first, second = features_of(kinds, Survey(9, facts), TableSpec(), "here")
+    first, second = features_of(kinds, facts, TableSpec(), "here")
     assert (*first.names, *second.names) == ("a=b=c", "a=missing", "a=(missing)", "a=b=d")
     facts["a=b"] = Facts(counts={"c": 9})
     with pytest.raises(
         ValueError, match=r"two inputs of here would be called 'a=b=c', .*; rename the column, or .*--ignore"
     ):
-        features_of(kinds, Survey(9, facts), TableSpec(), "here")
+        features_of(kinds, facts, TableSpec(), "here")

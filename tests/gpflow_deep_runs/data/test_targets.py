@@ -25,7 +25,7 @@ def test_names_of_classes_are_in_the_order_of_labels() -> None:
         (Column("t", "category"), ["b", "a", "10", "9"], ("10", "9", "a", "b")),
         (Column("t", "boolean", **TRUTHS), [1.0, 0.0], ("nein", "ja")),
     ):
-        assert class_names_of(column, facts_of(values, column).facts["t"]) == names
+        assert class_names_of(column, facts_of(values, column)["t"]) == names
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_task_that_a_target_allows(kind: Any, values: list[Any], task: str) -> N
 
 def test_several_targets_are_numbers() -> None:
     columns = [Column("a", "number"), Column("b", "time"), Column("c", "boolean", **TRUTHS)]
-    facts = Survey(4, {name: Facts(is_whole=False) for name in "abc"})
+    facts = {name: Facts(is_whole=False) for name in "abc"}
     assert task_of(columns, facts, None, "here") == "regression"
     with pytest.raises(
         ValueError, match="--task=multiclass needs one target, got several columns, 'a', 'b', 'c' of here"

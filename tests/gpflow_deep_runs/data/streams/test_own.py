@@ -19,10 +19,10 @@ from gpflow_deep_runs.data.rows import Part
 from gpflow_deep_runs.data.schema import Schema
 from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.streams import own
+from gpflow_deep_runs.data.streams.files import Shards
 from gpflow_deep_runs.data.streams.reader import BatchReader
 from gpflow_deep_runs.data.streams.record import save
 from gpflow_deep_runs.data.streams.scan import StreamSpec, load, scan
-from gpflow_deep_runs.data.streams.shards import Shards
 from gpflow_deep_runs.data.streams.stream import Stream
 from gpflow_deep_runs.data.tables import apply_schema, read_table, schema_of
 from gpflow_deep_runs.data.views import Source

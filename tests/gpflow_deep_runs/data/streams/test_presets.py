@@ -10,9 +10,9 @@ import pytest
 
 from gpflow_deep_runs.data.sets import catalogue
 from gpflow_deep_runs.data.sets.files import installed_folder
+from gpflow_deep_runs.data.streams.files import open_shards
 from gpflow_deep_runs.data.streams.presets import PRESETS, StreamPreset
 from gpflow_deep_runs.data.streams.scan import scan
-from gpflow_deep_runs.data.streams.shards import open_shards
 from tests.gpflow_deep_runs.data.streams.tables import converted
 
 
