@@ -37,12 +37,7 @@ _CELL = re.compile(
 )
 """A number with a unit on either side, in parentheses or not."""
 
-_WRITTEN = {
-    decimal: [Style(decimal, thousands) for thousands in GROUPS if thousands != decimal] for decimal in (".", ",")
-}
-"""Each decimal sign -> the styles of numbers without a unit, those without a sign between thousands first."""
-
-_BODY = re.compile("|".join(pattern_of(style) for styles in _WRITTEN.values() for style in styles))
+_BODY = re.compile("|".join(pattern_of(Style(sign, group)) for sign in (".", ",") for group in GROUPS if group != sign))
 _ZERO = re.compile("0+(?:[.,]0+)?")
 _BOTH = "\x1f"
 _SAMPLE = 1000
@@ -169,33 +164,35 @@ def _signs(contents: Contents, bodies: NDArray[np.object_], is_number: NDArray[n
     :param known: their style but for decimal sign and thousands.
     """
     readings: dict[str, Reading] = {}
-    first = {}
-    for sign, styles in _WRITTEN.items():
-        # In the style that most of the numbers have, and in any style
-        tried = [known._replace(decimal=sign, thousands=style.thousands) for style in styles]
+    first: dict[str, NDArray[np.float64]] = {}
+    sign: Sign
+    characters = set("".join(bodies))
+    groups = [group for group in GROUPS if not group or characters & set(GROUPS[group])]
+    for sign in (".", ","):
+        # In the style that most of the numbers have, and in any style whose signs occur
+        tried = [known._replace(decimal=sign, thousands=group) for group in groups if group != sign]
         values = [numbers(contents.cells.texts, style) for style in tried]
         best = int(np.argmax([contents.counts[is_number & ~np.isnan(found)].sum() for found in values]))
         readings[sign] = Reading(tried[best], values[best])
         first[sign] = functools.reduce(lambda found, other: np.where(np.isnan(found), other, found), values)
     point, comma = (is_number & ~np.isnan(first[sign]) for sign in (".", ","))
     is_doubtful = point & comma & (first["."] != first[","])
-    # Numbers that are read with one of the signs only
-    only = {".": point & ~comma, ",": comma & ~point}
     has_point = is_doubtful & np.array(["." in body for body in bodies], bool)
-    for one, other in ((only["."], only[","]), (has_point, is_doubtful & ~has_point)):
-        if one.any() and other.any() and (one is only["."] or not (only["."] | only[","]).any()):
-            raise ValueError(
-                f"{contents.what} has decimal points and decimal commas, {contents.example(one)} and "
-                f"{contents.example(other)} (from 0); write them alike, or give --categorical={contents.name}."
-            )
-    decimal: Sign = "." if only["."].any() else "," if only[","].any() else ""
-    if decimal or not is_doubtful.any():
-        return Found(is_number, readings, decimal, np.zeros_like(is_number))
+    # Numbers that are read with one of the signs only, or else those that are read with both in two ways
+    is_sure = bool((point ^ comma).any())
+    signs = (point & ~comma, comma & ~point) if is_sure else (has_point, is_doubtful & ~has_point)
+    if all(mask.any() for mask in signs):
+        raise ValueError(
+            f"{contents.what} has decimal points and decimal commas, {contents.example(signs[0])} and "
+            f"{contents.example(signs[1])} (from 0); write them alike, or give --categorical={contents.name}."
+        )
+    sign = "." if signs[0].any() else "," if signs[1].any() else ""
+    if is_sure or not sign:
+        return Found(is_number, readings, sign, np.zeros_like(is_number))
     # Numbers without a sign beside some with a zero at the end: these are thousands
     is_whole = point & comma & ~is_doubtful & np.array([bool(body.strip("0")) for body in bodies], bool)
     is_long = is_doubtful & np.array([body.endswith("0") for body in bodies], bool)
-    doubt: Sign = "." if has_point.any() else ","
-    return Found(is_number, readings, "", is_doubtful, doubt, bool(is_whole.any() and is_long.any()))
+    return Found(is_number, readings, "", is_doubtful, sign, bool(is_whole.any() and is_long.any()))
 
 
 def decimal_of(contents: Contents, found: Found, table: Set[str], delimiter: str) -> Sign:
