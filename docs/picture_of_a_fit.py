@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from gpflow_deep import DeepGPRegressor
-from gpflow_deep.curves import fit_on_grid
+from gpflow_deep.pages import fit_on_grid
 
 PATH = Path(__file__).resolve().parent / "deep_gp.png"
 
@@ -27,7 +27,7 @@ def rows() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def band(axes: Axes, model: DeepGPRegressor, title: str) -> list[NDArray[np.float64]]:
     """Data, mean and 95 % band; the draws of the inner layers on the grid."""
     X, y = rows()
-    fit = fit_on_grid(model.predictor_, (X, y[:, None]))
+    fit = fit_on_grid(model.predictor_, X)
     x = fit.grid[:, 0]
     mean, lower, upper = (part[:, 0] for part in fit.band)
     axes.plot(X[:, 0], y, ".", color="black", markersize=2, alpha=0.5)
@@ -47,7 +47,7 @@ def main() -> None:
     figure, axes = plt.subplots(1, 3, figsize=(9, 3), layout="constrained")
     band(axes[0], single, "one GP, 95 % band")
     (draws,) = band(axes[2], deep, "two layers, 95 % band")
-    x = fit_on_grid(deep.predictor_, (X, y[:, None])).grid[:, 0]
+    x = fit_on_grid(deep.predictor_, X).grid[:, 0]
     axes[1].plot(x, draws.T, color="C0", linewidth=0.7, alpha=0.6)
     axes[1].set(title="the first of two layers", xlabel="x")
     figure.savefig(PATH, dpi=120)

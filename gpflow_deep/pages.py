@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import gpflow
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,9 +14,22 @@ from gpflow_deep_base.scores import confidence_bins
 
 from .judge import evaluation
 from .judge.evaluation import Evaluation
-from .train.predictor import Predictor
+from .model.scores import Task
+from .train.fitting import Part
+from .train.predictor import Predicted, Predictor
 
-__all__ = ["Dependence", "calibration_in_words", "calibration_parts", "course_part", "dependences", "model_parts"]
+__all__ = [
+    "Dependence",
+    "FitOnGrid",
+    "calibration_in_words",
+    "calibration_parts",
+    "course_part",
+    "dependences",
+    "fit_on_grid",
+    "model_parts",
+    "prediction_parts",
+    "tags",
+]
 
 Array = NDArray[np.float64]
 MOST_INPUTS = 20
@@ -25,6 +39,8 @@ SHOWN_INPUTS = 6
 NUM_ROWS = 40
 NUM_POINTS = 15
 MOST_RESIDUALS = 2000
+MOST_INTERVALS = 200
+MOST_CLASSES = 30
 NUM_BINS = 20
 Z95 = 1.96
 
@@ -124,22 +140,26 @@ def calibration_in_words(found: Evaluation) -> str:
 
 
 def model_parts(
-    predictor: Predictor, judged: Mapping[str, Evaluation], X: NDArray[Any], Y: NDArray[Any], names: Sequence[str]
+    predictor: Predictor,
+    judged: Mapping[str, Evaluation],
+    X: NDArray[Any],
+    Y: NDArray[Any],
+    names: Sequence[str],
+    train: Part | None = None,
 ) -> list[Table | Panels]:
-    """Scores, calibration, the function over its most relevant inputs, relevance of inputs, and residuals.
+    """Scores, calibration, the function over its most relevant inputs, relevance of inputs, and `prediction_parts`.
 
     :param predictor: the model that the report is of.
     :param judged: this model and those that it is compared with, by name, on the same rows.
     :param X: inputs of these rows, [N, D].
     :param Y: their targets [N, P], or labels [N, 1].
     :param names: of the D inputs.
+    :param train: training rows, beside which a model of one input is drawn.
     """
     scores = Table("Scores", evaluation.table(judged), "Rows that the model has not seen: mean ± standard error.")
     parts: list[Table | Panels] = [scores, *calibration_parts(judged)]
     parts += _function_parts(predictor, X, names)
-    if predictor.task == "regression":
-        parts.append(_residuals(predictor, X, Y))
-    return parts
+    return parts + prediction_parts(predictor, X, Y, train=train, input_name=names[0])
 
 
 def course_part(courses: Mapping[str, Sequence[Mapping[str, Any]]], tags: Sequence[str]) -> Panels:
@@ -165,6 +185,113 @@ def course_part(courses: Mapping[str, Sequence[Mapping[str, Any]]], tags: Sequen
             name = tag.removesuffix("_nats").replace("/", ": ").replace("_", " ")
             panels.append(Panel(name, marks, "step", _unit(tag)))
     return Panels("Course of training", panels, "Scores of minibatches are running means over 5% of the course.")
+
+
+def tags(task: Task, parts: Iterable[str]) -> list[str]:
+    """Tags of the scalars that show the course of training: the bound, and the scores of each part."""
+    scores = ("log_likelihood_nats", "rmse" if task == "regression" else "accuracy")
+    return ["train/elbo_nats", *(f"{part}/{score}" for part in parts for score in scores)]
+
+
+class FitOnGrid(NamedTuple):
+    """A model of one input over the range of the data, in the units of the data.
+
+    :ivar grid: inputs [G, 1].
+    :ivar layers: for each inner layer draws of its first output at the grid, [S, G].
+    :ivar band: mean, lower and upper limits of the targets at the grid, [G, P] each.
+    :ivar interval: what the limits are, see `Predicted.interval`.
+    """
+
+    grid: Array
+    layers: list[NDArray[Any]]
+    band: tuple[Array, Array, Array]
+    interval: str
+
+
+def fit_on_grid(predictor: Predictor, X: NDArray[Any], *, num_points: int = 200, num_draws: int = 20) -> FitOnGrid:
+    """The fit of a model with one input over the range of the training inputs and a tenth of it to either side.
+
+    :param X: training inputs [N, 1].
+    :raises ValueError: if the model has several inputs.
+    """
+    if X.shape[1] != 1:
+        raise ValueError(f"a fit is drawn over one input, got {X.shape[1]}; give a model of one input.")
+    # The range of the inputs, and a tenth of it to either side, in the units of the model.
+    scaled = predictor.units.x.transform(X)
+    low = scaled.min()
+    high = scaled.max()
+    points = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), num_points)[:, None]
+    draws = predictor.model.predict_all_layers(points.astype(gpflow.default_float()), num_draws, full_cov=True)
+    grid = predictor.units.x.inverse_transform(points)
+    layers = [np.asarray(draw)[:, :, 0] for draw in draws.samples[:-1]]
+    predicted = predictor.predict(grid, num_samples=1000)
+    lower, upper, interval = predicted.interval
+    return FitOnGrid(grid, layers, (predicted.mean, lower, upper), interval)
+
+
+def prediction_parts(
+    predictor: Predictor, X: NDArray[Any], Y: NDArray[Any], *, train: Part | None = None, input_name: str = "x"
+) -> list[Table | Panels]:
+    """Predictions beside the truth: numbers with their intervals and residuals, and the fit over a single input; of
+    labels how many rows of each were given which.
+
+    :param X: inputs that the model has not seen, [N, D], of which at most 2,000 rows are used, evenly spread.
+    :param Y: their targets [N, P], or labels [N, 1].
+    :param train: training rows, [N, D] and [N, P], beside which the fit is drawn.
+    :param input_name: of the only input.
+    """
+    rows = np.unique(np.linspace(0, len(X) - 1, min(len(X), MOST_RESIDUALS)).astype(int))
+    predicted = predictor.predict(X[rows])
+    if predictor.task != "regression":
+        return _confusion(Y[rows, 0], predicted.labels, predictor.class_names)
+    parts: list[Table | Panels] = [_intervals(predicted, Y[rows], predictor.target_names)]
+    parts.append(_residuals(predicted, Y[rows], predictor.target_names[0]))
+    if train is not None and X.shape[1] == 1:
+        parts.append(_fit(fit_on_grid(predictor, train[0]), train, input_name, predictor.target_names[0]))
+    return parts
+
+
+def _intervals(predicted: Predicted, Y: NDArray[Any], names: Sequence[str]) -> Panels:
+    """Predicted beside true numbers, a plot for each target."""
+    lower, upper, interval = predicted.interval
+    few = np.unique(np.linspace(0, len(Y) - 1, min(len(Y), MOST_INTERVALS)).astype(int))
+    panels = []
+    for p, name in enumerate(names):
+        # How often the interval holds, of all rows and not only of those drawn.
+        is_inside = np.mean((Y[:, p] >= lower[:, p]) & (Y[:, p] <= upper[:, p]))
+        title = f"{interval} interval holds {100 * is_inside:.0f}% of {len(Y)} rows"
+        mean = predicted.mean[:, p]
+        reach = np.maximum(np.stack([mean[few] - lower[few, p], upper[few, p] - mean[few]]), 0.0)
+        ends = [min(Y[:, p].min(), mean.min()), max(Y[:, p].max(), mean.max())]
+        marks: list[Any] = [Line(ends, ends, "", is_dashed=True), Points(Y[few, p], mean[few], half=reach)]
+        panels.append(Panel(title, marks, f"true {name}", f"predicted {name}"))
+    note = f"At most {MOST_INTERVALS} rows are drawn, each with its interval; on the dashed line predictions are right."
+    return Panels("Predicted and true", panels, note)
+
+
+def _fit(fit: FitOnGrid, train: Part, input_name: str, target: str) -> Panels:
+    """Draws of the inner layers, and data with the prediction of the first target."""
+    x = fit.grid[:, 0]
+    panels = []
+    for number, draws in enumerate(fit.layers, start=1):
+        lines = [Line(x, draw, is_faint=True) for draw in draws]
+        panels.append(Panel(f"layer {number}, draws given the data", lines, input_name))
+    mean, lower, upper = (part[:, 0] for part in fit.band)
+    X, Y = train
+    marks = [Band(x, lower, upper, fit.interval), Line(x, mean, "mean"), Points(X[:, 0], Y[:, 0], "training data")]
+    return Panels("Fit", [*panels, Panel("prediction", marks, input_name, target)])
+
+
+def _confusion(labels: NDArray[Any], predicted: NDArray[Any], names: Sequence[str]) -> list[Table | Panels]:
+    """How many rows of each class were given which label; of many classes, nothing."""
+    C = len(names)
+    if C > MOST_CLASSES:
+        return []
+    # Row i, column j: rows of class i that were given label j.
+    counts = np.zeros([C, C], np.int64)
+    np.add.at(counts, (labels.astype(np.int64), predicted), 1)
+    rows = [["true", *names], *([name, *map(str, row)] for name, row in zip(names, counts, strict=True))]
+    return [Table("Labels", rows, f"{np.trace(counts)} of {counts.sum()} test rows right; columns: predicted.")]
 
 
 def _of_pit(name: str, found: Evaluation) -> list[Panel]:
@@ -236,12 +363,7 @@ def _label_of(predictor: Predictor) -> str:
     return names[number] if number < len(names) else str(number)
 
 
-def _residuals(predictor: Predictor, X: NDArray[Any], Y: NDArray[Any]) -> Panels:
-    rows = np.unique(np.linspace(0, len(X) - 1, min(len(X), MOST_RESIDUALS)).astype(int))
-    X = X[rows]
-    Y = Y[rows]
-    predicted = predictor.predict(X)
-    target = predictor.target_names[0]
+def _residuals(predicted: Predicted, Y: NDArray[Any], target: str) -> Panels:
     residual = Y[:, 0] - predicted.mean[:, 0]
     mean = predicted.mean[:, 0]
     zero = Line([mean.min(), mean.max()], [0, 0], "", is_dashed=True)

@@ -14,7 +14,7 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
@@ -32,9 +32,11 @@ __all__ = [
     "Points",
     "Table",
     "Text",
+    "curve_panels",
     "page",
     "png",
     "reliability",
+    "sheet",
     "smoothed",
     "svg",
 ]
@@ -48,6 +50,8 @@ BOTTOM = 46
 COLOURS = ("#1f5fa8", "#c2571a", "#2d7d46", "#7a4aa0", "#8a6d1f", "#4b5563")
 """Of lines and points by their order; each has a contrast of 4.5 with white."""
 MOST_POINTS = 1000
+MOST_LABELS = 8
+"""Of a legend; more would take the place of the plot."""
 _NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1b1f24; margin: 2rem auto; padding: 0 1rem; max-width: 1240px; }
@@ -198,6 +202,50 @@ def reliability(title: str, confidence: ArrayLike, is_right: ArrayLike) -> Panel
         Points([p[group].mean() for group in groups], shares, half=half),
     ]
     return Panel(title, marks, "probability of the label", "share that is right")
+
+
+def curve_panels(
+    curves: Mapping[str, Mapping[str, Sequence[Any]]], xlabel: str, ylabel: str | Mapping[str, str] = ""
+) -> list[Panel]:
+    """Plots of what was logged: bands about lines, error bars of points.
+
+    :param curves: title -> label -> x, y, and perhaps half the width of the band and "-" for a line, which it is if
+        nothing is said, or another sign for points.
+    :param xlabel: of all plots.
+    :param ylabel: of all plots, or by their titles.
+    """
+    panels = []
+    for title, by_label in curves.items():
+        marks = list[Line | Band | Points | Bars]()
+        for name, (x, y, *more) in by_label.items():
+            half = more[0] if more else None
+            style = more[1] if len(more) > 1 else "-"
+            label = name if len(by_label) <= MOST_LABELS else ""
+            if style != "-":
+                marks.append(Points(x, y, label, half))
+                continue
+            if half is not None:
+                middle = np.asarray(y, np.float64)
+                marks.append(Band(x, middle - np.asarray(half), middle + np.asarray(half)))
+            marks.append(Line(x, y, label))
+        panels.append(Panel(title, marks, xlabel, ylabel if isinstance(ylabel, str) else ylabel.get(title, "")))
+    return panels
+
+
+def sheet(panels: Sequence[Panel], columns: int = 3) -> str:
+    """Plots side by side as the text of an SVG file."""
+    plots = [svg(panel) for panel in panels]
+    heights = [int(re.findall(r' height="(\d+)"', plot)[0]) for plot in plots]
+    # Row by row, each as high as the highest plot in it.
+    placed = list[str]()
+    top = 0
+    for start in range(0, len(plots), columns):
+        for number, plot in enumerate(plots[start : start + columns]):
+            placed.append(plot.replace("<svg ", f'<svg x="{number * WIDTH}" y="{top}" ', 1))
+        top += max(heights[start : start + columns])
+    size = f'width="{min(len(plots), columns) * WIDTH}" height="{top}"'
+    text = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(placed)}</svg>\n'
+    return _NO_TEXT.sub("\ufffd", text)
 
 
 def png(image: NDArray[np.uint8]) -> bytes:

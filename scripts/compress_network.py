@@ -33,9 +33,8 @@ The folder of the run gets:
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
@@ -43,7 +42,7 @@ from gpflow_deep_runs import cli
 from gpflow_deep_runs.cli.flags import at_least, group
 from gpflow_deep_runs.data import views
 from gpflow_deep_runs.data.rows import Rows
-from gpflow_deep_runs.report import plots
+from gpflow_deep_runs.report.images import picture
 from gpflow_deep_runs.run import Devices, Settings, Shown, checkpoints, devices, open_run
 from gpflow_deep_runs.run.progress import Progress
 
@@ -55,7 +54,7 @@ from compression.train.classification import reshaped
 from compression.train.regression import check_targets, compress_regression, summary
 from gpflow_deep_base import quiet
 from gpflow_deep_base.files import write_text
-from gpflow_deep_base.page import Bars, Panel, Panels, Table
+from gpflow_deep_base.page import Bars, Line, Panel, Panels, Part, Table
 from gpflow_deep_base.text import aligned
 
 _LATENCY_ROWS = 100
@@ -150,12 +149,12 @@ def main(flags: Flags) -> None:
             text="\n".join(
                 [*report.notes(packed, report.published(name, *prior_and_data)), aligned(report.table(packed))]
             ),
-            figures=figures(packed, flags.recipe.prior),
             verdict=report.verdict(packed),
             metrics=report.metrics(packed) | {"train_seconds": float(recipe.seconds)},
             parts=[
                 Table("Layers", report.layers(packed), "Bytes of the numbers of fixed point, before they are coded."),
                 latency(original, packed.model, recipe.parts["valid"].X[:_LATENCY_ROWS]),
+                *figures(packed, flags.recipe.prior),
             ],
         )
 
@@ -241,21 +240,26 @@ def new_recipe(flags: Flags, data: Rows, strategy: tf.distribute.Strategy | None
     return Recipe(flags.recipe, model, parts, batch_size=size, seed=flags.run.seed, strategy=strategy)
 
 
-def figures(packed: Packed, prior: str) -> dict[str, Callable[[Path], None]]:
+def figures(packed: Packed, prior: str) -> list[Part]:
     """Histograms of scores with thresholds (Figs. 4 to 7), of the bits of weights (Fig. 11), and the kept inputs."""
-
-    def bars(found: Mapping[str, report.Histogram], xlabel: str) -> Callable[[Path], None]:
-        panels = {title: plots.Histogram(*histogram) for title, histogram in found.items()}
-        return lambda path: plots.histograms(path, panels, xlabel=xlabel)
-
-    drawn: dict[str, Callable[[Path], None]] = {
-        "thresholds": bars(report.score_histograms(packed), "negative log-mode" if prior == "ghs" else "log alpha"),
-        "bits": bars(report.bit_histograms(packed), "significant bits"),
-    }
+    scores = "negative log-mode" if prior == "ghs" else "log alpha"
+    parts: list[Part] = [
+        Panels("Thresholds", histograms(report.score_histograms(packed), scores)),
+        Panels("Bits", histograms(report.bit_histograms(packed), "significant bits")),
+    ]
     mask: Any = report.input_mask(packed.model)
     if mask is not None:
-        drawn["inputs"] = lambda path: plots.image_grid(path, {"inputs that are kept": mask[None]})
-    return drawn
+        parts.append(picture("Inputs that are kept", mask[None]))
+    return parts
+
+
+def histograms(by_title: Mapping[str, report.Histogram], xlabel: str) -> list[Panel]:
+    """Plots of histograms, with vertical lines where their marks are."""
+    panels = []
+    for title, (counts, edges, marks) in by_title.items():
+        lines = [Line([at, at], [0, max(counts)], label, is_dashed=True) for label, at in marks.items()]
+        panels.append(Panel(title, [Bars(counts, edges), *lines], xlabel, "count"))
+    return panels
 
 
 command = functools.partial(cli.run, main, explain=devices.explain)

@@ -15,7 +15,7 @@ Every log-likelihood is in nats per row. Ctrl-C saves a checkpoint. The folder o
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,10 +27,11 @@ from gpflow_deep_runs.data import views
 from gpflow_deep_runs.data.batches import Minibatches
 from gpflow_deep_runs.data.bits import categories
 from gpflow_deep_runs.data.rows import Part, Rows
-from gpflow_deep_runs.report import plots
+from gpflow_deep_runs.report.images import picture
 from gpflow_deep_runs.run import Devices, Fitted, Run, Seeds, Settings, Shown, devices, newest, open_run
 
 from absl import logging
+from gpflow_deep_base import page
 from gpflow_deep_base.text import aligned
 from rbm_tracking import SMLConfig, Trainer, base_rate_biases, evaluation, load_rbm, new_trainer, report, save_rbm
 from rbm_tracking.model.units import HiddenName, UnitsConfig, as_tensor, choose_units, hidden_units
@@ -226,25 +227,24 @@ def finish(flags: Flags, data: Rows, run: Run, fitted: Fitted, trainer: Trainer)
     best = scores.get("evidence", {})
     metrics = {"log_density_nats": best.get("test_log_likelihood_nats"), "train_seconds": fitted.seconds}
     verdict = best.get("statement", "")
-    drawn = figures(data, trainer, records)
-    run.finish({**training, **scores}, text="\n".join(text), figures=drawn, metrics=metrics, verdict=verdict)
+    shown = figures(data, trainer, records)
+    run.finish({**training, **scores}, text="\n".join(text), metrics=metrics, verdict=verdict, parts=shown)
 
 
-def figures(data: Rows, trainer: Trainer, records: list[dict[str, Any]]) -> dict[str, Callable[[Path], None]]:
+def figures(data: Rows, trainer: Trainer, records: list[dict[str, Any]]) -> list[page.Part]:
     """Figure 3 and Figure 4 of this run, filters and samples."""
-    drawn: dict[str, Callable[[Path], None]] = {}
+    parts: list[page.Part] = []
     if trainer.config.track:
         curves = report.filter_curves(records, trainer.num_temps)
-        ys = {"log Z": "nats", "change in an update": "nats"}
+        units = {"log Z": "nats", "change in an update": "nats"}
         scores = {"log-likelihood": report.likelihood_curves(records)}
-        drawn["log_z"] = lambda path: plots.lines(path, curves, xlabel="update", ylabel=ys)
-        drawn["log_likelihood"] = lambda path: plots.lines(path, scores, xlabel="update", ylabel="nats per row")
+        parts.append(page.Panels("Log Z", page.curve_panels(curves, "update", units)))
+        parts.append(page.Panels("Log-likelihood", page.curve_panels(scores, "update", "nats per row")))
     if data.image_shape is not None:
-        rows = data.train.X[:100]
-        size = data.image_shape
-        images = report.pictures(trainer.model, size) | {"data": rows.reshape(-1, *size)}
-        drawn["filters_and_samples"] = lambda path: plots.image_grid(path, images)
-    return drawn
+        images = report.pictures(trainer.model, data.image_shape)
+        images |= {"data": data.train.X[:100].reshape(-1, *data.image_shape)}
+        parts += [picture(title.capitalize(), image) for title, image in images.items()]
+    return parts
 
 
 command = functools.partial(cli.run, main, explain=devices.explain)

@@ -22,7 +22,7 @@ import functools
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +33,7 @@ from gpflow_deep_runs.cli.flags import Later, at_least, group
 from gpflow_deep_runs.data import bits, planes, views
 from gpflow_deep_runs.data.batches import Minibatches
 from gpflow_deep_runs.data.rows import Rows
-from gpflow_deep_runs.report import plots
+from gpflow_deep_runs.report.images import picture
 from gpflow_deep_runs.run import Devices, Fitted, Interrupted, Run, Seeds, Settings, Shown, devices, lowest, open_run
 
 import darn
@@ -45,7 +45,7 @@ from darn.train.density_choice import NEAR, stored_density
 from darn.train.rivals import given
 from darn.train.selection import few_steps, stored_choice
 from darn.train.training import MAX_BLOCK, evaluation_interval
-from gpflow_deep_base.page import Bars, Panel, Panels, Part, Picture, png
+from gpflow_deep_base.page import Bars, Panel, Panels, Part, curve_panels
 from gpflow_deep_base.text import aligned, within
 
 REPORT_FLAGS = frozenset({"exact", "final_samples", "is_repeats", "is_rows", "is_samples"})
@@ -53,7 +53,6 @@ REPORT_FLAGS = frozenset({"exact", "final_samples", "is_repeats", "is_rows", "is
 
 _ODD_ROWS = 3  # test rows of the lowest log p that are shown
 _COLUMN_ROWS = 200  # test rows whose columns are measured
-_IMAGE_SIZE = 256  # pixels of the longer side of an image of bits
 _MOST_COLUMNS = 20  # of a table that are shown
 _VALID_SAMPLES = 200  # importance samples of a validation row, where densities are compared
 
@@ -304,10 +303,12 @@ def finish(
     nll = next(length for length in lengths if length is not None)
     metrics = {"log_density_nats": -nll, "train_seconds": fitted.seconds}
     verdict = notes[0] if notes else f"test description length: {nll:.3f} nats a row"
-    drawn = figures(data, best, run.records(), seeds("samples"))
     model = best if exact is None else best_density.model
-    columns = column_parts(model, data, test_rows[:_COLUMN_ROWS], flags.run.seed)
-    run.finish({**settings, **scores}, text=text, figures=drawn, metrics=metrics, verdict=verdict, parts=columns)
+    parts = [
+        *column_parts(model, data, test_rows[:_COLUMN_ROWS], flags.run.seed),
+        *figures(data, best, run.records(), seeds("samples")),
+    ]
+    run.finish({**settings, **scores}, text=text, metrics=metrics, verdict=verdict, parts=parts)
 
 
 def joined(
@@ -392,9 +393,8 @@ def column_parts(model: Density, data: Rows, rows: np.ndarray, seed: int) -> lis
     # Of an image, a picture of its pixels.
     if data.image_shape is not None:
         image = lengths.reshape(data.image_shape)
-        grey = np.round(255 * np.clip(image / max(float(image.max()), 1e-12), 0, 1)).astype(np.uint8)
-        shown = np.kron(grey, np.ones([max(_IMAGE_SIZE // max(grey.shape), 1)] * 2, np.uint8))
-        return [Picture(title, png(shown), f"{note} White: {image.max():.2f} bits; black: none.")]
+        shown = np.clip(image / max(float(image.max()), 1e-12), 0, 1)
+        return [picture(title, shown[None], note=f"{note} White: {image.max():.2f} bits; black: none.")]
 
     # Of a table, bars of the longest columns.
     names = data.feature_names or tuple(f"x{j}" for j in range(len(lengths)))
@@ -409,18 +409,17 @@ def column_parts(model: Density, data: Rows, rows: np.ndarray, seed: int) -> lis
     return [Panels(title, [Panel(title, [bars], "bits")], note)]
 
 
-def figures(
-    data: Rows, model: darn.DARN, records: list[dict[str, Any]], seed: tf.Tensor
-) -> dict[str, Callable[[Path], None]]:
+def figures(data: Rows, model: darn.DARN, records: list[dict[str, Any]], seed: tf.Tensor) -> list[Part]:
     """Description length over training; of images also filters, and samples beside the nearest training images."""
     curves = report.curves(records, model)
-    drawn = {"description_length": lambda path: plots.lines(path, curves, xlabel="step", ylabel="bits per row")}
+    parts: list[Part] = [Panels("Description length", curve_panels(curves, "step", "bits per row"))]
     if data.image_shape is not None:
         images = pictures.pictures(model, seed, data.train.X, data.image_shape)
-        drawn["samples"] = lambda path: plots.image_grid(path, images, columns=3 if len(images["samples"]) == 6 else 8)
+        columns = 3 if len(images["samples"]) == 6 else 8
+        parts += [picture(title.capitalize(), image, columns) for title, image in images.items()]
         if (filters := pictures.filters(model, data.image_shape)) is not None:
-            drawn["filters"] = lambda path: plots.image_grid(path, {"filters": filters})
-    return drawn
+            parts.append(picture("Filters", filters))
+    return parts
 
 
 command = functools.partial(cli.run, main, explain=devices.explain)

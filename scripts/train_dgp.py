@@ -31,11 +31,10 @@ from gpflow_deep_runs import cli
 from gpflow_deep_runs.cli.flags import Later, at_least, group
 from gpflow_deep_runs.data import supply, tables, views
 from gpflow_deep_runs.data.streams.scan import StreamSpec
-from gpflow_deep_runs.report import plots
 from gpflow_deep_runs.run import Devices, Interrupted, Run, Seeds, Settings, Shown, devices, open_run
 
 from absl import logging
-from gpflow_deep import ModelConfig, Predictor, Scale, TrainingConfig, Units, curves, float_type, pages, report
+from gpflow_deep import ModelConfig, Predictor, Scale, TrainingConfig, Units, float_type, pages, report
 from gpflow_deep.train.config import KernelName, Posterior
 from gpflow_deep.train.fitting import choose_kl_weight
 from gpflow_deep.train.sampled_training import SamplingConfig, trainer_for
@@ -205,9 +204,11 @@ def main(flags: Flags) -> None:
                     }
                     text = report.text(models, judged, data.task, data.rows.target_names) if job_run is run else []
                     table = "\n".join(part if isinstance(part, str) else aligned(part) for part in text)
-                    page = shown(study, job, models, judged, courses) if job_run is run else {}
-                    drawn = figures(study, job, final, courses)
-                    job_run.finish(result, text=table, figures=drawn, metrics=report.metrics(models[name]), **page)
+                    verdict = "\n".join([report.verdict(models, judged), *report.warnings(models)])
+                    named = {report.label(other, models[other]): judged[other] for other in models}
+                    parts = page_parts(study, job, named, courses, has_page=job_run is run)
+                    metrics = report.metrics(models[name])
+                    job_run.finish(result, text=table, metrics=metrics, verdict=verdict, parts=parts)
 
 
 def prepare(flags: Flags) -> Study:
@@ -373,31 +374,23 @@ def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[di
     return {"num_steps": step, "is_finished": trainer.is_done(step), **summary}, final()
 
 
-def shown(
-    study: Study, job: Job, models: Mapping[str, Any], judged: Mapping[str, Any], courses: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The verdict on the last model, and what report.html shows of it."""
+def page_parts(
+    study: Study, job: Job, judged: Mapping[str, Any], courses: Mapping[str, Any], *, has_page: bool
+) -> list[Any]:
+    """What report.html and plots/ show of a model: calibration, its predictions, its training; in report.html also the
+    scores beside the others, and the function over its inputs.
+
+    :param judged: the models on the test rows, by their titles, this one last.
+    """
     rows = study.data.rows
     predictor = job.watch.predictor
-    named = {report.label(name, model): judged[name] for name, model in models.items()}
-    parts: list[Any] = pages.model_parts(predictor, named, *rows.test, rows.feature_names)
-    parts.append(pages.course_part(courses, curves.tags(predictor.task, study.data.parts)))
-    sentences = [report.verdict(models, judged), *report.warnings(models)]
-    replaced = ("text", "training", "calibration", "pit")
-    return {"verdict": "\n".join(sentences), "parts": parts, "replaced": replaced}
-
-
-def figures(study: Study, job: Job, final: report.Final, courses: Mapping[str, Any]) -> dict[str, Any]:
-    """The course of training, calibration; labels given and predicted, or targets; and the fit over a single input."""
-    predictor = job.watch.predictor
-    rows = study.data.rows
-    rng = Seeds(study.flags.run.seed).rng("plot")
-    course = partial(plots.training_curves, records=courses, tags=curves.tags(predictor.task, study.data.parts))
-    test_scores = final.judged["test"], final.predicted["test"]
-    drawings = curves.drawings(predictor, *test_scores, rows.train, rows.test, rng, input_name=rows.feature_names[0])
-    return {"training": course} | {
-        name: partial(getattr(plots, k), **content) for name, (k, content) in drawings.items()
-    }
+    names = rows.feature_names
+    if has_page:
+        parts: list[Any] = pages.model_parts(predictor, judged, *rows.test, names, train=rows.train)
+    else:
+        parts = [*pages.calibration_parts({title: judged[title] for title in [*judged][-1:]})]
+        parts += pages.prediction_parts(predictor, *rows.test, train=rows.train, input_name=names[0])
+    return [*parts, pages.course_part(courses, pages.tags(predictor.task, study.data.parts))]
 
 
 command = partial(cli.run, main, explain=devices.explain)

@@ -23,12 +23,12 @@ The folder of the run gets:
     model_binary.npz, ...   this network of each kind of --weights, for gpflow-deep ebp-predict; its probabilities are
                   calibrated by the test rows of its fold; columns.json, words.json: how columns or documents become
                   inputs
-    plots/        the table as a bar chart
+    plots/        the table as bar charts
     scalars.jsonl, tensorboard/, checkpoints/
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,6 @@ from gpflow_deep_runs.cli.flags import at_least, group
 from gpflow_deep_runs.data import inputs, views
 from gpflow_deep_runs.data.documents import is_documents
 from gpflow_deep_runs.data.rows import Rows
-from gpflow_deep_runs.report import plots
 from gpflow_deep_runs.run import Devices, Settings, Shown, devices, open_run
 
 import numpy as np
@@ -49,7 +48,7 @@ from ebp.estimators.cross_validation import WEIGHTS
 from ebp.estimators.fold_results import written_results
 from gpflow_deep_base import quiet
 from gpflow_deep_base.files import write_json, write_text
-from gpflow_deep_base.page import Panels, Part, Table, reliability
+from gpflow_deep_base.page import Bars, Panel, Panels, Part, Table, reliability
 from gpflow_deep_base.text import aligned, plus_minus, within
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -135,10 +134,9 @@ def main(flags: Flags) -> None:
                 "models": results,
             },
             text="\n".join(lines),
-            figures=figures(results, f"{data.name}, {num_folds} folds"),
             metrics=metrics(results),
             verdict=verdict(results),
-            parts=reliability_parts(validation, run.path, data, results),
+            parts=[errors_part(results), *reliability_parts(validation, run.path, data, results)],
         )
 
 
@@ -229,19 +227,14 @@ def new_validation(flags: Flags, data: Rows) -> CrossValidation:
     )
 
 
-def figures(results: Results, title: str) -> dict[str, Callable[[Path], None]]:
+def errors_part(results: Results) -> Panels:
     """Errors of the last epoch and of the best one."""
-    groups = {}
-    # Bars of both epochs side by side.
+    names = [title_of(method) for method in results]
+    panels = []
     for kind in ("last", "best"):
-        heights = np.array([result[f"{kind}_percent"] for result in results.values()])
-        spreads = np.array([result[f"{kind}_standard_error"] or 0.0 for result in results.values()])
-        groups[f"{kind} epoch"] = plots.Bars(heights, spreads)
-
-    def draw(path: Path) -> None:
-        plots.bars(path, [title_of(method) for method in results], groups, title=title, ylabel="test error (%)")
-
-    return {"errors": draw}
+        bars = Bars([result[f"{kind}_percent"] for result in results.values()], names=names)
+        panels.append(Panel(f"{kind} epoch", [bars], "test error (%)"))
+    return Panels("Errors", panels)
 
 
 # What is said of the results: method, as "binary D" or "arow", to its numbers.

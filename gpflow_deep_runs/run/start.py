@@ -2,10 +2,11 @@
 
 with open_run(settings, text_of_flags, data) as run:
     fitted = run.fit(advance, state=lambda: {"trainer": trainer}, scalars=..., evaluate=..., rule=lowest("valid/nll"))
-    run.finish(result, text=table, figures={"samples": draw})
+    run.finish(result, text=table, parts=[Panels("Curves", panels)])
 """
 
 import os
+import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,16 +18,14 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
-from gpflow_deep_base.files import make_folder, read_jsonl, sync_file, write_json, write_text
+from gpflow_deep_base.files import make_folder, read_jsonl, sync_file, write_bytes, write_json, write_text
 from gpflow_deep_base.locks import Held, lock
-from gpflow_deep_base.page import Part, Picture, Text, page
+from gpflow_deep_base.page import Panels, Part, Picture, Text, page, sheet
 from gpflow_deep_base.seeds import seed_words
 from gpflow_deep_base.stopping import Best
 from gpflow_deep_base.text import aligned, within
 from gpflow_deep_runs import run_dir
-from gpflow_deep_runs.report import plots
 from gpflow_deep_runs.run import checkpoints, devices, folder
 from gpflow_deep_runs.run.final import hparams_of, metrics_of, write_final
 from gpflow_deep_runs.run.loop import Every, Fitted, fit
@@ -365,30 +364,22 @@ class Run:
         result: Mapping[str, Any],
         *,
         text: str = "",
-        figures: Mapping[str, Callable[[Path], None]] | None = None,
         metrics: Mapping[str, float | None] = MappingProxyType({}),
         verdict: str = "",
         parts: Sequence[Part] = (),
-        replaced: Collection[str] = (),
     ) -> None:
-        """Write result.json, report.html and the figures; show them in TensorBoard, and print the text.
+        """Write result.json, report.html and the plots; show the pictures in TensorBoard, and print the text.
 
         :param result: what the run reports.
         :param text: the report; "" prints nothing, for a child of another run, which has no page.
-        :param figures: name -> draws it to a file.
         :param metrics: what runs are compared by, by the names of `final.METRICS`.
         :param verdict: what it comes to, in a sentence, for the top of report.html.
-        :param parts: what report.html shows between the text and the figures.
-        :param replaced: "text" and names of figures that `parts` take the place of there.
+        :param parts: what report.html shows below it, each plot and picture also a file in plots/. The text is shown,
+            too, unless one of them is called "Scores".
         """
         text = within(text)
-        # Figures first, as result.json says that a run is complete.
-        drawn: dict[str, Path] = {}
-        if figures and not plots.is_available():
-            logging.warning("Matplotlib is not installed, so there are no plots; `pip install matplotlib`.")
-        for name, draw in figures.items() if figures and plots.is_available() else ():
-            drawn[f"plots/{name}"] = self.folder.plots_dir / f"{name}.png"
-            draw(drawn[f"plots/{name}"])
+        # Plots first, as result.json says that a run is complete.
+        pictures = self._write_plots(parts)
         # What the run reports, between what it was made of and how long it took.
         numbers = {
             "dataset": self.data.name,
@@ -406,25 +397,33 @@ class Run:
             hparams=hparams_of(self.changed),
             numbers=metrics_of(metrics),
             text=text,
-            images=drawn,
+            images=pictures,
         )
         if text:
-            page_figures = {name: path for name, path in drawn.items() if path.stem not in replaced}
-            self._write_page(verdict, "" if "text" in replaced else text, parts, page_figures)
+            self._write_page(verdict, text, parts)
             print(f"\n{text}\nwritten to {self.path}", flush=True)
 
-    def _write_page(self, verdict: str, text: str, parts: Sequence[Part], drawn: Mapping[str, Path]) -> None:
-        """report.html: what was printed, pictures, and what made it."""
-        # Names of figures become titles: "log_z" is "Log z".
-        titles = {name: name.rpartition("/")[2].replace("_", " ") for name in drawn}
-        figures = [Picture(title[:1].upper() + title[1:], drawn[name].read_bytes()) for name, title in titles.items()]
+    def _write_plots(self, parts: Sequence[Part]) -> dict[str, Path]:
+        """Plots as SVG and pictures as PNG files, named by their titles; the pictures, by tag."""
+        pictures: dict[str, Path] = {}
+        for part in parts:
+            name = re.sub(r"\W+", "_", part.title).strip("_").lower()
+            if isinstance(part, Panels):
+                write_text(self.folder.plots_dir / f"{name}.svg", sheet(part.panels))
+            elif isinstance(part, Picture):
+                pictures[f"plots/{name}"] = self.folder.plots_dir / f"{name}.png"
+                write_bytes(pictures[f"plots/{name}"], part.png)
+        return pictures
+
+    def _write_page(self, verdict: str, text: str, parts: Sequence[Part]) -> None:
+        """report.html: what was printed, plots and pictures, and what made it."""
+        scores = [] if any(part.title == "Scores" for part in parts) else [Text("Scores", text)]
         provenance_parts = [
             Text("Settings that differ from their defaults", self.changed or "none\n"),
             Text("Data", within(f"{self.data.name}: {self.data.source}\nrows: {dict(self.data.sizes)}\n")),
             Text("Versions", self._versions),
         ]
-        shown = [*([Text("Scores", text)] if text else []), *parts, *figures, *provenance_parts]
-        content = page(f"{self.data.name}: {self._folder.path.name}", verdict, shown)
+        content = page(f"{self.data.name}: {self._folder.path.name}", verdict, [*scores, *parts, *provenance_parts])
         write_text(self.folder.path / "report.html", content)
 
 

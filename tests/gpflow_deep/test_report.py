@@ -289,6 +289,7 @@ def test_a_page_shows_the_model_and_escapes_names(rng: np.random.Generator) -> N
         "Calibration",
         "The function, by its most relevant inputs",
         "Relevance of inputs",
+        "Predicted and true",
         "Residuals",
     ]
     assert re.findall("<h2>(.*?)</h2>", found) == sections

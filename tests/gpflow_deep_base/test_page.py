@@ -18,9 +18,11 @@ from gpflow_deep_base.page import (
     Points,
     Table,
     Text,
+    curve_panels,
     page,
     png,
     reliability,
+    sheet,
     smoothed,
     svg,
 )
@@ -68,6 +70,30 @@ def test_points_are_where_they_should_be() -> None:
     np.testing.assert_allclose(at[1], at[[0, 2]].mean(axis=0), atol=0.1)
     assert at[0, 0] < at[2, 0]
     assert at[0, 1] > at[2, 1]
+
+
+def test_curves_are_lines_with_bands_or_points_with_bars() -> None:
+    curves = {
+        "a": {"band": ([1, 2], [3, 5], [0.5, 1.0], "-"), "dots": ([1, 2], [2, 2], [0.25, 0.5], "o"), "b": ([0], [1])}
+    }
+    (panel,) = curve_panels(curves, "step", {"a": "nats"})
+    band, line, points, _ = panel.marks
+    assert isinstance(band, Band)
+    assert isinstance(line, Line)
+    assert isinstance(points, Points)
+    np.testing.assert_array_equal([band.low, band.high], [[2.5, 4.0], [3.5, 6.0]])
+    assert (line.label, points.half, panel.xlabel, panel.ylabel) == ("band", [0.25, 0.5], "step", "nats")
+    (many,) = curve_panels({"many": {str(i): ([0], [i]) for i in range(11)}}, "step", "nats")
+    assert not any(mark.label for mark in many.marks if isinstance(mark, Line))
+
+
+def test_a_sheet_is_one_svg_file_of_plots_in_rows() -> None:
+    panels = [Panel(HOSTILE, [Line([0, 1], [0, 1])]), *[Panel("p", [Bars([1.0], names=["a"])])] * 3]
+    root = ElementTree.fromstring(sheet(panels))
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    places = [(int(plot.get("x", "")), int(plot.get("y", ""))) for plot in root]
+    height = max(int(plot.get("height", "")) for plot in root)
+    assert places == [(0, 0), (380, 0), (760, 0), (0, height)]
 
 
 def test_a_picture_is_read_back() -> None:

@@ -133,7 +133,7 @@ def test_what_is_logged_is_what_is_stored(folder: Path, everything: Finished) ->
     one = next(u for u in units if (u["method"], u["seed"], u["fold"], u.get("epoch")) == ("binary", 1, 2, 0))
     assert one["errors_percent"]["P"] == logged[0]
     assert one["log_loss_nats"] == epochs[0]["binary/seed_1_fold_2/test/log_loss_nats"]
-    assert (folder / "all" / "plots" / "errors.png").stat().st_size > 1000
+    assert (folder / "all" / "plots" / "errors.svg").stat().st_size > 1000
 
 
 def test_the_exported_network_has_the_errors_that_are_reported(folder: Path, everything: Finished) -> None:

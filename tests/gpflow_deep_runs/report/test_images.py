@@ -1,9 +1,11 @@
 """gpflow_deep_runs.report.images: tiles with a grey line before each."""
 
+import io
+
 import numpy as np
 import pytest
 
-from gpflow_deep_runs.report.images import tiled
+from gpflow_deep_runs.report.images import picture, tiled
 
 GREY = round(255 * 0.5)
 
@@ -35,6 +37,15 @@ def test_an_image_that_leaves_0_to_1_is_stretched_to_its_own_range() -> None:
     images = np.array([[[0.2, 0.4]], [[-3.0, 1.0]], [[0.0, 4.0]], [[7.0, 7.0]]])
     grid = tiled(images, columns=1)
     np.testing.assert_array_equal(grid[1::2, 1:], [[51, 102], [0, 255], [0, 255], [0, 0]])
+
+
+def test_a_picture_has_squares_for_small_pixels(rng: np.random.Generator) -> None:
+    from PIL import Image
+
+    images = rng.uniform(size=[1, 3, 4])
+    shown = np.asarray(Image.open(io.BytesIO(picture("samples", images).png)))
+    assert shown.shape == (4 * 51, 5 * 51)
+    np.testing.assert_array_equal(shown[::51, ::51], tiled(images))
 
 
 def test_the_images_are_not_changed(rng: np.random.Generator) -> None:

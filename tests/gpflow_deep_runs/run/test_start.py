@@ -20,7 +20,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from gpflow_deep_base.locks import LostFolder, lock
-from gpflow_deep_base.page import Table
+from gpflow_deep_base.page import Line, Panel, Panels, Picture, Table, png
 from gpflow_deep_runs.run import Best, Fitted, Interrupted, Run, Settings, Shown, checkpoints, folder, open_run
 from gpflow_deep_runs.run.final import metrics_of
 from tests.gpflow_deep_runs.run.events import hparams
@@ -263,22 +263,16 @@ def test_a_page_says_what_was_found_and_what_made_it(tmp_path: Path) -> None:
     assert "http" not in re.sub(r"Data</h2>.*?</pre>", "", page, flags=re.DOTALL)
 
 
-def test_figures_are_files_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def draw(path: Path) -> None:
-        path.write_bytes(tf.io.encode_png(np.full([2, 3, 1], 7, np.uint8)).numpy())
-
-    monkeypatch.setattr("gpflow_deep_runs.report.plots.is_available", lambda: True)
+def test_plots_and_pictures_are_files_and_pictures_are_shown(tmp_path: Path) -> None:
+    parts = [
+        Picture("Some samples", png(np.full([2, 3], 7, np.uint8))),
+        Panels("Log-likelihood", [Panel("p", [Line([0], [1])])]),
+    ]
     with open_run(settings(tmp_path / "run"), FLAGS, Data()) as run:
         fit(run, Toy())
-        run.finish({}, text="table", figures={"samples": draw})
-    assert (tmp_path / "run" / "plots" / "samples.png").exists()
-    assert "~plots/samples" in tensors(tmp_path / "run" / "tensorboard" / "run" / "final")
-
-    monkeypatch.setattr("gpflow_deep_runs.report.plots.is_available", lambda: False)
-    with open_run(settings(tmp_path / "other"), FLAGS, Data()) as run:
-        fit(run, Toy())
-        run.finish({}, text="table", figures={"samples": lambda path: pytest.fail("drew without Matplotlib")})
-    assert not list((tmp_path / "other" / "plots").iterdir())
+        run.finish({}, text="table", parts=parts)
+    assert {path.name for path in (tmp_path / "run" / "plots").iterdir()} == {"some_samples.png", "log_likelihood.svg"}
+    assert "~plots/some_samples" in tensors(tmp_path / "run" / "tensorboard" / "run" / "final")
 
 
 def test_the_result_can_be_written_again(tmp_path: Path) -> None:
