@@ -1,4 +1,4 @@
-"""The networks of Section 5 of Louizos, Ullrich and Welling (2017), and a small one, as plain Keras models of logits.
+"""Networks for MNIST of Louizos, Ullrich and Welling (2017), Sec. 5, and a small one, as plain Keras models of logits.
 
 Weights are initialised by He et al. (2015), as in the paper, biases by zero.
 """
@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import keras
 
@@ -23,13 +22,8 @@ __all__ = [
     "lenet_5_caffe",
     "lenet_300_100",
     "load",
-    "resnet_20",
     "small",
-    "vgg",
 ]
-
-#: Maps of the convolutions of the VGG network; "pool" halves the image.
-_VGG = (64, 64, "pool", 128, 128, "pool", 256, 256, 256, "pool", 512, 512, 512, "pool", 512, 512, 512, "pool")
 
 
 def lenet_300_100(input_shape: Sequence[int] = (28, 28, 1), num_classes: int = 10, *, seed: int = 0) -> keras.Model:
@@ -55,65 +49,15 @@ def small(input_shape: Sequence[int] = (8, 8, 1), num_classes: int = 10, *, seed
     return _convolutional("small", input_shape, num_classes, [(16, 3), (16, 2)], 64, seed)
 
 
-def vgg(
-    input_shape: Sequence[int] = (32, 32, 3),
-    num_classes: int = 10,
-    *,
-    seed: int = 0,
-    divisor: int = 1,
-    normalization: bool = False,
-) -> keras.Model:
-    """13 convolutions of 3 x 3 with 64 to 512 maps and 512 units: 14,977,728 weights.
-
-    :param input_shape: height and width are at least 32.
-    :param divisor: divide the number of maps and units by it.
-    :param normalization: batch normalisation after each convolution. It lets the plain network train;
-        `compress` folds it into the weights.
-    """
-    layers = _Layers(seed, normalization=normalization)
-    x = inputs = keras.Input(tuple(input_shape))
-    for maps in _VGG:
-        is_pooling = maps == "pool"
-        x = (layers.pooling() if is_pooling else layers.convolution(int(maps) // divisor, 3, padding="same"))(x)
-    x = layers.flatten()(x)
-    x = layers.dense(512 // divisor, "relu")(x)
-    return keras.Model(inputs, layers.dense(num_classes)(x), name="vgg")
-
-
-def resnet_20(input_shape: Sequence[int] = (32, 32, 3), num_classes: int = 10, *, seed: int = 0) -> keras.Model:
-    """Nine residual blocks of two convolutions of 3 x 3, of 16, 32 and 64 maps, with batch normalisation (He et al.
-    2016, Sec. 4.2): 270,896 weights. Where the number of maps changes, the shortcut is a convolution of 1 x 1.
-    """
-    layers = _Layers(seed, normalization=True)
-    x = inputs = keras.Input(tuple(input_shape))
-    x = layers.convolution(16, 3, padding="same")(x)
-    for maps in (16, 32, 64):
-        for block in range(3):
-            # He et al. (2016): the first block of 32 and of 64 maps halves the image.
-            stride = 2 if maps > 16 and block == 0 else 1
-            shortcut = x
-            if stride == 2:
-                shortcut = layers.convolution(maps, 1, stride=2, padding="same", activation=None)(x)
-            x = layers.convolution(maps, 3, stride=stride, padding="same")(x)
-            x = layers.convolution(maps, 3, padding="same", activation=None)(x)
-            x = layers.relu()(layers.add()([x, shortcut]))
-    x = layers.global_pooling()(x)
-    return keras.Model(inputs, layers.dense(num_classes)(x), name="resnet_20")
-
-
-_NETWORK_OF = {"digits": "small", "mnist": "lenet300", "cifar10": "vgg", "cifar10_jpeg": "vgg"}
-
 #: Name -> function of input shape and number of classes, with a seed.
 NETWORKS: dict[str, Callable[..., keras.Model]] = {
     "small": small,
     "lenet300": lenet_300_100,
     "lenet5": lenet_5_caffe,
-    "vgg": vgg,
-    "resnet20": resnet_20,
 }
 
 #: Name -> least height and width of an image: a smaller one is pooled to nothing.
-_SMALLEST = {"small": 8, "lenet5": 16, "vgg": 32}
+_SMALLEST = {"small": 8, "lenet5": 16}
 
 _FILES = (".keras", ".bcz")
 
@@ -122,17 +66,13 @@ _FILES = (".keras", ".bcz")
 class NetworkConfig:
     """Which network to compress.
 
-    :param network: what to compress: a .keras or .bcz file, or a name; auto: small for digits, vgg for CIFAR-10, else
-        lenet300; own: that of pretrained.
+    :param network: what to compress: a .keras or .bcz file, or a name; auto: small for digits, else lenet300; own: that
+        of pretrained.
     :param pretrained: a .keras or .bcz file: the network itself (own), or weights to begin with.
-    :param vgg_divisor: divide the numbers of maps of vgg by this.
-    :param vgg_normalization: vgg with batch normalisation, which becomes part of the weights after --pretrain_epochs.
     """
 
     network: str = "auto"
     pretrained: str | None = None
-    vgg_divisor: int = 1
-    vgg_normalization: bool = False
 
     def __post_init__(self) -> None:
         if self.network not in ("auto", "own", *NETWORKS) and not self.network.endswith(_FILES):
@@ -144,13 +84,11 @@ class NetworkConfig:
             raise ValueError(f"give network={self.network} or pretrained={self.pretrained}, not both.")
         if self.network == "own" and self.pretrained is None:
             raise ValueError("network=own needs the file of the network: give pretrained=FILE.keras.")
-        if not 1 <= self.vgg_divisor <= min(size for size in _VGG if isinstance(size, int)):
-            raise ValueError(f"vgg_divisor must be between 1 and 64, got {self.vgg_divisor}.")
 
     def name_for(self, dataset: str) -> str:
         """The name of the network, for a data set of this name if it is "auto"."""
         if self.network == "auto":
-            return _NETWORK_OF.get(dataset, "lenet300")
+            return "small" if dataset == "digits" else "lenet300"
         return "own" if self.network.endswith(_FILES) else self.network
 
     @property
@@ -166,8 +104,6 @@ def build(
     *,
     pretrained: str | os.PathLike[str] | None = None,
     seed: int = 0,
-    vgg_divisor: int = 1,
-    vgg_normalization: bool = False,
 ) -> keras.Model:
     """One of `NETWORKS`, with random weights or those of a file; or the network of a file.
 
@@ -190,9 +126,8 @@ def build(
         raise ValueError(
             f"network={name} needs images of at least {min_pixels} x {min_pixels} pixels, got {pixels}: choose another."
         )
-    options: dict[str, Any] = {"divisor": vgg_divisor, "normalization": vgg_normalization} if name == "vgg" else {}
     init = int(named_seed(seed, "init")[0]) % 100_000
-    model = NETWORKS[name](tuple(input_shape), num_classes, seed=init, **options)
+    model = NETWORKS[name](tuple(input_shape), num_classes, seed=init)
     if pretrained is not None:
         other = load(pretrained)
         expected_shapes, file_shapes = (
@@ -218,40 +153,19 @@ class _Layers:
     """Layers with initial weights by `seed`, and with names that do not depend on what else was made before: what a run
     logs for each layer, and its checkpoints, go by them."""
 
-    def __init__(self, seed: int, *, normalization: bool = False) -> None:
+    def __init__(self, seed: int) -> None:
         self._seeds = iter(range(1000 * seed, 1000 * seed + 1000))
         self._counts: Counter[str] = Counter()
-        self._normalization = normalization
 
     def dense(self, units: int, activation: str | None = None) -> keras.Layer:
         return keras.layers.Dense(units, activation, kernel_initializer=self._he(), name=self._name("dense"))
 
-    def convolution(
-        self, maps: int, size: int, *, stride: int = 1, padding: str = "valid", activation: str | None = "relu"
-    ) -> Callable[[Any], Any]:
-        """With batch normalisation, if that is wanted, between the products and the activation."""
-        settings: dict[str, Any] = {"strides": stride, "padding": padding, "kernel_initializer": self._he()}
-        name = self._name("conv2d")
-        if not self._normalization:
-            return keras.layers.Conv2D(maps, size, activation=activation, name=name, **settings)
-        products = keras.layers.Conv2D(maps, size, use_bias=False, name=name, **settings)
-        normalized = keras.layers.BatchNormalization(name=self._name("batch_normalization"))
-        if activation is None:
-            return lambda x: normalized(products(x))
-        relu = self.relu()
-        return lambda x: relu(normalized(products(x)))
-
-    def relu(self) -> keras.Layer:
-        return keras.layers.ReLU(name=self._name("re_lu"))
-
-    def add(self) -> keras.Layer:
-        return keras.layers.Add(name=self._name("add"))
+    def convolution(self, maps: int, size: int) -> keras.Layer:
+        kernel = self._he()
+        return keras.layers.Conv2D(maps, size, activation="relu", kernel_initializer=kernel, name=self._name("conv2d"))
 
     def pooling(self) -> keras.Layer:
         return keras.layers.MaxPooling2D(name=self._name("max_pooling2d"))
-
-    def global_pooling(self) -> keras.Layer:
-        return keras.layers.GlobalAveragePooling2D(name=self._name("global_average_pooling2d"))
 
     def flatten(self) -> keras.Layer:
         return keras.layers.Flatten(name=self._name("flatten"))

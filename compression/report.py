@@ -49,7 +49,7 @@ class Published(NamedTuple):
     maximum: float
 
 
-#: Name of the network and prior -> what the paper reports: on MNIST, and of vgg on CIFAR-10.
+#: Name of the network and prior -> what the paper reports on MNIST.
 PUBLISHED = {
     ("lenet300", "gnj"): Published(1.8, 9, 36, 58),
     ("lenet300", "ghs"): Published(1.8, 9, 23, 59),
@@ -57,14 +57,12 @@ PUBLISHED = {
     ("lenet5", "gnj"): Published(1.0, 108, 361, 573),
     ("lenet5", "ghs"): Published(1.0, 156, 419, 771),
     ("lenet5", "svd"): Published(1.0, 63, 228, 365),
-    ("vgg", "gnj"): Published(8.6, 14, 56, 95),
-    ("vgg", "ghs"): Published(9.0, 18, 59, 116),
 }
 
 
 def published(network: str, prior: str, dataset: str) -> Published | None:
     """What the paper reports of a network on the data set of this name; None if it does not."""
-    return PUBLISHED.get((network, prior)) if dataset == ("cifar10" if network == "vgg" else "mnist") else None
+    return PUBLISHED.get((network, prior)) if dataset == "mnist" else None
 
 
 class Histogram(NamedTuple):

@@ -1,5 +1,4 @@
-"""The ground floor: what all five papers and their runs need and that is no mathematics. NumPy only, and Numba for
-`arithmetic`.
+"""The ground floor: what all five papers and their runs need and that is no mathematics. NumPy only.
 
     files      files that are whole or absent, JSON
     container  a model in one file: JSON and arrays in an .npz archive, with a version and a checksum

@@ -1,4 +1,6 @@
-"""Adaptive binary arithmetic coding in integers, for compiled loops of the codecs: each machine decodes the same.
+"""Adaptive binary arithmetic coding in integers, for loops of the codecs: each machine decodes the same.
+
+The loops are compiled where Numba is installed, and plain Python where it is not: the same bytes, in more time.
 
 The state is `registers`: low and high of the interval, the number within it that is decoded, the place in the stream,
 and whether it decodes.
@@ -6,17 +8,27 @@ and whether it decodes.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+try:
+    import numba
+except ImportError:
+    numba = None
 
 __all__ = ["arithmetic", "inner"]
 
-_options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-inner = njit(**_options)
-"""For what only compiled loops call."""
+Loop = TypeVar("Loop", bound=Callable[..., object])
+
+
+def inner(function: Loop) -> Loop:
+    """Compile what only compiled loops call."""
+    if numba is None:
+        return function
+    return numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)  # type: ignore[no-any-return]
 
 
 @inner

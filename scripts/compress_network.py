@@ -11,9 +11,8 @@
     gpflow-deep compress --run_dir=runs/table --network=mine.keras --data=flowers.csv --target=kind
     gpflow-deep compress --run_dir=runs/first --resume
 
-VGG on CIFAR-10 needs a GPU: --network=vgg --vgg_normalization --dataset=cifar10 --shift=4 --flip --pretrain_epochs=100
---epochs=200 --warmup=20. With several, --strategy=mirrored: each takes its part of every batch, and the results are
-those of one, up to rounding, unless an own network has dropout: its noise repeats on each GPU.
+With several GPUs, --strategy=mirrored: each takes its part of every batch, and the results are those of one, up to
+rounding, unless an own network has dropout: its noise repeats on each GPU.
 
 Training goes in up to three phases: the plain network (--pretrain_epochs); the Bayesian one with the KL of the weight
 --kl_weight, which decides about the architecture; and the units that are left with a smaller weight of the KL
@@ -231,8 +230,6 @@ def new_recipe(flags: Flags, data: Rows, strategy: tf.distribute.Strategy | None
             *(network.name_for(data.name), data.train.X.shape[1:], len(data.class_names)),
             pretrained=network.file,
             seed=flags.run.seed,
-            vgg_divisor=network.vgg_divisor,
-            vgg_normalization=network.vgg_normalization,
         )
     flags.files.check(model)
     parts = reshaped(data.parts, model)

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from absl import flags
 
+import compression
+
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if path.stem != "bench")
 
@@ -127,6 +129,17 @@ def test_programs_without_an_environment_are_left_out() -> None:
     assert module.command("ours:0:--preset=paper2017", 0, "data.npz", flag_values)[-1] == "--preset=paper2017"
     with pytest.raises(ValueError, match=r"--programs must be ours, gpflux, gpytorch, each with a rate .* 'svgp:1'"):
         module.command("svgp:1", 0, "data.npz", flag_values)
+
+
+def test_the_sizes_of_networks_for_photographs_are_those_of_their_papers() -> None:
+    """He et al. (2016): 0.27 million parameters, 40.6 million products; here shortcuts have weights, too."""
+    module = load("photographs")
+    size = compression.size_of(module.resnet_20())
+    places = [(432, 1024), (6 * 2304, 1024), (4608 + 5 * 9216 + 512, 256), (18_432 + 5 * 36_864 + 2048, 64), (640, 1)]
+    assert size.weights == sum(number for number, _ in places) == 270_896
+    assert size.multiplications == sum(number * places for number, places in places)
+    plain = module.vgg(64)
+    assert [layer.filters for layer in plain.layers if hasattr(layer, "filters")] == [1, 1, 2, 2, 4, 4, 4, *[8] * 6]
 
 
 def test_published_names_are_methods_of_results() -> None:

@@ -1,10 +1,8 @@
 """Results of record, from the root of the project: results/*.json, and the pages that show them.
 
-    python -m gpflow_deep_runs.report                  write the tables of all pages: make results
-    python -m gpflow_deep_runs.report check            say what differs; status 1 if anything does; and what is old
-    python -m gpflow_deep_runs.report sweep runs/uci   enter the table of a sweep in results/uci.json, write the tables
-    python -m gpflow_deep_runs.report run runs/k3 --results=kin8nm --row=DGP3 \\
-        --numbers=log_likelihood=models.dgp.test.log_likelihood_nats,rmse=models.dgp.test.rmse
+python -m gpflow_deep_runs.report                  write the tables of all pages: make results
+python -m gpflow_deep_runs.report check            say what differs; status 1 if anything does; and what is old
+python -m gpflow_deep_runs.report sweep runs/uci   enter the table of a sweep in results/uci.json, write the tables
 """
 
 import argparse
@@ -13,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpflow_deep_runs.report.changes import older
-from gpflow_deep_runs.report.entries import of_run, of_sweep
+from gpflow_deep_runs.report.entries import of_sweep
 from gpflow_deep_runs.report.pages import not_shown, problems, update
 from gpflow_deep_runs.report.results import read_all, write
 from gpflow_deep_runs.report.structure import read_json
@@ -36,8 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1 if differences else 0
         if options.command == "sweep":
             _enter_sweep(options, root)
-        if options.command == "run":
-            _enter_run(options, root)
         print("\n".join(f"written: {path}" for path in update(root)) or "the tables are those of results/")
     except OSError as error:
         print(f"error: {error.filename}: {(error.strerror or str(error)).lower()}.", file=sys.stderr)
@@ -57,19 +53,13 @@ def _parser() -> argparse.ArgumentParser:
         ("write", "write the tables of all pages"),
         ("check", "compare the tables of all pages with results/"),
         ("sweep", "enter the table of a sweep"),
-        ("run", "enter numbers of one run"),
     ):
         command = commands.add_parser(name, help=text)
         command.set_defaults(command=name)
-        if name in ("sweep", "run"):
-            command.add_argument("folder", type=Path, help=f"of the {name}")
-            command.add_argument("--results", help="name of the file in results/, without .json")
         if name == "sweep":
+            command.add_argument("folder", type=Path, help="of the sweep")
+            command.add_argument("--results", help="name of the file in results/, without .json")
             command.add_argument("--units", default="", help="NUMBER=UNIT,..., for a new file")
-        if name == "run":
-            command.add_argument("--row", required=True, help="first cell of the row")
-            command.add_argument("--numbers", required=True, help="QUANTITY=PATH,... of result.json")
-            command.add_argument("--machine", help="what it ran on, if not what the file says")
     return parser
 
 
@@ -82,27 +72,18 @@ def _enter_sweep(given: argparse.Namespace, root: Path) -> None:
     # On record is the command that repeats it: with the file of the project, if it is there.
     command = f"gpflow-deep sweep {file if (root / file).is_file() else file.name} --data_dir=DATA"
     document = read_json(path) if path.exists() else None
-    write(path, of_sweep(table, document, command=command, units=_pairs("units", given.units)))
+    write(path, of_sweep(table, document, command=command, units=_units(given.units)))
     print(f"written: {path}")
     # Of a new file no page has a marker yet.
     if document is None:
         print("\n".join(["its tables go into a page as:", *not_shown([], {name: read_all(path.parent)[name]})]))
 
 
-def _enter_run(given: argparse.Namespace, root: Path) -> None:
-    if given.results is None:
-        raise ValueError("--results must name the file in results/ that gets the numbers.")
-    path = root / "results" / f"{given.results}.json"
-    numbers = _pairs("numbers", given.numbers)
-    write(path, of_run(read_json(path), given.folder, row=given.row, numbers=numbers, machine=given.machine))
-    print(f"written: {path}")
-
-
-def _pairs(flag: str, text: str) -> dict[str, str]:
+def _units(text: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",") if part]
     if incomplete := ["".join(pair) for pair in pairs if not all(pair)]:
-        raise ValueError(f"--{flag} must be NAME=VALUE,NAME=VALUE, got {', '.join(incomplete)}.")
-    return {name.strip(): value.strip() for name, _, value in pairs}
+        raise ValueError(f"--units must be NUMBER=UNIT,NUMBER=UNIT, got {', '.join(incomplete)}.")
+    return {name.strip(): unit.strip() for name, _, unit in pairs}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""Numbers of runs as results of record: from the table of a sweep, or the folder of a run.
+"""Numbers of the runs of a sweep as results of record.
 
     document = of_sweep(read_json("runs/uci/table.json"), read_json("results/uci.json"), command="gpflow-deep sweep f")
-    document = of_run(document, "runs/k3", row="DGP3", numbers={"rmse": "models.dgp.test.rmse"})
     write("results/uci.json", document)
 
 A number of a sweep is the quantity NUMBER_COLUMN in small letters, such as test_rmse_gp for its number "test RMSE" and
@@ -9,21 +8,16 @@ its column GP, and keeps the values of the single runs; wall_seconds_COLUMN is t
 replaces what runs made and keeps the rest: layout, texts, and the quantities published_* and paper_*.
 """
 
-import os
 import re
-import shlex
 import statistics
 from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from gpflow_deep_runs.report.cells import cell, fields, is_number
 from gpflow_deep_runs.report.results import parsed
-from gpflow_deep_runs.report.structure import read_json
-from gpflow_deep_runs.verbs import VERBS
 
-__all__ = ["command_of", "of_run", "of_sweep", "quantity"]
+__all__ = ["of_sweep", "quantity"]
 
 KEPT = ("published", "paper")
 """How the names of quantities begin that no run makes."""
@@ -32,9 +26,6 @@ KEPT = ("published", "paper")
 def quantity(*words: str) -> str:
     """The name of a quantity: "test RMSE", "GP" is test_rmse_gp."""
     return re.sub(r"[^a-z0-9]+", "_", " ".join(words).lower()).strip("_")
-
-
-# Sweeps
 
 
 def of_sweep(
@@ -208,111 +199,6 @@ def _commit(name: str, run: Mapping[str, Any]) -> str:
     if None in commits:
         raise ValueError(f"{name} was run outside of a checkout; results of record need a commit.")
     return ", ".join(dict.fromkeys(commits))
-
-
-# Single runs
-
-
-def of_run(
-    document: Mapping[str, Any],
-    run_dir: str | os.PathLike[str],
-    *,
-    row: str,
-    numbers: Mapping[str, str],
-    machine: str | None = None,
-) -> dict[str, Any]:
-    """The content of a file of results with numbers of a run in one of its rows.
-
-    :param document: the file as it is.
-    :param run_dir: the folder of the run: result.json and provenance.json.
-    :param row: first cell of the row; a new row if there is none.
-    :param numbers: quantity -> where it is in result.json, such as "models.gp.test.rmse".
-    :param machine: what it ran on, if that is not the file's.
-    :raises ValueError: if the run has no such number or no commit, or the row does not fit the tables.
-    :raises OSError: if the folder holds no result.
-    """
-    # The numbers of the run, by their paths in result.json.
-    folder = Path(run_dir).expanduser()
-    result_file = folder / "result.json"
-    result = read_json(result_file)
-    provenance = read_json(folder / "provenance.json")
-    measured = {name: _number(result, path, result_file) for name, path in numbers.items()}
-
-    results = parsed(document, "the results")
-    rows = [*document["rows"]]
-    label_templates = next(iter(results.tables.values())).columns[0].templates
-    labels = [cell(label_templates, stored) for stored in results.rows]
-    if labels.count(row) > 1:
-        raise ValueError(f"one row must begin with {row!r}, got {labels.count(row)}; enter these by hand.")
-    if row in labels:
-        rows[labels.index(row)] = {**rows[labels.index(row)], **measured}
-    else:
-        rows.append({next(fields(label_templates[0])).name: row, **measured})
-
-    # What made them; an earlier entry for this row is replaced.
-    entry = {"of": row, "origin": "run", **_provenance(provenance, folder)}
-    if machine:
-        entry["machine"] = machine
-    elif not document["machine"]:
-        entry["machine"] = provenance["platform"]
-    entry["seconds"] = round(_number(result, "wall_seconds", result_file), 1)
-    entry["numbers"] = dict(numbers)
-    runs = [*(run for run in document["runs"] if run.get("of") != row), entry]
-    origin = "run" if all(run.get("origin", document["origin"]) == "run" for run in runs) else "transcribed"
-    entered = _ordered({**document, "origin": origin, "runs": runs, "rows": rows})
-    parsed(entered, "the results with the run's numbers")
-    return entered
-
-
-def command_of(command: str, folder: str) -> str:
-    """The command of a run as `gpflow-deep VERB ...`, without what is of one machine: runs/NAME, DATA, no --resume.
-
-    :param folder: name of the run.
-    """
-    # The script under the name by which users call it.
-    script, *words = shlex.split(command)
-    verb = next((verb for verb, (name, _) in VERBS.items() if name == Path(script).stem), None)
-    shown = [Path(script).name] if verb is None else ["gpflow-deep", verb]
-    words = [word for word in words if word not in ("--resume", "--resume=true", "--resume=auto")]
-    # Folders of one machine become names that any machine has.
-    named = {"--run_dir": f"runs/{folder}", "--data_dir": "DATA"}
-    for previous, word in zip(["", *words], words, strict=False):
-        name = word.partition("=")[0]
-        if name in named and "=" in word:
-            shown.append(f"{name}={named[name]}")
-        else:
-            shown.append(named.get(previous, word))
-    return shlex.join(shown) if " " not in shown[0] else " ".join([shown[0], shlex.join(shown[1:])])
-
-
-def _provenance(stored: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Command, commit and date; of a resumed run the last command, which is that of the whole run, and all commits."""
-    try:
-        # A run that was resumed has one entry for each start.
-        starts = [stored, *stored.get("resumed", [])]
-        runs = [
-            {"commit": start["git_commit"], "is_dirty": start["git_dirty"], "commits_resumed": []} for start in starts
-        ]
-        return {
-            "command": command_of(starts[-1]["command"], folder.name),
-            "commit": ", ".join(dict.fromkeys(_commit(str(folder), run) for run in runs)),
-            "date": starts[-1]["start_time"][:10],
-        }
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise ValueError(f"{folder / 'provenance.json'} is damaged ({error!r}); results of record need it.") from error
-
-
-def _number(result: Any, path: str, file: Path) -> float:
-    """The number at a path such as "models.gp.test.rmse"."""
-    value = result
-    for key in path.split("."):
-        if not isinstance(value, Mapping) or key not in value:
-            content = ", ".join(value) if isinstance(value, Mapping) else repr(value)
-            raise ValueError(f"{file} has no {path}; in place of {key!r} there is {content}.")
-        value = value[key]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{path} in {file} must be a number, got {value!r}.")
-    return _rounded(value)
 
 
 def _rounded(value: float) -> float:

@@ -56,7 +56,6 @@ class Made:
     :param seconds: how long it took.
     :param remark: what else there is to know of it, such as what to change for other rows; in several lines, a list.
     :param parts: the runs that it consists of, with their seconds, such as those of a sweep.
-    :param numbers: where quantities are in result.json, such as {"rmse": "models.gp.test.rmse"}.
     """
 
     command: str | None
@@ -68,7 +67,6 @@ class Made:
     machine: str | None = None
     remark: str | tuple[str, ...] = ""
     parts: Mapping[str, float | None] | None = None
-    numbers: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         if self.command is not None:

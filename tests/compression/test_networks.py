@@ -16,8 +16,6 @@ SHAPES = {
     "small": (8, 8, 1),
     "lenet300": (28, 28, 1),
     "lenet5": (28, 28, 1),
-    "vgg": (32, 32, 3),
-    "resnet20": (32, 32, 3),
 }
 
 
@@ -34,15 +32,6 @@ def test_sizes_are_those_of_the_paper(name: str, size: Size) -> None:
     model = build(name, SHAPES[name], 10)
     assert size_of(model) == size
     assert size_of(bc.compress(model, num_train=9)) == size
-
-
-def test_the_size_of_resnet_20_is_that_of_its_paper() -> None:
-    """He et al. (2016): 0.27 million parameters, 40.6 million products; here shortcuts have weights, too."""
-    size = size_of(build("resnet20", SHAPES["resnet20"], 10))
-    shortcuts = 16 * 32 + 32 * 64
-    places = [(432, 1024), (6 * 2304, 1024), (4608 + 5 * 9216 + 512, 256), (18_432 + 5 * 36_864 + 2048, 64), (640, 1)]
-    assert size.weights == 268_336 + shortcuts == sum(number for number, _ in places)
-    assert size.multiplications == sum(number * places for number, places in places)
 
 
 @pytest.mark.parametrize(
@@ -62,27 +51,10 @@ def test_products_are_counted(layer: keras.Layer, shape: tuple[int | None, ...],
     assert size_of(model).multiplications == expected
 
 
-def test_vgg_with_normalization_has_no_weights_more_once_it_is_folded() -> None:
-    plain, normalized = (
-        build("vgg", SHAPES["vgg"], 10, vgg_divisor=64, vgg_normalization=value) for value in (False, True)
-    )
-    assert sum(isinstance(layer, keras.layers.BatchNormalization) for layer in normalized.layers) == 13
-    assert size_of(bc.compress(normalized, num_train=9)) == size_of(plain)
-
-
-def test_vgg_is_divided() -> None:
-    model = build("vgg", SHAPES["vgg"], 10, vgg_divisor=64)
-    maps = [layer.filters for layer in model.layers if isinstance(layer, keras.layers.Conv2D)]
-    assert maps == [1, 1, 2, 2, 4, 4, 4, 8, 8, 8, 8, 8, 8]
-    assert [layer.units for layer in model.layers if isinstance(layer, keras.layers.Dense)] == [8, 10]
-    assert sum(isinstance(layer, keras.layers.MaxPooling2D) for layer in model.layers) == 5
-
-
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_is_a_function_of_its_seed(name: str) -> None:
     """Its names as well, whatever was made before: logs and checkpoints go by them."""
-    options: dict[str, Any] = {"vgg_divisor": 64} if name == "vgg" else {}
-    one, again, other = (build(name, SHAPES[name], 7, seed=seed, **options) for seed in (3, 3, 4))
+    one, again, other = (build(name, SHAPES[name], 7, seed=seed) for seed in (3, 3, 4))
     assert [layer.name for layer in one.layers[1:]] == [layer.name for layer in again.layers[1:]]
     assert len({layer.name for layer in one.layers}) == len(one.layers)
     assert one.output_shape == (None, 7)
@@ -124,9 +96,8 @@ def test_weights_and_networks_come_from_files(tmp_path: Path) -> None:
 
 
 def test_names_are_chosen_by_the_data() -> None:
-    names = {name: NetworkConfig().name_for(name) for name in ("digits", "mnist", "cifar10", "cifar10_jpeg", "mine")}
-    expected = {"digits": "small", "mnist": "lenet300", "cifar10": "vgg", "cifar10_jpeg": "vgg", "mine": "lenet300"}
-    assert names == expected
+    names = {name: NetworkConfig().name_for(name) for name in ("digits", "mnist", "mine")}
+    assert names == {"digits": "small", "mnist": "lenet300", "mine": "lenet300"}
     assert NetworkConfig(network="lenet5").name_for("digits") == "lenet5"
     own = NetworkConfig(network="mine.keras")
     assert (own.name_for("digits"), own.file) == ("own", "mine.keras")
@@ -143,8 +114,6 @@ def test_names_are_chosen_by_the_data() -> None:
         ),
         ({"network": "own"}, "network=own needs the file of the network: give pretrained=FILE.keras"),
         ({"network": "a.keras", "pretrained": "b.keras"}, "give network=a.keras or pretrained=b.keras, not both"),
-        ({"vgg_divisor": 0}, "vgg_divisor must be between 1 and 64, got 0"),
-        ({"vgg_divisor": 65}, "vgg_divisor must be between 1 and 64, got 65"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -159,11 +128,10 @@ def test_unknown_networks_are_refused() -> None:
         build("own", (8, 8, 1), 10)
 
 
-@pytest.mark.parametrize(("name", "least"), [("small", 8), ("lenet5", 16), ("vgg", 32)])
+@pytest.mark.parametrize(("name", "least"), [("small", 8), ("lenet5", 16)])
 def test_images_that_are_too_small_are_refused(name: str, least: int) -> None:
-    options: dict[str, Any] = {"vgg_divisor": 64} if name == "vgg" else {}
-    assert build(name, (least, least, 1), 10, **options).output_shape == (None, 10)
+    assert build(name, (least, least, 1), 10).output_shape == (None, 10)
     with pytest.raises(
         ValueError, match=f"network={name} needs images of at least {least} x {least} pixels, got 8 x 7: "
     ):
-        build(name, (8, 7, 1), 10, **options)
+        build(name, (8, 7, 1), 10)

@@ -148,7 +148,7 @@ def test_before_tensorflow_starts(script: str, flags: list[str], status: int, me
         ("train_darn.py", ["--run_dir=a", "--hidden=-5"], 2, "at least 1, got (-5,)"),
         ("train_darn.py", ["--run_dir=a", "--momentum=-1"], 2, "momentum must be"),
         ("track_rbm.py", ["--run_dir=a", "--learning_rate=0"], 2, "learning_rate must be positive"),
-        ("compress_network.py", ["--run_dir=a", "--network=resnet"], 2, "resnet20, got 'resnet'"),
+        ("compress_network.py", ["--run_dir=a", "--network=resnet"], 2, "lenet5, got 'resnet'"),
         ("train_dgp.py", ["--run_dir=tests"], 2, "must be a new or empty folder"),
         ("train_dgp.py", ["--run_dir=README.md/a"], 2, "README.md is a file"),
         ("train_dgp.py", ["--run_dir=a", "--dataset=bosten"], 2, "did you mean boston?"),

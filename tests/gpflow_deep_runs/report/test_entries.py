@@ -1,12 +1,11 @@
-"""Numbers of sweeps and runs as results of record."""
+"""Numbers of sweeps as results of record."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpflow_deep_runs.report.entries import command_of, of_run, of_sweep, quantity
+from gpflow_deep_runs.report.entries import of_sweep, quantity
 from gpflow_deep_runs.report.results import cells, parsed
 from tests.gpflow_deep_runs.report.example import document
 
@@ -166,96 +165,3 @@ def test_what_does_not_fit_is_refused(table: Any, message: str) -> None:
 def test_a_new_file_needs_units() -> None:
     with pytest.raises(ValueError, match="must have units; give those of hours"):
         of_sweep(sweep(NEW), command="c", units={"loss": "nats"})
-
-
-# Single runs
-
-
-@pytest.fixture
-def run_dir(tmp_path: Path) -> Path:
-    folder = tmp_path / "k3"
-    folder.mkdir()
-    start = {
-        "start_time": "2026-11-20T12:00:00+00:00",
-        "command": "/home/x/scripts/train.py --run_dir=/data/k3 --data_dir /sets --num_steps=5",
-        "git_commit": COMMIT,
-        "git_dirty": False,
-        "platform": "Linux",
-    }
-    again = {**start, "command": "train.py --resume --run_dir=/data/k3 --data_dir /sets --num_steps=9"}
-    (folder / "provenance.json").write_text(
-        json.dumps({**start, "resumed": [{**again, "start_time": "2026-11-21T12:00:00+00:00"}]})
-    )
-    (folder / "result.json").write_text(
-        json.dumps({"models": {"gp": {"loss": 0.125, "name": "x"}}, "wall_seconds": 9.96})
-    )
-    return folder
-
-
-def test_a_run_replaces_the_numbers_of_a_row(run_dir: Path) -> None:
-    new = of_run(transcribed(), run_dir, row="boston", numbers={"loss_gp": "models.gp.loss"})
-    assert new["rows"] == [{**transcribed()["rows"][0], "loss_gp": 0.125}]
-    assert new["runs"][0] == {"command": "by hand"}
-    assert new["runs"][1] == {
-        "of": "boston",
-        "origin": "run",
-        "command": "train.py --run_dir=runs/k3 --data_dir DATA --num_steps=9",
-        "commit": COMMIT,
-        "date": "2026-11-21",
-        "seconds": 10.0,
-        "numbers": {"loss_gp": "models.gp.loss"},
-    }
-    assert new["origin"] == "transcribed"  # some of it still is
-    again = of_run(new, run_dir, row="boston", numbers={"loss_gp": "models.gp.loss"}, machine="ten cores")
-    assert again["runs"] == [new["runs"][0], {**new["runs"][1], "machine": "ten cores"}]
-
-
-def test_a_run_makes_a_new_row(run_dir: Path) -> None:
-    new = of_run(transcribed(), run_dir, row="iris", numbers={"loss_linear": "models.gp.loss"})
-    assert cells(parsed(new, "x"), "loss")[2] == ["iris", "0.1", "", "", ""]
-
-
-def test_a_file_of_runs_alone_is_no_longer_transcribed(run_dir: Path) -> None:
-    given = {**transcribed(), "runs": [{"command": "by hand", "of": "boston"}]}
-    assert of_run(given, run_dir, row="boston", numbers={"loss_gp": "models.gp.loss"})["origin"] == "run"
-
-
-@pytest.mark.parametrize(
-    ("row", "numbers", "message"),
-    [
-        (
-            "boston",
-            {"loss_gp": "models.dgp.loss"},
-            r"result\.json has no models\.dgp\.loss; in place of 'dgp' there is gp",
-        ),
-        ("boston", {"loss_gp": "models.gp.loss.x"}, "in place of 'x' there is 0.125"),
-        ("boston", {"loss_gp": "models.gp.name"}, "must be a number, got 'x'"),
-        ("boston", {"lost_gp": "models.gp.loss"}, "lost_gp must have a unit"),
-    ],
-)
-def test_wrong_numbers_are_refused(run_dir: Path, row: str, numbers: dict[str, str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        of_run(transcribed(), run_dir, row=row, numbers=numbers)
-
-
-def test_damaged_provenance_is_refused(run_dir: Path) -> None:
-    (run_dir / "provenance.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"provenance\.json is damaged"):
-        of_run(transcribed(), run_dir, row="boston", numbers={"loss_gp": "models.gp.loss"})
-
-
-@pytest.mark.parametrize(
-    ("command", "known"),
-    [
-        (
-            "/a/train.py --run_dir=b/c --x='1 2' --data_dir=/d --resume",
-            "train.py --run_dir=runs/k --x='1 2' --data_dir=DATA",
-        ),
-        ("train.py --run_dir b/c --data_dir /d", "train.py --run_dir runs/k --data_dir DATA"),
-        ("scripts/train_dgp.py --num_steps=5", "gpflow-deep train --num_steps=5"),
-        ("'gpflow-deep train' --num_steps=5 --resume=auto", "gpflow-deep train --num_steps=5"),
-    ],
-)
-def test_commands_name_no_place_of_a_machine(command: str, known: str) -> None:
-    found = command_of(command, "k")
-    assert found == known.replace("--x='1 2'", "'--x=1 2'")

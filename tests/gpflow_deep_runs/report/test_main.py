@@ -35,11 +35,8 @@ def test_write_and_check(project: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_errors_are_one_line(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = ["--results=small", "--row=boston", "--numbers=gp=a.b"]
     for arguments, message in (
-        (["run", str(project), *run], f"error: {project}/result.json: no such file or directory.\n"),
-        (["run", str(project), *run[1:]], "error: --results must name the file in results/ that gets the numbers.\n"),
-        (["run", str(project), *run[:2], "--numbers=gp"], "error: --numbers must be NAME=VALUE,NAME=VALUE, got gp.\n"),
+        (["sweep", str(project), "--units=a"], f"error: {project}/table.json: no such file or directory.\n"),
         (["sweep", str(project / "none")], f"error: {project}/none/table.json: no such file or directory.\n"),
     ):
         assert main([f"--root={project}", *arguments]) == 2
@@ -68,16 +65,3 @@ def test_a_sweep_is_entered_and_shown(project: Path, capsys: pytest.CaptureFixtu
     (project / "README.md").write_text("".join(f"{marker}\n<!-- end -->\n" for marker in markers))
     assert main(command[:-1]) == 0  # the units are in the file
     assert "| boston | -0.50 ± 0.14 | -0.42 ± 0.17 |" in (project / "README.md").read_text()
-
-
-def test_a_run_is_entered_and_shown(project: Path) -> None:
-    folder = project / "runs" / "k"
-    folder.mkdir(parents=True)
-    provenance = {"command": "x.py", "git_commit": "d" * 40, "git_dirty": False, "start_time": "2026-11-23T00"}
-    (folder / "provenance.json").write_text(json.dumps(provenance))
-    (folder / "result.json").write_text(json.dumps({"a": {"b": -7.125}, "wall_seconds": 3}))
-    numbers = ["--results=small", "--row=energy", "--numbers=gp=a.b", "--machine=ten cores"]
-    assert main([f"--root={project}", "run", str(folder), *numbers]) == 0
-    page = (project / "README.md").read_text()
-    assert "| energy | -2.50 ± 0.04 | -7.12 | |" in page
-    assert "# energy; 3 s; commit ddddddd; ten cores; 2026-11-23\nx.py\n" in page
