@@ -122,6 +122,16 @@ def write(document: Mapping[str, Any], data: str, **extra: Any) -> None:
         print(f"\nwrote {flags.FLAGS.output}")
 
 
+def write_rows(rows: Iterable[Mapping[str, Any]], data: str, **extra: Any) -> list[dict[str, Any]]:
+    """Print rows as they come, and :func:`keep` all so far after each, as a long measurement may be stopped."""
+    written_rows: list[dict[str, Any]] = []
+    for row in rows:
+        written_rows.append(dict(row))
+        print(*(f"{name}={value}" for name, value in row.items()), flush=True)
+        keep({"metrics": written_rows}, data, **extra)
+    return written_rows
+
+
 def kept() -> list[dict[str, Any]]:
     """The rows that an earlier call left in --output."""
     path = Path(flags.FLAGS.output or "")

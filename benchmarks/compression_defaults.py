@@ -28,7 +28,6 @@ import numpy as np
 from absl import flags
 
 import compression as bc
-from gpflow_deep_runs.run.measurements import write_rows
 
 DATASETS = ("boston", "energy", "kin8nm", "power", "adult", "digits")
 _ADULT_TARGET = 71
@@ -157,7 +156,7 @@ def main(flag: flags.FlagValues) -> None:
         for seed in map(int, flag.seeds)
         for row in rows_of(dataset, flag.data_dir, seed, flag.methods)
     )
-    write_rows(rows, flag.output, "of each data set: as gpflow_deep_runs.data.sets checks")
+    bench.write_rows(rows, "of each data set: as gpflow_deep_runs.data.sets checks")
 
 
 if __name__ == "__main__":

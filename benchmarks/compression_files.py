@@ -32,7 +32,6 @@ from absl import app, flags
 import compression as bc
 from compression.train.classification import Examples, parts_of, taught_loss
 from compression.train.engine import falling_rate, flipped, follow, moved_batches
-from gpflow_deep_runs.run.measurements import write_rows
 
 
 def define_flags(fv: flags.FlagValues) -> None:
@@ -218,7 +217,7 @@ def main(flag: flags.FlagValues) -> None:
     )
     teacher = teacher_of(parts) if flag.teacher_epochs else None
     rows = (row for seed in map(int, flag.seeds) for row in rows_of(seed, parts, teacher))
-    write_rows(rows, flag.output, f"{flag.dataset} as gpflow_deep_runs.data checks it")
+    bench.write_rows(rows, f"{flag.dataset} as gpflow_deep_runs.data checks it")
 
 
 if __name__ == "__main__":

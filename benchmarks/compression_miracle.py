@@ -23,7 +23,6 @@ from absl import flags
 import compression as bc
 from compression.train.classification import Examples, parts_of
 from compression.train.engine import moved_batches
-from gpflow_deep_runs.run.measurements import write_rows
 
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -104,7 +103,7 @@ def main(flag: flags.FlagValues) -> None:
         bench.load("digits" if flag.network == "digits" else "mnist", flag.data_dir, "images", num_valid=5000).parts
     )
     rows = (row for seed in map(int, flag.seeds) for row in rows_of(seed, parts))
-    write_rows(rows, flag.output, "as gpflow_deep_runs.data checks them")
+    bench.write_rows(rows, "as gpflow_deep_runs.data checks them")
 
 
 if __name__ == "__main__":

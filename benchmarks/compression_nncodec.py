@@ -31,7 +31,6 @@ from compression.graph.cutting import oriented
 from compression.graph.graph import graph_of
 from compression.graph.kinds import weighted_layers
 from compression.graph.neighbours import strides_of
-from gpflow_deep_runs.run.measurements import write_rows
 
 #: Runs in the other Python: bytes of each matrix [out, in], the smaller of both orders; JSON on the last line.
 _RIVAL = r"""
@@ -116,7 +115,7 @@ def main(flag: flags.FlagValues) -> None:
     """Print and write a line for each kernel of each file."""
     if not (python := os.environ.get("NNCODEC_PYTHON")):
         raise app.UsageError("NNCODEC_PYTHON must be a Python that has nncodec; see above how to install it.")
-    write_rows((row for file in flag.files for row in rows_of(file, python)), flag.output, "see --files")
+    bench.write_rows((row for file in flag.files for row in rows_of(file, python)), "see --files")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ import numpy as np
 from absl import flags
 
 from gpflow_deep_runs.run import Seeds
-from gpflow_deep_runs.run.measurements import write_rows
 from rbm_tracking import base_rate_biases, evaluation, load_rbm
 from rbm_tracking.estimates import ais
 from rbm_tracking.estimates.trajectories import distances, load_nodes, trajectory
@@ -85,7 +84,7 @@ def main(_: flags.FlagValues) -> None:
     rbms = [*load_nodes(run / "trajectory"), load_rbm(run / "rbm.npz").rbm]
     paths = {beta: trajectory(rbms, base_b=base_b, smoothing=FLAGS.smoothing, beta=float(beta)) for beta in FLAGS.betas}
     rows = (row for seed in map(int, FLAGS.seeds) for row in rows_of(seed, paths, base_b))
-    write_rows(rows, FLAGS.output, data.sha256)
+    bench.write_rows(rows, data.sha256)
 
 
 if __name__ == "__main__":

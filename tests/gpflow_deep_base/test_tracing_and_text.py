@@ -1,9 +1,7 @@
-"""gpflow_deep_base.tracing and text; and that the ground floor needs NumPy alone."""
+"""gpflow_deep_base.tracing and text."""
 
 import copy
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 
 from gpflow_deep_base.text import aligned, duration, plus_minus, within
@@ -61,11 +59,3 @@ def test_what_is_printed_fits_into_80_columns() -> None:
     assert table[1].endswith("x=level")
     assert table[2].split() == ["level"] * len(table[2].split())
     assert table[-1].split() == ["y", "y"]
-
-
-def test_no_part_imports_tensorflow() -> None:
-    names = ("files", "container", "frame", "limits", "seeds", "stopping", "tracing", "text")
-    program = f"import sys, {', '.join(f'gpflow_deep_base.{name}' for name in names)}; print(sorted(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "'numpy'" in done.stdout
-    assert not {"tensorflow", "keras", "scipy", "pandas", "absl"} & {m.strip(" '[]\n") for m in done.stdout.split(",")}

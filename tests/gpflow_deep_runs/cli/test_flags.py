@@ -184,10 +184,6 @@ def test_yes_no_or_a_word(argument: str, value: object) -> None:
     assert parsed("--again=auto", argument).again == value
 
 
-def test_the_last_of_two_counts() -> None:
-    assert parsed("--seed=1", "--seed=2").seed == 2
-
-
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
@@ -225,11 +221,6 @@ def test_a_flag_that_must_be_given() -> None:
         parse(Flags, [])
     with pytest.raises(ValueError, match=r"--run_dir must be given"):
         parse(Run, [])
-
-
-def test_what_a_dataclass_says_about_its_fields() -> None:
-    with pytest.raises(ValueError, match="stride must be at least 1, got 0"):
-        parse(Prefixed, ["--one_stride=0"])
 
 
 # ---------------------------------------------------------------------------------------------- and back
@@ -361,11 +352,6 @@ def test_two_fields_of_one_name_are_an_error(kind: type, name: str) -> None:
         parse(kind, [])
 
 
-def test_a_prefix_tells_groups_apart() -> None:
-    flags = parse(Prefixed, ["--one_stride=5", "--stride=6"])
-    assert (flags.one.stride, flags.other.stride) == (5, 6)
-
-
 def test_programs_in_one_process_do_not_see_each_other() -> None:
     """Nothing is global: the same name has another type and default in each, also when one is parsed again."""
     before = set(absl_flags.FLAGS)
@@ -470,13 +456,6 @@ def test_help_is_wrapped() -> None:
         "one two three four five six seven eight nine ten eleven twelve thirteen",
         "fourteen fifteen sixteen seventeen eighteen nineteen twenty.",
     ]
-
-
-def test_help_needs_no_required_flag_but_no_wrong_one() -> None:
-    with pytest.raises(HelpWanted):
-        parse(Flags, ["--help"])
-    with pytest.raises(ValueError, match="Unknown command line flag"):
-        parse(Flags, ["--help", "--absent=1"])
 
 
 @dataclass(frozen=True)

@@ -183,13 +183,6 @@ def test_help_is_printed_and_nothing_runs(capsys: pytest.CaptureFixture[str]) ->
     assert errors == ""
 
 
-def test_a_file_of_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "flags.txt").write_text("--steps=8\n--verbosity=-1\n")
-    assert call(ending_with(None), ["train.py", f"--flagfile={tmp_path / 'flags.txt'}"]) == 0
-    assert capsys.readouterr().out == "ran 8\n"
-    assert logging.get_verbosity() == logging.WARNING
-
-
 def test_a_folder_is_refused_before_the_program_begins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And so before it has read any data."""
 

@@ -221,13 +221,6 @@ def test_without_a_strategy(seed: tf.Tensor) -> None:
     np.testing.assert_array_equal(noise, tf.random.stateless_normal([3, 2], seed))
 
 
-def test_rows_of_a_worker() -> None:
-    assert Worker(1, 2, 4).batch_size(16) == 8
-    assert not Worker(1, 2).is_chief
-    with pytest.raises(ValueError, match="--batch_size must be a multiple of the 8 replicas, got 20"):
-        Worker(1, 2, 4).batch_size(20)
-
-
 @pytest.mark.parametrize(
     ("name", "num_replicas", "message"),
     [
@@ -236,9 +229,14 @@ def test_rows_of_a_worker() -> None:
         ("mirrored", 0, "--replicas must be at least 1"),
     ],
 )
-def test_bad_strategies(name: str, num_replicas: int | None, message: str) -> None:
+def test_bad_strategies_and_threads(name: str, num_replicas: int | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_strategy(name, num_replicas=num_replicas)
+    apply_threads(0)  # changes nothing, so it is never too late
+    with pytest.raises(ValueError, match="--threads must not be negative, got -2"):
+        Devices(threads=-2)
+    with pytest.raises(ValueError, match="--replicas must be at least 1, got 0"):
+        Devices(strategy="mirrored", replicas=0)
 
 
 @pytest.mark.parametrize(
@@ -284,25 +282,12 @@ def test_workers_share_the_rows_of_a_batch() -> None:
     """Equal parts; which rows they are is tested with the batches, tests/gpflow_deep_runs/data/test_batches.py."""
     workers = [worker_of(two_workers(i, 6, {"worker": 3})) for i in range(3)]
     assert [worker.batch_size(12) for worker in workers] == [4, 4, 4]
+    assert [worker.is_chief for worker in workers] == [True, False, False]
     with pytest.raises(ValueError, match="--batch_size must be a multiple of the 6 replicas, got 8"):
         workers[0].batch_size(8)
 
 
 # ---------------------------------------------------------------------------------------------- flags and threads
-
-
-def test_no_strategy() -> None:
-    assert Devices().prepare() is None
-    with pytest.raises(ValueError, match="--replicas must be at least 1 and needs --strategy=mirrored, got 2 and none"):
-        Devices(replicas=2).prepare()
-
-
-def test_bad_threads() -> None:
-    apply_threads(0)  # changes nothing, so it is never too late
-    with pytest.raises(ValueError, match="--threads must not be negative, got -2"):
-        Devices(threads=-2)
-    with pytest.raises(ValueError, match="--replicas must be at least 1, got 0"):
-        Devices(strategy="mirrored", replicas=0)
 
 
 # ---------------------------------------------------------------------------------------------- errors of a step

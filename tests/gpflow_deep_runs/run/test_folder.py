@@ -319,19 +319,6 @@ def test_the_lock_says_who_holds_it(tmp_path: Path) -> None:
         pass
 
 
-def test_the_lock_ends_with_an_error(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), lock(tmp_path):
-        raise KeyboardInterrupt
-    with lock(tmp_path):
-        pass
-
-
-def test_a_longer_name_of_an_earlier_owner_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / ".lock").write_text("process 123456789 on a-host-with-a-very-long-name.example.org\n" * 3)
-    with lock(tmp_path):
-        assert (tmp_path / ".lock").read_text() == f"process {os.getpid()} on {platform.node()}\n"
-
-
 def test_the_folder_is_held_and_not_the_note_in_it(tmp_path: Path) -> None:
     """By a symbolic link, after the note was removed, and under a new name of the folder: one process has it."""
     run = tmp_path / "run"
@@ -421,12 +408,6 @@ def test_a_folder_that_is_not_ours_gets_no_file(tmp_path: Path, resume: bool) ->
     for path in (tmp_path / "link", tmp_path / "link" / "below"):
         with pytest.raises(ValueError, match="cannot be made, as the link"):
             check_free(path, resume=resume)
-
-
-def test_a_free_folder_stays_as_it_is(tmp_path: Path) -> None:
-    check_free(tmp_path / "a" / "b", resume=False)
-    check_free(tmp_path, resume=False)
-    assert files(tmp_path) == []
 
 
 # ---------------------------------------------------------------------------------------------- provenance

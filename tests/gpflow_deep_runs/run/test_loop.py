@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -67,27 +67,6 @@ class Training:
 
 
 # ---------------------------------------------------------------------------------------------- resuming
-
-
-@pytest.mark.parametrize("stop_at", [1, 5, 9])
-def test_resuming_repeats_every_bit(tmp_path: Path, traced_once: Callable[[Any], Any], stop_at: int) -> None:
-    """10 steps = stop_at + restore into a new model + the rest, with one trace in each."""
-    whole = Training()
-    traced_once(whole.train_step)
-    fit(whole.advance, num_steps=10)
-
-    first = Training()
-    fit(first.advance, num_steps=stop_at)
-    checkpoints.save(tmp_path, stop_at, **first.objects)
-    second = Training()
-    traced_once(second.train_step)
-    assert checkpoints.restore(tmp_path, **second.objects) == stop_at
-    assert second.state() == first.state()
-    fit(second.advance, num_steps=10, first=stop_at)
-
-    assert first.losses + second.losses == whole.losses
-    assert second.state() == whole.state()
-    assert len(set(whole.losses)) == 10  # each step had noise and a batch of its own
 
 
 class Recorded:
@@ -320,7 +299,7 @@ def test_the_last_evaluation_is_never_worse_than_another() -> None:
 
 def test_a_diverged_evaluation_is_neither_kept_nor_saved() -> None:
     run = Recorded({2: 1.0, 4: math.nan})
-    with pytest.raises(FloatingPointError, match="after step 4"):
+    with pytest.raises(FloatingPointError, match="valid/nll is nan after step 4: training has diverged"):
         run.fit(num_steps=6, every=Every(2, 2, 2))
     assert run.saved == [(2, Best(2, 1.0))]
     assert run.calls.count(("keep",)) == 1

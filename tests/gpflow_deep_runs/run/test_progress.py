@@ -11,7 +11,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from gpflow_deep_base.text import duration
 from gpflow_deep_runs.run import fit
 from gpflow_deep_runs.run.progress import Progress, headline
 
@@ -93,23 +92,6 @@ def test_the_first_scalar_of_training_and_of_validation(scalars: dict[str, float
     """That of the test part stands in where there is no validation part."""
     assert list(headline(scalars)) == tags
     assert all(headline(scalars)[tag] == scalars[tag] for tag in tags)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.0, "0 s"),
-        (59.4, "59 s"),
-        (59.5, "1 min 0 s"),
-        (185.0, "3 min 5 s"),
-        (3599.4, "59 min 59 s"),
-        (3599.6, "1 h 0 min"),
-        (9600.0, "2 h 40 min"),
-        (360_000.0, "100 h 0 min"),
-    ],
-)
-def test_duration(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 @contextmanager

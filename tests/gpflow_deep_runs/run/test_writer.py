@@ -16,11 +16,9 @@ from tensorboard.context import RequestContext
 from tensorboard.plugins import base_plugin
 from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
 
-from gpflow_deep_base.files import read_jsonl
 from gpflow_deep_runs.run.final import write_final
 from gpflow_deep_runs.run.writer import Shown, Writer, description_of
 from gpflow_deep_runs.run_dir import RunDir
-from tests.gpflow_deep_runs.run.events import hparams
 
 
 def lines(run: RunDir) -> list[dict[str, Any]]:
@@ -92,16 +90,6 @@ def test_a_resumed_run_has_each_step_once(tmp_path: Path, resume_step: int | Non
     expected = {step: 1.0 for step in range(7) if step < first} | dict.fromkeys(range(first, first + 3), 2.0)
     assert {line["step"]: line["valid/a"] for line in lines(run)} == expected
     assert len(lines(run)) == len(expected)
-    assert scalars(run) == {(step, "valid/a"): value for step, value in expected.items()}
-
-
-def test_resuming_twice(tmp_path: Path) -> None:
-    run = RunDir(tmp_path)
-    write_steps(run, range(1, 6), resume_step=None, value=1.0)
-    write_steps(run, range(4, 9), resume_step=3, value=2.0)
-    write_steps(run, range(6, 8), resume_step=5, value=3.0)
-    expected = {1: 1.0, 2: 1.0, 3: 1.0, 4: 2.0, 5: 2.0, 6: 3.0, 7: 3.0}
-    assert {line["step"]: line["valid/a"] for line in lines(run)} == expected
     assert scalars(run) == {(step, "valid/a"): value for step, value in expected.items()}
 
 
@@ -191,23 +179,6 @@ def test_histogram_counts_every_value(tmp_path: Path, rng: np.random.Generator) 
     assert (step, tag) == (3, "~q_mu")
     assert buckets[:, 2].sum() == 70
     np.testing.assert_allclose([buckets[0, 0], buckets[-1, 1]], [values.min(), values.max()])
-
-
-def test_a_writer_closed_by_an_error_has_written(tmp_path: Path) -> None:
-    run = RunDir(tmp_path)
-    with pytest.raises(KeyboardInterrupt), Writer(run, resume_step=None) as writer:
-        writer.scalars(1, {"valid/a": 1.0})
-        raise KeyboardInterrupt
-    assert lines(run) == [{"step": 1, "valid/a": 1.0}]
-    assert scalars(run) == {(1, "valid/a"): 1.0}
-
-
-def test_what_was_written_is_read(tmp_path: Path) -> None:
-    run = RunDir(tmp_path / "run")
-    with Writer(run, resume_step=None) as writer:
-        writer.scalars(1, {"loss": 2.5})
-        writer.scalars(3, {"loss": np.nan})
-    assert read_jsonl(run.scalars_file) == [{"step": 1, "loss": 2.5}, {"step": 3, "loss": None}]
 
 
 # ---------------------------------------------------------------------------------------------- as TensorBoard sees it
@@ -373,16 +344,6 @@ def test_headline_scalars_come_first(tmp_path: Path) -> None:
     assert "speed" not in run.scalars_file.read_text()
 
 
-def test_text_is_shown_line_by_line(tmp_path: Path) -> None:
-    """Markdown would join the lines: they are indented, which makes them preformatted."""
-    run = RunDir(tmp_path)
-    with Writer(run, resume_step=None) as writer:
-        writer.text(0, "flags", "--hidden=5,4\n--noprogress\n")
-    ((step, tag, array),) = events(run)
-    assert (step, tag) == (0, "flags")
-    assert array.item().decode() == "    --hidden=5,4\n    --noprogress"
-
-
 def test_what_an_evaluation_shows(tmp_path: Path, rng: np.random.Generator) -> None:
     run = RunDir(tmp_path)
     with Writer(run, resume_step=None) as writer:
@@ -467,12 +428,6 @@ def test_the_end_of_a_run_that_is_written_twice_is_there_once(tmp_path: Path) ->
     final = RunDir(tmp_path / "a", "run/final")
     assert [array.item().decode() for _, tag, array in events(final) if tag == "report"] == ["    second\n    line"]
     assert shown(run.tensorboard_dir) == before
-
-
-def test_settings_of_a_row_are_those_of_the_plugin(tmp_path: Path) -> None:
-    """Read back by its own protocol buffers: name -> value, with its type."""
-    finish(RunDir(tmp_path), rate=0.1, nll=1.5)
-    assert hparams(tmp_path / "tensorboard" / "run" / "final") == {"learning_rate": 0.1, "hidden": "5,4", "jit": False}
 
 
 def test_figures_of_the_end_are_shown(tmp_path: Path, rng: np.random.Generator) -> None:
