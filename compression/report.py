@@ -1,4 +1,4 @@
-"""What is told of a packed network: numbers, a table, a row for a table of runs, arrays for figures.
+"""What is told of a packed network: numbers, a table, arrays for figures.
 
 details(packed)         # a dictionary of numbers, for JSON
 table(packed)           # cells of text
@@ -27,7 +27,6 @@ __all__ = [
     "details",
     "input_mask",
     "layers",
-    "markdown_row",
     "metrics",
     "notes",
     "published",
@@ -150,22 +149,6 @@ def notes(packed: Packed, reference: Published | None = None) -> list[str]:
     if reference is not None:
         lines.append("published: {:.1f} %; pruning {}, fast {}, maximum {}".format(*reference))
     return lines
-
-
-def markdown_row(packed: Packed, first: Sequence[str] = ()) -> str:
-    """A row of a Markdown table: the cells `first`, then architecture, bits, rates as in the paper with test errors,
-    and files, of fixed-point numbers and of codebooks."""
-    rates = packed.rates[packed.chosen]
-    networks = packed.networks
-    books = {name: network for name, network in networks.items() if name.startswith(("book", "rate"))}
-    errors = [f" ({network.test_percent:.2f})" for name, network in books.items() if name.startswith("book")]
-    cells = [*first, _joined(packed.architecture), _joined(packed.bits[packed.chosen])]
-    cells += [f"{rates.pruning:.1f} ({networks['shrunk'].test_percent:.2f})"]
-    cells += [f"{rates.fast:.1f} ({networks[packed.chosen].test_percent:.2f})"]
-    cells += [f"{rates.maximum:.1f}" + "".join(errors[:1])]
-    for name, network in {packed.chosen: networks[packed.chosen], **books}.items():
-        cells.append(f"{name}: {network.bytes} B, {network.file_rate:.0f} ({network.test_percent:.2f})")
-    return "| " + " | ".join(cells) + " |"
 
 
 def score_histograms(packed: Packed) -> dict[str, Histogram]:

@@ -25,7 +25,7 @@ bits (a network of numbers begins anew).
 
 The folder of the run gets:
 
-    result.json   errors, architecture, bits, the three rates as the paper counts them, sizes; row.md as a table's row
+    result.json   errors, architecture, bits, the three rates as the paper counts them, sizes
     files/        shrunk.bcz (float32), fixed.bcz (fixed point), book_K.bcz and rate_K.bcz (K values), entropy-coded
     plots/        thresholds, bits of the weights, the mask of inputs; scalars.jsonl, tensorboard/, checkpoints/
 """
@@ -52,7 +52,6 @@ from compression.files.export import export_all, is_new_folder
 from compression.train.classification import reshaped
 from compression.train.regression import check_targets, compress_regression, summary
 from gpflow_deep_base import quiet
-from gpflow_deep_base.files import write_text
 from gpflow_deep_base.page import Bars, Line, Panel, Panels, Part, Table
 from gpflow_deep_base.text import aligned
 
@@ -128,12 +127,7 @@ def main(flags: Flags) -> None:
             packed = recipe.pack(flags.files, run.path / "files", last.advance)
         if flags.export is not None:
             export_all(packed.model, flags.export, recipe.parts["train"].X[:500].numpy())
-        # The numbers as a row of the paper's table, and all of them in result.json.
-        prior_and_data = flags.recipe.prior, data.name
-        row = report.markdown_row(
-            packed, [name, prior_and_data[0], str(flags.recipe.epochs), f"{float(recipe.seconds):.0f} s"]
-        )
-        write_text(run.path / "row.md", row + "\n")
+        published = report.published(name, flags.recipe.prior, data.name)
         run.finish(
             {
                 "network": name,
@@ -143,11 +137,8 @@ def main(flags: Flags) -> None:
                 "train_seconds": float(recipe.seconds),
                 **report.details(packed),
                 "published": report.PUBLISHED.get((name, flags.recipe.prior)),
-                "markdown": row,
             },
-            text="\n".join(
-                [*report.notes(packed, report.published(name, *prior_and_data)), aligned(report.table(packed))]
-            ),
+            text="\n".join([*report.notes(packed, published), aligned(report.table(packed))]),
             verdict=report.verdict(packed),
             metrics=report.metrics(packed) | {"train_seconds": float(recipe.seconds)},
             parts=[

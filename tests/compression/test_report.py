@@ -15,7 +15,6 @@ from compression.report import (
     bit_histograms,
     details,
     input_mask,
-    markdown_row,
     notes,
     published,
     score_histograms,
@@ -91,19 +90,6 @@ def test_table_has_a_row_for_each_network(packed: Packed) -> None:
         ["book 16", "3.00", "4.00", "1000", "99.6"],
         ["book 8", "5.00", "6.00", "900", "111.1"],
     ]
-
-
-def test_markdown_row_has_test_errors_beside_the_rates(packed: Packed) -> None:
-    assert markdown_row(packed, ["net", "gnj"]) == (
-        "| net | gnj | 7-5 | 5-4 | 100.0 (2.12) | 400.0 (2.38) | 300.0 (4.00) | search: 2000 B, 30 (2.38) | "
-        "book 16: 1000 B, 100 (4.00) | book 8: 900 B, 111 (6.00) |"
-    )
-    without = {name: network for name, network in packed.networks.items() if not name.startswith("book")}
-    by_rule = packed._replace(networks=without, chosen="rule")
-    row = "| 7-5 | 9-10 | 100.0 (2.12) | 200.0 (2.25) | 300.0 | rule: 3000 B, 20 (2.25) |"
-    assert markdown_row(by_rule) == row
-    by_rate = packed._replace(networks=without | {"rate 8": packed.networks["book 8"]}, chosen="rule")
-    assert markdown_row(by_rate) == f"{row} rate 8: 900 B, 111 (6.00) |"
 
 
 def test_products_are_counted_before_and_after(packed: Packed) -> None:
