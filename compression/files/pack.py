@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import keras
 import numpy as np
@@ -189,15 +189,29 @@ def pack_files(
     for name, points in codes.items():
         write(name, "fixed.bcz" if name == config.bits else f"fixed_{name}.bcz", points)
     # Codebooks by k-means, then those that count bits, with centres that are trained.
-    tuning: dict[str, Any] = {"steps": config.tune_steps, "batch_size": batch_size, "seed": seed}
-    tuning |= {"learning_rate": 0.1 * learning_rate}
+    tuned = functools.partial(
+        tuned_codebooks,
+        shrunk.model,
+        part=examples["train"],
+        steps=config.tune_steps,
+        batch_size=batch_size,
+        learning_rate=0.1 * learning_rate,
+        seed=seed,
+    )
     for k in config.codebooks:
-        write(f"book {k}", f"book_{k}.bcz", tuned_codebooks(shrunk.model, k, examples["train"], **tuning))
+        books = [codebook(kernel, k, seed=seed) for kernel in kernels]
+        write(f"book {k}", f"book_{k}.bcz", tuned(books, name=f"books/{k}"))
     for k in config.rate_codebooks:
-        error_of = rounding_error(shrunk.model, examples["valid"])
-        trained = functools.partial(_tuned, shrunk.model, part=examples["train"], name=f"rate/{k}", **tuning)
-        bound: dict[str, Any] = {"max_error": max_error + 1e-9, "tuned": trained, "seed": seed}
-        write(f"rate {k}", f"rate_{k}.bcz", rate_search(kernels, shrunk.variances, k, error_of, **bound))
+        rate_books = rate_search(
+            kernels,
+            shrunk.variances,
+            k,
+            rounding_error(shrunk.model, examples["valid"]),
+            max_error=max_error + 1e-9,
+            tuned=functools.partial(tuned, name=f"rate/{k}"),
+            seed=seed,
+        )
+        write(f"rate {k}", f"rate_{k}.bcz", rate_books)
     # With a prior on each weight the indices of what is left count, too.
     is_by_weight = any(isinstance(layer, PerWeight) for layer in bayesian_layers(model))
     columns = [kernel.shape[-1] for kernel in kernels] if is_by_weight else None
@@ -238,35 +252,20 @@ def error_of_kernels(copy: keras.Model, error: Callable[[keras.Model], float]) -
 
 def tuned_codebooks(
     model: keras.Model,
-    k: int,
-    part: Examples,
-    *,
-    steps: int = 0,
-    batch_size: int = 128,
-    learning_rate: float = 1e-4,
-    seed: int = 0,
-) -> list[Codebook]:
-    """A codebook of `k` centres for each layer of a plain network, trained on `steps` minibatches of `part`.
-
-    :param seed: of k-means and of the minibatches, whose rows are drawn with replacement.
-    """
-    books = [codebook(kernel, k, seed=seed) for kernel in kernels_of(model)]
-    options: dict[str, Any] = {"steps": steps, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
-    return _tuned(model, books, part, name=f"books/{k}", **options)
-
-
-def _tuned(
-    model: keras.Model,
     books: list[Codebook],
     part: Examples,
     *,
     name: str,
     steps: int,
-    batch_size: int,
-    learning_rate: float,
-    seed: int,
+    batch_size: int = 128,
+    learning_rate: float = 1e-4,
+    seed: int = 0,
 ) -> list[Codebook]:
-    """Codebooks with centres that were trained; `name` tells minibatches apart."""
+    """Codebooks of the layers of a plain network with centres that were trained on `steps` minibatches of `part`.
+
+    :param name: tells minibatches apart, whose rows are drawn with replacement.
+    :param seed: of the minibatches.
+    """
     if steps == 0:
         return books
     # Rows of a step are a function of seed, name and number.

@@ -15,6 +15,7 @@ from compression.files.container import kernels_of, load_bcz
 from compression.files.pack import PackConfig, Packed, pack_files, rounding_error, tuned_codebooks
 from compression.graph.sizes import Size
 from compression.rounding import bits
+from compression.rounding.codebook import codebook
 from compression.rounding.rate_rounding import RATES, rate_book
 from compression.train.classification import parts_of
 from tests.compression.networks import quantiles, randomise
@@ -222,9 +223,13 @@ def loss(model: keras.Model, kernels: list, X: np.ndarray, labels: np.ndarray) -
 def test_codebooks_are_tuned_on_the_training_examples(packed: Packed, parts: dict) -> None:
     """Weights keep their places in the book, the loss falls, and the network stays as it is."""
     train, before = parts_of(parts)["train"], packed.model.get_weights()
-    plain = tuned_codebooks(packed.model, 4, train)
-    settings: dict[str, Any] = {"steps": 60, "batch_size": 30, "learning_rate": 0.01}
-    tuned, again, other = (tuned_codebooks(packed.model, 4, train, seed=seed, **settings) for seed in (0, 0, 1))
+    plain = [codebook(kernel, 4) for kernel in kernels_of(packed.model)]
+    tuned, again, other = (
+        tuned_codebooks(
+            packed.model, plain, train, name="books", steps=60, batch_size=30, learning_rate=0.01, seed=seed
+        )
+        for seed in (0, 0, 1)
+    )
     assert loss(packed.model, tuned, *parts["train"]) < loss(packed.model, plain, *parts["train"]) - 0.01
     for a, b, c in zip(plain, tuned, again, strict=True):
         places = set(zip(a.indices.ravel().tolist(), b.indices.ravel().tolist(), strict=True))
@@ -240,15 +245,15 @@ def test_tuning_goes_by_the_settings(
 ) -> None:
     called: list[Any] = []
 
-    def spy(model: keras.Model, k: int, part: Any, **settings: Any) -> list:
-        called.append((k, len(part.X), settings))
-        return tuned_codebooks(model, k, part)
+    def spy(model: keras.Model, books: list, part: Any, *, name: str, **settings: Any) -> list:
+        called.append((name, len(part.X), settings))
+        return books
 
     monkeypatch.setattr(MODULE, "tuned_codebooks", spy)
     config = PackConfig(bits="rule", codebooks=(5, 2), tune_steps=7)
     pack_files(bayesian(), parts, config, tmp_path, thresholds=math.inf, batch_size=11, learning_rate=0.02, seed=3)
     settings = {"steps": 7, "batch_size": 11, "learning_rate": pytest.approx(0.002), "seed": 3}
-    assert called == [(5, SIZES["train"], settings), (2, SIZES["train"], settings)]
+    assert called == [("books/5", SIZES["train"], settings), ("books/2", SIZES["train"], settings)]
 
 
 def test_rounding_error_is_of_the_rounded_kernels(packed: Packed, parts: dict) -> None:
