@@ -52,7 +52,8 @@ def test_fit_on_grid(rng: np.random.Generator, trained: tuple[Predictor, Any]) -
 def test_predictions_beside_the_truth(trained: tuple[Predictor, Any]) -> None:
     """A panel for each target: points at the predicted means with their intervals, and how many of all these hold."""
     predictor, (X, Y) = trained
-    shown, residuals = pages.prediction_parts(predictor, X, Y)
+    parts: Any = pages.prediction_parts(predictor, X, Y)
+    shown, residuals = parts
     assert (shown.title, residuals.title) == ("Predicted and true", "Residuals")
     (panel,) = shown.panels
     predicted: Any = predictor.predict(X)
@@ -72,7 +73,8 @@ def test_the_fit_of_a_model_with_one_input(rng: np.random.Generator) -> None:
     Y = np.sin(X)
     units = Units.fit(X, Y, "gaussian")
     model = ModelConfig(num_inducing=5, likelihood="gaussian").build(*units.transform(X, Y))
-    *_, fit = pages.prediction_parts(Predictor(model, units), X, Y, train=(X, Y), input_name="age")
+    parts: Any = pages.prediction_parts(Predictor(model, units), X, Y, train=(X, Y), input_name="age")
+    *_, fit = parts
     assert fit.title == "Fit"
     inner, last = fit.panels
     assert (inner.title, len(inner.marks), last.xlabel) == ("layer 1, draws given the data", 20, "age")
@@ -88,7 +90,7 @@ def test_labels_are_counted_by_their_class(num_classes: int) -> None:
     predicted = SimpleNamespace(labels=np.array([0, 0, 1, 1, 0]))
     names = tuple("abc"[:num_classes]) if num_classes == 3 else tuple(map(str, range(31)))
     predictor: Any = SimpleNamespace(task="multiclass", class_names=names, predict=lambda X: predicted)
-    found = pages.prediction_parts(predictor, np.zeros([5, 2]), np.array([[0], [0], [0], [1], [1]]))
+    found: Any = pages.prediction_parts(predictor, np.zeros([5, 2]), np.array([[0], [0], [0], [1], [1]]))
     if num_classes > 30:
         assert found == []
         return
@@ -100,7 +102,7 @@ def test_labels_are_counted_by_their_class(num_classes: int) -> None:
 def test_calibration_of_numbers() -> None:
     """Share of targets below a quantile: four transforms, of which three are at most 0.4; and their histogram."""
     pit = np.array([[0.4], [0.1], [0.2], [0.9]])
-    (part,) = pages.calibration_parts({"GP": Evaluation(4, ANY, pit=pit)})
+    part: Any = pages.calibration_parts({"GP": Evaluation(4, ANY, pit=pit)})[0]
     curve, histogram = part.panels
     assert curve.title == "GP: calibrated (distance 0.350)"  # of four, the limit is 0.68; the largest is 0.75 - 0.4
     band, line, _ = curve.marks
@@ -112,7 +114,7 @@ def test_calibration_of_numbers() -> None:
 def test_calibration_of_labels() -> None:
     """Two bins with rows: confidences 0.62 and 0.66, one of them right; 0.95, right."""
     judged = Evaluation(3, ANY, confidence=np.array([0.62, 0.95, 0.66]), is_right=np.array([True, True, False]))
-    (part,) = pages.calibration_parts({"GP": judged})
+    part: Any = pages.calibration_parts({"GP": judged})[0]
     _, points = part.panels[0].marks
     np.testing.assert_allclose(points.x, [0.64, 0.95])
     np.testing.assert_allclose(points.y, [0.5, 1.0])
