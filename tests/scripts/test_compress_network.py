@@ -41,7 +41,6 @@ ERRORS: list[tuple[list[str], str]] = [
     (["--data=flowers.csv", "--target=kind"], "are no images: give a network of your own, --network=FILE.keras"),
     (["--network=flowers.keras", "--data=flowers.csv", "--target=width"], "must have one output for each target"),
     (["--threshold=1,2"], "threshold must be one number, or one for each of 4 layers, got 2"),
-    (["--epochs=0"], "epochs must be finite and at least 1, got 0"),
     (["--codebooks=16,1000"], "codebooks must list different numbers from 1 to 256, got 16,1000"),
     (["--batch_size=5000"], "batch_size must be between 1 and the 360 training examples, got 5000"),
     (["--num_valid=0"], "--num_valid must be at least 1, got 0"),

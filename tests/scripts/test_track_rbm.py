@@ -46,17 +46,12 @@ ERRORS: list[tuple[list[str], str]] = [
     ([*TINY, "--patience=3", "--notrack"], "--patience needs the tracked log Z; leave out --notrack"),
     ([*TINY, "--patience=-1"], "--patience must be at least 0, got -1"),
     ([*TINY, "--eval_every=0"], "--eval_every must be at least 1, got 0"),
-    ([*TINY, "--schedule=linear", "--learning_rate_decay=9"], "learning_rate_decay is of schedule=paper"),
-    ([*TINY, "--learning_rate=0"], "learning_rate must be positive and finite, got 0.0"),
-    ([*TINY, "--sigma_z=0"], "sigma_z must be positive"),
     ([*TINY, "--bridge_iterations=-1"], "bridge_iterations must be at least 0, got -1"),
     ([*TINY, "--bias=some"], "--bias=some: value should be one of <both|learned|none>"),
     ([*TINY, "--hidden=0"], "--hidden must be at least 1, got 0"),
     ([*TINY, "--num_temps=1"], "--num_temps must be at least 2, got 1"),
     ([*TINY, "--num_track_chains=-1"], "--num_track_chains must be at least 0, got -1"),
     ([*TINY, "--ais_betas=few"], "ais_betas must be a number of at least 2, or paper, got 'few'"),
-    ([*TINY, "--final_ais_betas=1"], "final_ais_betas must be a number of at least 2, or paper, or 0"),
-    ([*TINY, "--ais_chains=1"], "ais_chains must be at least 2, got 1"),
     ([*TINY, "--resume"], "holds no run to resume"),
 ]
 
