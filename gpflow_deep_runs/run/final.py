@@ -1,13 +1,12 @@
 """What TensorBoard shows of the end of a run: settings as hparams with the final numbers, the report, figures."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import tensorflow as tf
 from tensorboard.plugins.hparams import api as hparams_api
 
 from gpflow_deep_base.files import entries
-from gpflow_deep_runs.run.writer import EVENTS, pixels, preformatted
+from gpflow_deep_runs.run.writer import EVENTS, preformatted
 from gpflow_deep_runs.run_dir import FREE_ON_RESUME, RunDir
 
 __all__ = ["METRICS", "hparams_of", "metrics_of", "write_final"]
@@ -32,14 +31,14 @@ def write_final(
     hparams: Mapping[str, bool | float | str],
     numbers: Mapping[str, float],
     text: str,
-    images: Mapping[str, Path],
+    images: Mapping[str, bytes],
 ) -> None:
     """Write it, in a run of its own beside that of the steps, made anew each time.
 
     :param hparams: settings by name, for the table of the hparams plugin.
     :param numbers: its metrics, tag -> value; see `metrics_of`.
     :param text: the report.
-    :param images: tag -> PNG file.
+    :param images: tag -> content of a PNG file.
     """
     # Events of an earlier end are removed, or TensorBoard would show both.
     folder = run.tensorboard_dir / "final"
@@ -51,8 +50,8 @@ def write_final(
         for tag, value in numbers.items():
             tf.summary.scalar(tag, value, description=METRICS.get(tag.partition("_")[2], ""))
         tf.summary.text("report", preformatted(text))
-        for tag, image in images.items():
-            tf.summary.image(f"~{tag}", pixels(tag, image)[None])
+        for tag, content in images.items():
+            tf.summary.image(f"~{tag}", tf.io.decode_png(content)[None])
 
 
 def hparams_of(flags: str) -> dict[str, bool | float | str]:

@@ -403,16 +403,16 @@ class Run:
             self._write_page(verdict, text, parts)
             print(f"\n{text}\nwritten to {self.path}", flush=True)
 
-    def _write_plots(self, parts: Sequence[Part]) -> dict[str, Path]:
+    def _write_plots(self, parts: Sequence[Part]) -> dict[str, bytes]:
         """Plots as SVG and pictures as PNG files, named by their titles; the pictures, by tag."""
-        pictures: dict[str, Path] = {}
+        pictures: dict[str, bytes] = {}
         for part in parts:
             name = re.sub(r"\W+", "_", part.title).strip("_").lower()
             if isinstance(part, Panels):
                 write_text(self.folder.plots_dir / f"{name}.svg", sheet(part.panels))
             elif isinstance(part, Picture):
-                pictures[f"plots/{name}"] = self.folder.plots_dir / f"{name}.png"
-                write_bytes(pictures[f"plots/{name}"], part.png)
+                write_bytes(self.folder.plots_dir / f"{name}.png", part.png)
+                pictures[f"plots/{name}"] = part.png
         return pictures
 
     def _write_page(self, verdict: str, text: str, parts: Sequence[Part]) -> None:

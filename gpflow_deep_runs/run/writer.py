@@ -19,7 +19,7 @@ from gpflow_deep_runs.report.images import tiled
 from gpflow_deep_runs.run.progress import headline
 from gpflow_deep_runs.run_dir import RunDir
 
-__all__ = ["EVENTS", "Shown", "Writer", "description_of", "pixels", "preformatted"]
+__all__ = ["EVENTS", "Shown", "Writer", "description_of", "preformatted"]
 
 HEADLINE = ("headline", "test", "train", "valid")
 PARTS = {"train": "training rows", "valid": "validation rows", "test": "test rows"}
@@ -127,23 +127,6 @@ class Writer:
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def image(self, step: int, tag: str, image: str | os.PathLike[str] | np.ndarray) -> None:
-        """Show an image in TensorBoard.
-
-        :param image: path of a PNG file, or an array [H, W] or [H, W, C], uint8 or float in [0, 1], C in 1, 3, 4.
-        :raises ValueError: if `image` is neither.
-        """
-        array = pixels(tag, image)
-        with self._summaries.as_default(step=int(step)):
-            tf.summary.image(_shown_tag(tag), array[None])
-        self._summaries.flush()
-
-    def histogram(self, step: int, tag: str, values: Any) -> None:
-        """Show the distribution of `values` (any shape) in TensorBoard."""
-        with self._summaries.as_default(step=int(step)):
-            tf.summary.histogram(_shown_tag(tag), values)
-        self._summaries.flush()
-
     def text(self, step: int, tag: str, text: str) -> None:
         """Show preformatted text in TensorBoard: the flags, versions, the table of the result."""
         with self._summaries.as_default(step=int(step)):
@@ -152,10 +135,12 @@ class Writer:
 
     def show(self, step: int, shown: Shown) -> None:
         """All images, tiled, and histograms of an evaluation."""
-        for tag, values in shown.histograms.items():
-            self.histogram(step, tag, values)
-        for tag, images in shown.images.items():
-            self.image(step, tag, tiled(images))
+        with self._summaries.as_default(step=int(step)):
+            for tag, images in shown.images.items():
+                tf.summary.image(_shown_tag(tag), tiled(images)[None, ..., None])
+            for tag, values in shown.histograms.items():
+                tf.summary.histogram(_shown_tag(tag), values)
+        self._summaries.flush()
 
 
 def description_of(tag: str) -> str | None:
@@ -191,23 +176,6 @@ def _number(tag: str, value: Any) -> float:
     if array.size != 1 or array.dtype.kind not in "biuf":
         raise ValueError(f"{tag} must be one number, got shape {list(array.shape)} and dtype {array.dtype}.")
     return float(array.reshape(()))
-
-
-def pixels(tag: str, image: str | os.PathLike[str] | np.ndarray) -> Any:
-    """An image as [H, W, C] for TensorBoard, see :meth:`Writer.image`."""
-    if isinstance(image, str | os.PathLike):
-        try:
-            return tf.io.decode_png(tf.io.read_file(os.fspath(image)))
-        except tf.errors.OpError as error:
-            raise ValueError(f"{tag}: {os.fspath(image)} cannot be read as a PNG image ({error.message}).") from error
-    array = np.asarray(image)
-    array = array[..., None] if array.ndim == 2 else array
-    if array.ndim != 3 or array.shape[-1] not in (1, 3, 4) or array.dtype.kind not in "uf":
-        raise ValueError(
-            f"{tag}: an image must be a PNG path or an array [H, W, 1, 3 or 4] of uint8 or float, "
-            f"got shape {list(array.shape)} and dtype {array.dtype}."
-        )
-    return array.astype(np.uint8 if array.dtype.kind == "u" else np.float32)
 
 
 def _drop_lines_after(run: RunDir, last_step: int) -> None:

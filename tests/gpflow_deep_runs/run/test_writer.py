@@ -135,46 +135,11 @@ def test_values_that_are_not_one_number(tmp_path: Path, value: Any) -> None:
     assert events(run) == []
 
 
-def test_images_from_files_and_arrays(tmp_path: Path, rng: np.random.Generator) -> None:
-    run = RunDir(tmp_path)
-    pixels = rng.integers(0, 256, [5, 4, 3], dtype=np.uint8)
-    png = tmp_path / "plot.png"
-    png.write_bytes(tf.io.encode_png(pixels).numpy())
-    given: dict[str, Any] = {
-        "path": png,
-        "text": str(png),
-        "uint8": pixels,
-        "float": pixels / 255,
-        "grey": pixels[..., 0],
-    }
-    with Writer(run, resume_step=None) as writer:
-        for tag, image in given.items():
-            writer.image(7, tag, image)
-    shown = {tag.removeprefix("~"): (step, tf.io.decode_png(array[2]).numpy()) for step, tag, array in events(run)}
-    assert shown.keys() == given.keys()
-    for tag, (step, image) in shown.items():
-        assert step == 7
-        # floats pass through [0, 1]: at most one level off by rounding
-        expected = pixels[..., :1] if tag == "grey" else pixels
-        np.testing.assert_allclose(image.astype(int), expected.astype(int), atol=1 if tag == "float" else 0)
-
-
-def test_images_that_are_none(tmp_path: Path) -> None:
-    (tmp_path / "no.png").write_text("no image")
-    with Writer(RunDir(tmp_path / "run"), resume_step=None) as writer:
-        for path in ("no.png", "absent.png"):
-            with pytest.raises(ValueError, match=f"a: .*{path} cannot be read as a PNG image"):
-                writer.image(1, "a", tmp_path / path)
-        for array in (np.zeros(3), np.zeros([4, 4, 2]), np.zeros([2, 2], dtype=np.int64), np.zeros([1, 4, 4, 3])):
-            with pytest.raises(ValueError, match=r"a: an image must be a PNG path or an array \[H, W"):
-                writer.image(1, "a", array)
-
-
 def test_histogram_counts_every_value(tmp_path: Path, rng: np.random.Generator) -> None:
     run = RunDir(tmp_path)
     values = rng.normal(size=[10, 7])
     with Writer(run, resume_step=None) as writer:
-        writer.histogram(3, "q_mu", tf.constant(values))
+        writer.show(3, Shown(histograms={"q_mu": tf.constant(values)}))
     ((step, tag, buckets),) = events(run)
     assert (step, tag) == (3, "~q_mu")
     assert buckets[:, 2].sum() == 70
@@ -215,8 +180,7 @@ def logged(run: RunDir, *, parts: int = 1) -> dict[str, list[tuple[int, float]]]
                 writer.scalars(step, {"train/loss": 1.0 / step, "rate": 2.0 * step})
                 writer.rates(step, {"speed/steps_per_second": 3.0})
                 if step % 4 == 1:
-                    writer.image(step, "filters", np.full([2, 2], 255, np.uint8))
-                    writer.histogram(step, "weights", np.arange(step))
+                    writer.show(step, Shown({"filters": np.ones([1, 2, 2])}, {"weights": np.arange(step)}))
     loss = [(step, float(np.float32(1.0 / step))) for step in range(1, NUM_STEPS + 1)]
     rate = [(step, 2.0 * step) for step, _ in loss]
     return {"headline/train/loss": [*loss], "train/loss": loss, "~rate": rate}
@@ -432,9 +396,8 @@ def test_the_end_of_a_run_that_is_written_twice_is_there_once(tmp_path: Path) ->
 
 def test_figures_of_the_end_are_shown(tmp_path: Path, rng: np.random.Generator) -> None:
     pixels = rng.integers(0, 256, [5, 4, 3], dtype=np.uint8)
-    (tmp_path / "fit.png").write_bytes(tf.io.encode_png(pixels).numpy())
-    run = RunDir(tmp_path / "run")
-    write_final(run, 3, hparams={}, numbers={}, text="", images={"plots/fit": tmp_path / "fit.png"})
+    content = tf.io.encode_png(pixels).numpy()
+    write_final(RunDir(tmp_path / "run"), 3, hparams={}, numbers={}, text="", images={"plots/fit": content})
     found = {tag: array for _, tag, array in events(RunDir(tmp_path / "run", "run/final"))}
     np.testing.assert_array_equal(tf.io.decode_png(found["~plots/fit"][2]), pixels)
 
