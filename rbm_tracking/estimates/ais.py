@@ -80,14 +80,10 @@ def result_of(log_weights: Array, v: NDArray[Any], *, is_reverse: bool = False, 
     return AISResult(log_z, relative, (log_z + ends[0], log_z + ends[1]), ess, log_weights, v)
 
 
-def pooled(results: Sequence[AISResult], *, num_strata: int = 1) -> AISResult:
-    """The estimate that the chains of several make together.
-
-    :param results: on one path, with different seeds.
-    :param num_strata: as for :func:`result_of`.
-    """
+def pooled(results: Sequence[AISResult]) -> AISResult:
+    """The estimate that the chains of several, on one path and with different seeds, make together."""
     log_weights = np.concatenate([result.log_weights for result in results])
-    return result_of(log_weights, np.concatenate([result.v for result in results]), num_strata=num_strata)
+    return result_of(log_weights, np.concatenate([result.v for result in results]))
 
 
 def linear_schedule(num_betas: int) -> Array:
@@ -123,23 +119,24 @@ def ais(
     :param betas: inverse temperatures that increase from 0 to 1, for example `paper_schedule()`.
     :param num_chains: independent chains C, at least 2.
     :param seed: int32 [2].
-    :param base_b: visible biases [n_v] at beta = 0, for example `base_rate_biases(data)`; by default the RBM's own.
+    :param base_b: visible biases [n_v] at beta = 0, for example `base_rate_biases(data)`, or in NumPy also those of each
+        chain, [C, n_v]; by default the RBM's own.
     :param generator: see `rbm_tracking.model.random`; "hash" is faster.
     :param jit_compile: compile with XLA: takes about a second for each new size.
     :param chunk: temperatures in one compiled call, between which the run can be interrupted.
     :param after_chunk: called with the number of temperatures done and their total.
     :raises ValueError: if an argument is not as described, or the weights are not finite.
     """
-    betas, base = _check(rbm, betas, base_b, chunk)
+    betas, base = _check(rbm, betas, base_b, chunk, num_chains if generator == "numpy" else None)
     if num_chains < 2:
         raise ValueError(f"num_chains must be at least 2 for a standard error, got {num_chains}.")
     # Exact samples of independent units at beta = 0
     first = key_at(seed, tf.constant(0), SITE_FIRST)
-    v = sample_visible(rbm.visible, tf.broadcast_to(base, [num_chains, base.shape[0]]), first)
+    v = sample_visible(rbm.visible, tf.broadcast_to(base, [num_chains, base.shape[-1]]), first)
     is_moved = base_b is not None
     # Up the path: E[w] = Z / Z_base
     v, change = annealed(rbm, base, is_moved, betas, v, seed, generator, jit_compile, chunk, after_chunk)
-    log_weights = float(log_z_independent(base, rbm.c.shape[0], rbm.visible, rbm.hidden)) + change
+    log_weights = log_z_independent(base, rbm.c.shape[0], rbm.visible, rbm.hidden).numpy() + change
     return result_of(log_weights, v)
 
 
@@ -250,7 +247,9 @@ def burn_in(
     return annealed(rbm, rbm.b, False, np.ones(num_steps + 1), start, seed, generator, jit_compile, 500, None)[0]
 
 
-def _check(rbm: RBM, betas: ArrayLike, base_b: ArrayLike | None, chunk: int) -> tuple[Array, tf.Tensor]:
+def _check(
+    rbm: RBM, betas: ArrayLike, base_b: ArrayLike | None, chunk: int, num_chains: int | None = None
+) -> tuple[Array, tf.Tensor]:
     check_rbm(rbm)
     # Temperatures that increase from 0 to 1
     schedule = np.asarray(betas, np.float64)
@@ -265,7 +264,7 @@ def _check(rbm: RBM, betas: ArrayLike, base_b: ArrayLike | None, chunk: int) -> 
         raise ValueError(f"betas must increase, got {schedule[i]:g} then {schedule[i + 1]:g}; sort them.")
     # Biases of the independent units
     base = rbm.b if base_b is None else tf.constant(np.asarray(base_b), rbm.b.dtype)
-    if base.shape != rbm.b.shape or not np.isfinite(base.numpy()).all():
+    if base.shape not in (rbm.b.shape, (num_chains, *rbm.b.shape)) or not np.isfinite(base.numpy()).all():
         raise ValueError(
             f"base_b must be {rbm.b.shape[0]} finite biases, got shape {tuple(base.shape)}; keep the data's means from "
             "0 and 1 by base_rate_biases(data)."

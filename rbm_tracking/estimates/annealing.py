@@ -90,7 +90,7 @@ def _annealed_plain(
             change += more
             b = at.b
             if is_moved:
-                change += (new - old) * (rows @ d_b)
+                change += (new - old) * np.einsum("...n,...n->...", rows, d_b)
                 b = start_b + np.asarray(new, rows.dtype) * d_b
             # Move v there: v | h
             rows = plain.draw_visible(at, h, rng, new, b)

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 from sklearn.cluster import KMeans
 
-from rbm_tracking.estimates.ais import AISResult, ais, pooled
+from rbm_tracking.estimates.ais import AISResult, ais, pooled, result_of
 from rbm_tracking.model import plain
 from rbm_tracking.model.rbm import RBM, base_rate_biases
 from rbm_tracking.model.visible import Visible
@@ -68,17 +68,24 @@ def stratified(
     Other arguments and errors as for `ais.ais`.
     """
     units = plain.arrays(rbm.visible)
-    options: dict[str, Any] = {"num_chains": num_chains, "generator": generator, "jit_compile": jit_compile}
-    # log Z(d_k), for the shares pi_k
+    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
+    num_strata = len(base_b)
+    # AIS from each cluster; NumPy pays by the call and a graph by the shape
+    if generator == "numpy":
+        all_b = np.repeat(base_b, num_chains, axis=0)
+        together = ais(rbm, betas, num_chains=len(all_b), seed=seed, base_b=all_b, **options)
+    else:
+        together = pooled(
+            [
+                ais(rbm, betas, num_chains=num_chains, seed=tf.random.fold_in(seed, k), base_b=start, **options)
+                for k, start in enumerate(base_b)
+            ]
+        )
+    # Each chain counts with log pi_k of where it has arrived
     log_normalisers = np.array([units.log_normaliser(d) for d in cells])
-    strata = []
-    for k, start in enumerate(base_b):
-        # AIS from a cluster; each chain counts with log pi_k of where it has arrived
-        estimate = ais(rbm, betas, seed=tf.random.fold_in(seed, k), base_b=start, **options)
-        log_pi = log_softmax(estimate.v.astype(np.float64) @ cells.T - log_normalisers, axis=1)[:, k]
-        log_weights = estimate.log_weights + log_pi + np.log(len(base_b))
-        strata.append(estimate._replace(log_weights=log_weights))
-    return pooled(strata, num_strata=len(base_b))
+    log_pi = log_softmax(together.v.astype(np.float64) @ cells.T - log_normalisers, axis=1)
+    own = np.take_along_axis(log_pi, np.repeat(np.arange(num_strata), num_chains)[:, None], axis=1)[:, 0]
+    return result_of(together.log_weights + own + np.log(num_strata), together.v, num_strata=num_strata)
 
 
 def arrivals(result: AISResult, num_strata: int, visible: Visible) -> Array:

@@ -41,7 +41,8 @@ __all__ = ["BERNOULLI", "Family", "PartitionTracker", "Residuals", "Tracked", "r
 Array = NDArray[np.float64]
 
 _BIAS_DRIFT = 1e-3  # sigma_b^2 in units of the learning rate, as in the paper
-_EVERY = 5  # observations of which one is compared with the model
+_FIRST = 10  # observations, of which each is compared with the model
+_EVERY = 5  # later ones, of which one is
 _DISCREPANCY_RATE = 0.1  # at which what is found there is averaged
 _LEAST_VARIANCE = 1e-12
 _FEW_PARTICLES = 10  # of which the energy alone says too little
@@ -71,11 +72,13 @@ class Family(NamedTuple):
 
 class Residuals(NamedTuple):
     """Statistics of samples with the mean 0: `values` [M, N, K] and their `variances` [M, K]. Samples are foreign where
-    their squared means exceed `limit` variances in all, and what exact samples would give by chance."""
+    their squared means exceed `limit` variances in all, and what exact samples would give by chance. With
+    `have_one_sign` all K would be wrong in the same direction: they are added up before they are squared."""
 
     values: Array
     variances: Array
     limit: float
+    have_one_sign: bool = False
 
 
 class Tracked(NamedTuple):
@@ -102,7 +105,7 @@ class PartitionTracker:
         >>> bool(abs(tracker.observe((W, b, c), v).log_z - 7 * np.log(2)) < 1e-6)
         True
 
-    Samples that are not the model's give a wrong log Z. Every fifth observation is looked at, and the flag `samples`
+    Samples that are not the model's give a wrong log Z. The first ten observations and every fifth are looked at, and the flag `samples`
     raised, where they are not as far apart as their temperatures, or the family can tell them by more
     (:attr:`Family.residuals`; of an RBM v - E[v | h] with h drawn given v, and the energy of that between the layers).
 
@@ -259,7 +262,7 @@ class PartitionTracker:
         return float(-learning_rate * (np.trace(gram) - gram.sum() / count) / ((count - 1.0) * count))
 
     def _look_at(self, parameters: Any, v: Array, neighbours: tuple[Array, Array]) -> None:
-        """Every fifth time, see whether these are samples of the family, and of its temperatures.
+        """At first, and every fifth time, see whether these are samples of the family, and of its temperatures.
 
         r has the mean 0 at each of K entries, and independent particles. sum_k (mean_n r_nk)^2 / var_k without the
         terms of one particle with itself then has the mean 0 and the deviation sqrt(2 K / (N (N - 1))). It is about
@@ -269,30 +272,30 @@ class PartitionTracker:
         """
         count = self._count
         self._count = self._count + 1
-        if count % _EVERY:
+        if count >= _FIRST and count % _EVERY:
             return
-        rate = max(1 / (count // _EVERY + 1), _DISCREPANCY_RATE)
+        rate = max(1 / (count + 1), _DISCREPANCY_RATE)
         self._is_foreign = False
         # Statistics with the mean 0: those of temperatures, then those of the family
         everything = [_slopes(*neighbours)]
         if self._family.residuals is not None:
             everything += self._family.residuals(parameters, v, self.beta, np.random.default_rng([0, count]))
-        for number, (residuals, variances, largest) in enumerate(everything):
+        for number, (residuals, variances, largest, have_one_sign) in enumerate(everything):
             num_particles, num_entries = residuals.shape[1:]
-            # sum_k (mean_n r_nk)^2 / var_k without the terms of a particle with itself
-            sums = residuals.sum(axis=1)
-            scale = np.maximum(variances, _LEAST_VARIANCE)
             pairs = num_particles * (num_particles - 1)
-            discrepancy = ((sums**2 - (residuals**2).sum(axis=1)) / scale).sum(axis=-1) / pairs
+            scaled = residuals / np.sqrt(np.maximum(variances, _LEAST_VARIANCE))[:, None]
+            # sum_k (mean_n r_nk)^2 / var_k without the terms of a particle with itself
+            terms = scaled.sum(axis=-1, keepdims=True) / np.sqrt(num_entries) if have_one_sign else scaled
+            discrepancy = (terms.sum(axis=1) ** 2 - (terms**2).sum(axis=1)).sum(axis=-1) / pairs
             # Averages over the observations of the means, their squares and the discrepancy
-            means = sums / np.sqrt(num_particles * scale)
+            means = scaled.sum(axis=1) / np.sqrt(num_particles)
             new = np.stack([means, means**2, np.broadcast_to(discrepancy[:, None], means.shape)])
             before = self._looks.get(number, np.zeros_like(new))
             mean, square, mean_discrepancy = self._looks[number] = before + rate * (new - before)
             # The share that stays from one observation to the next, by the scatter of the means over time
             scatter = np.mean(square - mean**2, axis=-1) - 2 * np.sqrt(2 * rate / num_entries)
             share = np.clip(1 - scatter, 0.0, 1.0)
-            deviation = np.sqrt(2 * num_entries / pairs * np.minimum(share**2 + rate, 1.0))
+            deviation = np.sqrt(2 * terms.shape[-1] / pairs * np.minimum(share**2 + rate, 1.0))
             self._is_foreign |= bool((mean_discrepancy[:, 0] > largest + LIMITS.max_deviations * deviation).any())
 
     def _check(self, parameters: Any, samples: ArrayLike, beta: ArrayLike | None) -> Array:
@@ -417,7 +420,10 @@ def rbm_family(visible: Visible) -> Family:
         # weights or temperatures of another size show in the energy beta h'Wv alone
         of_energy = (coupled**2 * variances).sum(axis=-1, keepdims=True)
         energy = (coupled * off).sum(axis=-1, keepdims=True)
-        return means, Residuals(energy, of_energy.mean(axis=1), LIMITS.max_energy)
+        energies = Residuals(energy, of_energy.mean(axis=1), LIMITS.max_energy)
+        # of a ladder that is too hot or too cold all over they have one sign
+        ladder = Residuals(*(part[:-1].T for part in energies[:2]), LIMITS.max_energy, have_one_sign=True)
+        return means, energies, ladder
 
     return Family(log_q, log_z_last, check, gram, residuals)
 

@@ -410,11 +410,14 @@ def along_training(
     :param num_steps: along it, at least one for each of its pieces.
     :param seed: int32 [2].
     """
-    options: dict[str, Any] = {"num_chains": num_chains, "generator": generator, "jit_compile": jit_compile}
-    pilot, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 1 + _ROUNDS))
+    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
+    # NumPy pays by the call; a graph by the shape, which is that of the pilot
+    count = 1 if generator == "numpy" else _ROUNDS
+    pilot, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 1 + count))
     # A pilot measures the path, and steps are allotted by its distances
-    lengths = distances(path, seed=pilot, **options)
+    lengths = distances(path, num_chains=num_chains, seed=pilot, **options)
     steps = allotted(lengths, max(num_steps, len(lengths)))
+    options["num_chains"] = num_chains * _ROUNDS // count
     return annealing(ais.pooled([annealed(path, steps, seed=round_seed, **options) for round_seed in seeds]))
 
 
