@@ -338,11 +338,12 @@ def test_samples_of_another_model_are_flagged(mean: float, rng: np.random.Genera
     assert not judge(Evidence(foreign.tracking)).is_trusted
 
 
-@pytest.mark.parametrize(("weights", "power"), [(2.0, 1.0), (0.0, 1.0), (1.0, 0.0)])
+@pytest.mark.parametrize(("weights", "power"), [(2.0, 1.0), (0.0, 1.0), (1.0, 0.0), (1.0, 2.0)])
 def test_samples_of_other_weights_or_temperatures_are_flagged(
     weights: float, power: float, rng: np.random.Generator
 ) -> None:
-    """Twice the weights, none, or beta = 1 at all temperatures: the energy says it where the means hardly do."""
+    """Twice the weights, none, beta = 1 at all temperatures, or a ladder that is too hot between its ends:
+    the energy says it where the means hardly do."""
     parameters = oracles.random_rbm(np.random.default_rng(0), 5, 8, 1.5)
     sampled = parameters._replace(W=weights * parameters.W)
     partition = PartitionTracker(BETA)
