@@ -119,8 +119,8 @@ def ais(
     :param betas: inverse temperatures that increase from 0 to 1, for example `paper_schedule()`.
     :param num_chains: independent chains C, at least 2.
     :param seed: int32 [2].
-    :param base_b: visible biases [n_v] at beta = 0, for example `base_rate_biases(data)`, or in NumPy also those of each
-        chain, [C, n_v]; by default the RBM's own.
+    :param base_b: visible biases [n_v] at beta = 0, for example `base_rate_biases(data)`; in NumPy also those of each
+        chain, [C, n_v]. By default the RBM's own.
     :param generator: see `rbm_tracking.model.random`; "hash" is faster.
     :param jit_compile: compile with XLA: takes about a second for each new size.
     :param chunk: temperatures in one compiled call, between which the run can be interrupted.

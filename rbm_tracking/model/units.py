@@ -39,7 +39,7 @@ Rows = NDArray[Any]
 
 # deviations that training still copes with
 _SMALL = 0.01
-_LARGE = 10.0
+_LARGE = 4.0
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def choose_units(
     train = parts[part]
     visible: Visible
     if config.visible == "gaussian":
-        variance = _scale(train, part) ** 2
+        variance = _scale(train, part, range(train.shape[1])) ** 2
         visible = Gaussian((1.0 / variance).astype(np.float32), config.learn_variances)
         note = f"visible units: {train.shape[1]} Gaussian ones"
     elif config.visible == "spin":
@@ -167,9 +167,9 @@ def layer(columns: Mapping[FamilyName, Any], rows: Rows, *, learn_variances: boo
                 part, [list(range(end - len(group), end)) for end, group in zip(ends, groups, strict=True)]
             )
         elif name == "gaussian":
-            family = Gaussian((_scale(part, "X") ** -2.0).astype(np.float32), learn_variances)
+            family = Gaussian((_scale(part, "X", index) ** -2.0).astype(np.float32), learn_variances)
         elif name in ("relu", "drelu"):
-            _scale(part, "X", is_centred=False)
+            _scale(part, "X", index, is_centred=False)
             family = (ReLU if name == "relu" else DReLU).of(part, is_learnt=learn_variances)
         else:
             family = Bernoulli() if name == "bernoulli" else Spin()
@@ -180,16 +180,17 @@ def layer(columns: Mapping[FamilyName, Any], rows: Rows, *, learn_variances: boo
     return units
 
 
-def _scale(rows: Rows, part: str, *, is_centred: bool = True) -> Rows:
+def _scale(rows: Rows, part: str, numbers: Sequence[int], *, is_centred: bool = True) -> Rows:
     """Standard deviations of the columns, [n_v].
 
+    :param numbers: of the columns, [n_v], for errors.
     :raises ValueError: if a column is constant, or so far from mean 0 and deviation 1 that training would diverge.
     """
     mean = np.mean(rows, axis=0, dtype=np.float64)
     std = np.std(rows, axis=0, dtype=np.float64)
     for column in np.flatnonzero(std <= 1e-9 * np.abs(mean)):
         raise ValueError(
-            f"columns must vary for Gaussian units, but column {column} of {part} is {mean[column]:g} in every row; "
+            f"columns of numbers must vary, but column {numbers[column]} of {part} is {mean[column]:g} in every row; "
             "leave it out."
         )
     if not is_centred:  # units whose 0 has a meaning keep it
@@ -198,11 +199,11 @@ def _scale(rows: Rows, part: str, *, is_centred: bool = True) -> Rows:
         if not is_centred:
             raise ValueError(
                 f"columns must have a deviation of about 1 for relu and drelu units, got {std[column]:g} in column "
-                f"{column} of {part}; scale them, for example by sklearn.preprocessing.MaxAbsScaler."
+                f"{numbers[column]} of {part}; scale them, for example by sklearn.preprocessing.MaxAbsScaler."
             )
         raise ValueError(
             f"columns must have about mean 0 and deviation 1 for Gaussian units, got {mean[column]:g} and "
-            f"{std[column]:g} in column {column} of {part}; standardise them, for example by "
+            f"{std[column]:g} in column {numbers[column]} of {part}; standardise them, for example by "
             "sklearn.preprocessing.StandardScaler."
         )
     return np.asarray(std)

@@ -105,9 +105,10 @@ class PartitionTracker:
         >>> bool(abs(tracker.observe((W, b, c), v).log_z - 7 * np.log(2)) < 1e-6)
         True
 
-    Samples that are not the model's give a wrong log Z. The first ten observations and every fifth are looked at, and the flag `samples`
-    raised, where they are not as far apart as their temperatures, or the family can tell them by more
-    (:attr:`Family.residuals`; of an RBM v - E[v | h] with h drawn given v, and the energy of that between the layers).
+    Samples that are not the model's give a wrong log Z. The first ten observations and every fifth are looked at, and
+    the flag `samples` raised, where they are not as far apart as their temperatures, or the family can tell them by
+    more (:attr:`Family.residuals`; of an RBM v - E[v | h] with h drawn given v, and the energy of that between the
+    layers).
 
     :param beta: inverse temperatures [M], from 1 to 0.
     :param family: what the model is; by default an RBM of bits with the family beta (h'Wv + c'h) + b'v.

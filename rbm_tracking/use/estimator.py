@@ -550,7 +550,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             validate_data, self, X, accept_sparse="csr", reset=reset, dtype=types, ensure_all_finite=finite
         )
         X = checked(validate, X, self.visible)
-        check_values(X, self.visible)
+        if self.visible == "softmax" and self.groups is not None and not isinstance(self.groups, int):
+            is_grouped = np.isin(np.arange(X.shape[1]), [column for group in self.groups for column in group])
+            check_values(X[:, is_grouped], "softmax")
+            check_values(X[:, ~is_grouped], "bernoulli")
+        else:
+            check_values(X, self.visible)
         if not reset and hasattr(self, "_visible") and self._visible != Bernoulli():
             self._visible.check(X.toarray() if sparse.issparse(X) else X, name="X")
         return X

@@ -13,6 +13,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from rbm_tracking.model.conditionals import fill_in
 from rbm_tracking.model.rbm import RBM
 from rbm_tracking.model.units import FAMILIES, Layer
+from rbm_tracking.model.visible import Discrete
 
 __all__ = [
     "Rows",
@@ -128,11 +129,14 @@ def check_values(X: Any, visible: Layer) -> None:
             raise ValueError("X must be -1 or 1 everywhere, and dense, for visible='spin'; 2 x - 1 makes it of bits x.")
         return
     if visible == "softmax" and ((values != 0) & (values != 1)).any():
+        if sparse.issparse(X):
+            raise ValueError("codes of categories must be dense for visible='softmax'; X.toarray() makes them so.")
         raise ValueError(_CATEGORIES.format(f"values from {values.min():g} to {values.max():g}"))
     if values.min() < 0 or values.max() > 1:
         negative = "Negative values in data: " if values.min() < 0 else ""
         is_spin = (np.abs(values) == 1).all()
-        advice = "visible='spin' takes -1 and 1" if is_spin else "visible='gaussian' takes standardised numbers"
+        numbers = "visible='gaussian' takes standardised numbers, visible='softmax' codes of categories"
+        advice = "visible='spin' takes -1 and 1" if is_spin else numbers
         raise ValueError(
             f"{negative}X must be 0 or 1, or probabilities between them, got values from {values.min():g} to "
             f"{values.max():g}; {advice}, and sklearn.preprocessing.Binarizer makes bits of them."
@@ -321,9 +325,10 @@ def log_probs_unnormalised(rbm: RBM, X: Any) -> NDArray[np.float64]:
     W, b, c = (np.asarray(part, np.float64) for part in (rbm.W, rbm.b, rbm.c))
     parts = []
     hidden = rbm.hidden
+    is_measured = not isinstance(rbm.visible, Discrete)  # else the measure is 1
     for start in range(0, X.shape[0], _SCORE_ROWS):
         v = X[start : start + _SCORE_ROWS].astype(np.float64)
         a = safe_sparse_dot(v, W.T) + c
-        measure = 0.0 if sparse.issparse(v) else rbm.visible.log_measure(v)
+        measure = rbm.visible.log_measure(v.toarray() if sparse.issparse(v) else v) if is_measured else 0.0
         parts.append(safe_sparse_dot(v, b) + hidden.log_normaliser(a) + measure)
     return np.concatenate(parts)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from rbm_tracking import TrackedRBM
 from rbm_tracking.model.conditionals import log_label_probs
@@ -56,6 +57,9 @@ def test_without_further_steps_it_is_the_conditional_of_the_rbm(labelled: tuple[
     classifier = RBMClassifier(tracked_rbm(n_components=4, **QUICK), epochs=0).fit(X, y)
     expected = np.exp(log_label_probs(classifier.rbm_.rbm_, X, [12, 13]))
     np.testing.assert_allclose(classifier.predict_proba(X), expected)
+    # Probabilities of bits are taken as by TrackedRBM
+    soft = RBMClassifier(tracked_rbm(n_components=4, **QUICK), epochs=0).fit(0.1 + 0.8 * X, y)
+    assert soft.predict_proba(0.5 * X).shape == (400, 2)
 
 
 def test_the_gradient_is_that_of_differences(rng: np.random.Generator) -> None:
@@ -76,6 +80,10 @@ def test_the_gradient_is_that_of_differences(rng: np.random.Generator) -> None:
 
 def test_errors_say_what_to_do(labelled: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = labelled
+    with pytest.raises(NotFittedError):
+        RBMClassifier().predict(X)
+    with pytest.raises(ValueError, match="X must be 0 or 1, or probabilities between them, got values from 0 to 3"):
+        RBMClassifier().fit(3 * X, y)
     with pytest.raises(ValueError, match="at least 2 classes, got 1 class"):
         RBMClassifier().fit(X, np.zeros(len(X)))
     with pytest.raises(ValueError, match="bits or categories can be classified, got visible='gaussian'"):

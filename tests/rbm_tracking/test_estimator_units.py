@@ -54,6 +54,8 @@ def test_scores_are_log_likelihoods(fitted: dict[str, TrackedRBM], rows: dict[st
     )
     scores, low, high = rbm.score_samples(X, return_interval=True)
     assert np.all((low <= scores) & (scores <= high))
+    if name != "spin":  # whose 0 is no value
+        np.testing.assert_allclose(np.asarray(rbm.score_samples(csr_array(X))), scores)
     np.testing.assert_allclose(high - low, rbm.evidence_.high - rbm.evidence_.low)
     kind: dict[str, Visible] = {"softmax": Softmax(6, ((0, 1, 2), (3, 4, 5)), (True, True)), "spin": Spin()}
     assert rbm.rbm_.visible == kind[name] if name in kind else isinstance(rbm.rbm_.visible, Gaussian)
@@ -126,6 +128,12 @@ def test_partial_fit_takes_all_units(rows: dict[str, np.ndarray]) -> None:
         ),
         ({"visible": "gaussian"}, [[1.0, 1e6], [0.0, 2e6], [2.0, 3e6]], r"column 1 of X; standardise .*StandardScaler"),
         ({"visible": "gaussian"}, [[1.0, 1e6], [0.0, 1e6 + 1], [2.0, 1e6 + 3]], "mean 0 and deviation 1 for Gaussian"),
+        ({"visible": "gaussian"}, [[4, 6], [15, 1], [9, 5]], "about mean 0 and deviation 1 .* got 9.33.* in column 0"),
+        (
+            {"visible": {"softmax": [[0, 1]], "drelu": [2]}},
+            [[1.0, 0.0, 5.0], [0.0, 1.0, 5.0], [0.0, 1.0, 5.0]],
+            "column 2 of X is 5 in every row; leave it out",
+        ),
         ({}, [[1.0, np.nan], [0.0, np.nan]], "column 1 of X is NaN in every row; leave it out"),
         (
             {"visible": "softmax"},
@@ -147,6 +155,8 @@ def test_rows_of_no_category_are_refused(fitted: dict[str, TrackedRBM], rows: di
     X[3, :3] = 0
     with pytest.raises(ValueError, match="X must have exactly one 1 in each group of columns, got 0 in row 3"):
         fitted["softmax"].score_samples(X)
+    with pytest.raises(ValueError, match=r"codes of categories must be dense .* X\.toarray\(\) makes them so"):
+        tracked_rbm(visible="softmax", **QUICK).fit(csr_array(np.array([[1, 2], [3, 0], [1, 1]])))
 
 
 def test_the_number_of_levels_is_enough_for_an_alignment() -> None:
