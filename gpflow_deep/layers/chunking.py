@@ -9,6 +9,9 @@ import tensorflow as tf
 
 __all__ = ["flat_rows", "length_of", "map_slices", "over_batch", "swap_two"]
 
+FEW_SLICES = 4
+"""Tracing costs about as much as so many of them."""
+
 
 @tf.autograph.experimental.do_not_convert
 def map_slices(
@@ -34,6 +37,12 @@ def map_slices(
     # All at once, if that is known while tracing.
     if static_length is not None and static_size is not None and static_length <= static_size:
         return tuple(fn(tf.constant(0), tf.convert_to_tensor(length)))
+    # Outside a graph `fn` would run as Python for each slice: of many it is traced once.
+    if tf.executing_eagerly() and int(length) > FEW_SLICES * int(size):
+        options = {"num_sums": num_sums, "axis": axis}
+        return tf.function(
+            lambda: map_slices(fn, length, size, dtypes, **options), autograph=False
+        ).get_concrete_function()()
     length = tf.cast(length, tf.int32)
     size = tf.cast(size, tf.int32)
     count = tf.maximum((length + size - 1) // size, 1)

@@ -26,7 +26,7 @@ from ..layers import SVGPLayer
 from ..model.deep_gp import DeepGP
 from .noise import has_noise
 
-__all__ = ["MAX_ROWS", "fit_collapsed", "has_collapsed_bound"]
+__all__ = ["MAX_ROWS", "fit_collapsed", "has_collapsed_bound", "set_best_q"]
 
 MAX_ROWS = 20_000
 """More are not taken at once: an iteration takes all rows, and O(N M^2) of time and O(N M) of memory."""
@@ -79,22 +79,26 @@ def fit_collapsed(model: DeepGP, X: NDArray[Any], Y: NDArray[Any], *, max_iter: 
         except tf.errors.InvalidArgumentError:
             for variable, value in zip(variables, last, strict=True):
                 variable.assign(value)
-    _set_best_q(layer, X, error.numpy(), float(model.likelihood.variance.numpy()))
+    set_best_q(layer, X, error.numpy(), model.likelihood.variance.numpy())
     return float(collapsed.elbo())
 
 
-def _set_best_q(layer: SVGPLayer, X: NDArray[Any], error: NDArray[Any], noise: float) -> None:
+def set_best_q(layer: SVGPLayer, X: NDArray[Any], error: NDArray[Any], noise: NDArray[Any]) -> None:
     """Of whitened v: S = (I + A A' / s)^-1, mean S A (y - m) / s, with A = L^-1 k(Z, X).
 
     By the QR decomposition of A' / sqrt(s) above I, as the condition of the sum squares that of A: without noise S
     would be nothing but its rounding.
+
+    :param error: y - m, [N, P].
+    :param noise: s, variances of Gaussian noise, [] or [N].
     """
     # R'R = I + A A' / s, hence S = R^-1 R^-T.
     Luu = layer.factors().Luu
     A = tf.linalg.triangular_solve(Luu, layer.kernel(layer.inducing_variable.Z, X)).numpy()
-    Q, R = np.linalg.qr(np.concatenate([A.T / np.sqrt(noise), np.eye(len(A))]))
+    deviations = np.sqrt(noise).reshape(-1, 1)
+    Q, R = np.linalg.qr(np.concatenate([A.T / deviations, np.eye(len(A))]))
     inverse = solve_triangular(R, np.eye(len(A)))
-    mean = inverse @ (Q[: len(X)].T @ error) / np.sqrt(noise)
+    mean = inverse @ (Q[: len(X)].T @ (error / deviations))
     # The lower factor of S with a positive diagonal.
     _, upper = np.linalg.qr(inverse.T)
     root = upper.T  # S = inverse inverse' = root root'

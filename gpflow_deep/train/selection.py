@@ -8,8 +8,9 @@
    the highest value is taken. Kernels are raced on `RACE_ROWS` rows first. Exact ones are judged by leave-one-out, see
    `single_layer`.
 
-2. A Student's t likelihood is tried where the central halves of the predictions hold too many rows, or one row has most
-   of the squared errors.
+2. A Student's t likelihood is tried where the noise may have long tails. Of an exact single layer with one target its
+   bound has to be above the marginal likelihood by `STRONG`; others are trained by steps and judged as step 3 says,
+   where the central halves of the predictions hold too many rows and residuals have long tails.
 3. Deeper models start with the kernel, likelihood and noise found so far, and are trained on a part of the rows: for a
    twelfth of the steps (a quarter where the single layer is exact), three times (twice) as many, and all of them, as
    long as they are not behind. One is taken only if the other rows gain more than a standard error by it; then it goes
@@ -35,17 +36,16 @@ from typing import Any, NamedTuple
 import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.likelihoods import Gaussian
+from gpflow.likelihoods import Gaussian, Likelihood, StudentT
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from gpflow_deep_base.cost import LEAST_SECONDS, tell
 from gpflow_deep_base.text import within
 
-from ..judge.forecasts import Forecast
 from ..judge.predictive import gaussian
 from ..model.scaling import Units
-from ..posteriors.collapsed import MAX_ROWS, fit_collapsed
+from ..posteriors.collapsed import MAX_ROWS, fit_collapsed, set_best_q
 from ..posteriors.noise import has_noise
 from .choice import Candidate, Choice
 from .config import KernelName, ModelConfig, make_kernel
@@ -55,6 +55,7 @@ from .predictor import Predictor
 from .presets import modern
 from .single_layer import (
     CANDIDATES,
+    DF,
     EXACT_ROWS,
     LEAST_NOISE,
     MIDDLE,
@@ -63,12 +64,13 @@ from .single_layer import (
     climb_exact,
     climb_sparse,
     grow,
-    largest_share,
+    judge,
     leave_one_out,
     paired_gain,
     rms_error,
     search_exact,
     search_sparse,
+    search_student_t,
     squared_distances,
 )
 from .training import Trainer
@@ -80,6 +82,9 @@ Show = Callable[[str], None] | None
 
 NO_NOISE = 1e-3
 """With less noise, in units of the variance of the targets, long tails are of interpolation and not of the noise."""
+
+STRONG = 3.0
+"""Nats of all rows: evidence of 20 to 1, which is called strong (Kass and Raftery 1995)."""
 
 NUM_INDUCING = 100
 """Inducing inputs to begin with, and of deep models."""
@@ -172,7 +177,7 @@ class _Trained:
         self.predictor = Predictor(self.model, units, target_names=_names(rows[1]))
         self.trainer: Trainer | None = None
         self.num_steps = 0
-        self.inside: tuple[float, int] | None = None  # held-out targets in the central half, of how many
+        self.residuals: Array = np.zeros([0, 1])  # [n, P], of the rows that were scored last
 
     def _new(self, part: NDArray[Any]) -> Any:
         X, Y = (array[part] for array in self._rows)
@@ -205,28 +210,18 @@ class _Trained:
         """Variance of Gaussian noise, in units of the variance of the targets."""
         return float(self.model.likelihood.variance.numpy()) if has_noise(self.model) else None
 
-    def share_inside(self, part: NDArray[Any], Y: Array) -> float:
-        """Share of targets of rows with these numbers in the central half of their predictions."""
-        return float(np.mean(np.abs(self.residuals(part, Y)) < ndtri(0.75)))
-
-    def residuals(self, part: NDArray[Any], Y: Array) -> Array:
-        """Of rows with these numbers, [n, P]: standard normal if the predictions are right, whatever their form."""
-        predictive = self._forecast(part, Y).predictive
-        assert predictive is not None  # of mypy: Gaussian and Student's t have it
-        return np.asarray(ndtri(np.clip(predictive.cdf(Y[part]), 1e-12, 1 - 1e-12)))
-
     def scores(self, part: NDArray[Any], Y: Array, *, by_crps: bool) -> Scores:
-        """Of rows with these numbers."""
-        forecast = self._forecast(part, Y)
+        """Of rows with these numbers. Their `residuals` are standard normal if the predictions are right, whatever
+        their form."""
+        X = self.predictor.units.x.inverse_transform(self._rows[0][part])
+        forecast = self.predictor.forecast(X, Y[part])
+        predictive = forecast.predictive
+        assert predictive is not None  # of mypy: Gaussian and Student's t have it
+        self.residuals = np.asarray(ndtri(np.clip(predictive.cdf(Y[part]), 1e-12, 1 - 1e-12)))
         log_density = np.asarray(forecast.log_density, np.float64)
         if not by_crps:
             return Scores(log_density, log_density)
-        assert forecast.predictive is not None  # of mypy: Gaussian and Student's t have it
-        return Scores(log_density, -np.mean(forecast.predictive.crps(Y[part]) / self.predictor.units.y.scale, axis=1))
-
-    def _forecast(self, part: NDArray[Any], Y: Array) -> Forecast:
-        X = self.predictor.units.x.inverse_transform(self._rows[0][part])
-        return self.predictor.forecast(X, Y[part])
+        return Scores(log_density, -np.mean(predictive.crps(Y[part]) / self.predictor.units.y.scale, axis=1))
 
 
 def _names(Y: Array) -> list[str]:
@@ -365,7 +360,6 @@ class _Search:
         self.single_seconds = 0.0
         self.by_crps = False  # of functions without noise
         self.left_out_error = np.nan  # of an exact single layer
-        self.left_out_share = np.nan  # of its squared errors, of one row
         # Up to so many rows are inducing inputs themselves.
         is_full = "num_inducing" in free or config.num_inducing >= len(X)
         self.is_exact = is_full and len(X) <= 2 * EXACT_ROWS
@@ -418,6 +412,8 @@ class _Search:
         folds = self._folds() if self._has_rivals() else []
         single = self._single(folds[0][0] if folds and not self.is_exact else np.arange(len(self.X)))
         residuals, scores = self._judge(single, folds)
+        if self.is_exact and "likelihood" in self.free and residuals is not None:
+            single, residuals = self._with_long_tails(single, residuals)
         best = None if residuals is None or not folds else self._rivals(single, folds, scores, residuals)
         return single, best, residuals
 
@@ -477,7 +473,6 @@ class _Search:
             residuals, log_densities = leave_one_out(single, self.x, self.y)
             self._add(name, log_densities.sum(axis=1) - volume, "left out one by one")
             self.left_out_error = rms_error(residuals, log_densities)
-            self.left_out_share = largest_share(residuals, log_densities)
             self.by_crps = single.noise <= NO_NOISE
             return residuals, None
         if folds:
@@ -487,16 +482,35 @@ class _Search:
         self._add(name, None, "the bound", value=single.value * self.y.shape[1] - volume)
         return None, None
 
+    def _with_long_tails(self, single: SingleLayer, residuals: Array) -> tuple[SingleLayer, Array]:
+        """An exact single layer with Student's t noise if that is clearly more probable, and its residuals."""
+        is_noise = single.noise > NO_NOISE or self.left_out_error > SMALL_ERROR
+        if self.y.shape[1] > 1 or not is_noise or not (len(self.X) <= RACE_ROWS or is_long_tailed(residuals)):
+            return single, residuals
+        began = time.process_time()
+        tried = search_student_t(single, self.x, self.y, max_iter=min(self.course.max_iter, 200))
+        tried_residuals, log_densities = leave_one_out(tried, self.x, self.y)
+        gain = (tried.value - single.value) * len(self.X)
+        name = self._name(dataclasses.replace(self.config, num_layers=1, kernel=tried.kernel), tried)
+        note = f"left out one by one; evidence of all rows {gain:+.1f}"
+        self._add(name, log_densities.sum(axis=1) - self.units.y.log_volume, note, began=began)
+        if gain < STRONG:
+            return single, residuals
+        self.by_crps = False
+        self.config = dataclasses.replace(self.config, likelihood="studentt")
+        return tried, tried_residuals
+
     def _held_out(self, single: SingleLayer, folds: list[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[Array, Scores]:
         """Standardised residuals [n, P] and scores of the held-out rows of all parts."""
         all_residuals = []
         parts = []
         for rows, held in folds:
-            mean, variance = single.predict(self.x[rows], self.y[rows], self.x[held])
-            residuals = (self.y[held] - mean) / np.sqrt(variance)[:, None]
-            # Log densities of Gaussians in the units of the data; the CRPS is compared where there is no noise.
-            terms = -0.5 * (np.log(2 * np.pi * variance)[:, None] + np.square(residuals))
-            log_density = terms.sum(axis=1) - self.units.y.log_volume
+            weights = None if single.weights is None else single.weights[rows]
+            part = dataclasses.replace(single, weights=weights)
+            mean, variance = part.predict(self.x[rows], self.y[rows], self.x[held])
+            residuals, log_densities = judge(part, self.y[held], mean, variance)
+            # Log densities in the units of the data; the CRPS is compared where there is no noise.
+            log_density = log_densities.sum(axis=1) - self.units.y.log_volume
             merit = log_density
             if self.by_crps:
                 variances = np.broadcast_to(variance[:, None], mean.shape)
@@ -530,12 +544,11 @@ class _Search:
         if scores is None:
             scores = self._held_out(single, folds)[1]
         base = dataclasses.replace(self.config, num_layers=1, kernel=single.kernel, num_inducing=self._num_deep())
-        # Step 2: Student's t, where central halves hold too many rows, or one row is an outlier.
-        if "likelihood" in self.free:
+        # Step 2: Student's t by steps, where central halves hold too many rows.
+        if "likelihood" in self.free and not (self.is_exact and self.y.shape[1] == 1):
             inside = float(np.mean(np.abs(residuals) < 0.6745))
-            is_long = inside > 0.5 + max(0.05, 2 * 0.5 / np.sqrt(len(residuals))) or self.left_out_share > 0.5
-            # One huge target makes a function without noise that is rough.
-            if is_long and (single.noise > NO_NOISE or self.left_out_error > ROUGH):
+            is_peaked = inside > 0.5 + max(0.05, 2 * 0.5 / np.sqrt(len(residuals)))
+            if is_peaked and is_long_tailed(residuals) and single.noise > NO_NOISE:
                 tried, tried_scores = self._try(dataclasses.replace(base, likelihood="studentt"), single, folds, scores)
                 if tried is not None:
                     best = tried
@@ -562,7 +575,7 @@ class _Search:
         # Last, deep sigma points, where residuals of the best so far are uneven.
         if {"num_layers", "posterior"} <= self.free and not self.is_exact and single.noise > NO_NOISE:
             held = folds[0][1]
-            best_residuals = residuals if best is None else best.residuals(held, self.Y)  # depth may have mended them
+            best_residuals = residuals if best is None else best.residuals  # depth may have mended them
             if is_long_tailed(best_residuals) or is_clustered(best_residuals, self.x[held] / single.lengthscales):
                 config = dataclasses.replace(base, num_layers=2, posterior="sigma_points")
                 tried, _ = self._try(config, single, folds, scores)
@@ -616,10 +629,9 @@ class _Search:
         try:
             if looks:
                 tried_scores, gain, error = self._looked_at(tried, looks, rows, held, scores)
-                last = held
             else:
                 count = max(min(int(steps * _share_of_steps(len(rows))), TRIAL_STEPS // (len(folds) + 1)), 1)
-                for part, last in folds:
+                for part, left_out in folds:
                     if other is not None:  # one part tells: half of the steps of each, and the better one goes on
                         rival = _Trained(other, (self.x, self.y), self.units, single.noise, training, **options)
                         tried = self._better(tried, rival, folds[0], max(count // 2, 1))
@@ -627,7 +639,7 @@ class _Search:
                         other = None
                     else:
                         tried.run(part, count, anew=True, show=self.show_steps)
-                    parts.append(tried.scores(last, self.Y, by_crps=self.by_crps))
+                    parts.append(tried.scores(left_out, self.Y, by_crps=self.by_crps))
                     tried_scores = Scores.joined(parts)
                     gain, error = paired_gain(tried_scores.merit, scores.merit[: len(tried_scores.merit)])
                     if gain < -error:  # it is behind: other parts are not tried
@@ -636,7 +648,6 @@ class _Search:
             self._skip(self._name(tried.config), f"failed: {failure}", began)
             return None, scores
         # It is taken only if the gain is more than its standard error.
-        tried.inside = (tried.share_inside(last, self.Y), self.Y[last].size) if gain > error else None
         words = f"held out, {self._gained(gain, error)} against the best before"
         self._add(self._name(tried.config), tried_scores.log_density, words, began=began, gain=(gain, error))
         return (tried, tried_scores) if gain > error else (None, scores)
@@ -811,9 +822,8 @@ class _Search:
 
     def _told(self, predictor: Predictor | None, residuals: Array | None, best: _Trained | None = None) -> Choice:
         """The choice, said and kept with the model."""
-        if best is not None and best.inside is not None:
-            self._say_if_miscalibrated(*best.inside)
-        elif best is None and residuals is not None and self.noise > NO_NOISE:
+        residuals = residuals if best is None else best.residuals
+        if residuals is not None and (best is not None or self.noise > NO_NOISE):
             self._say_if_miscalibrated(float(np.mean(np.abs(residuals) < 0.6745)), residuals.size)
         judged = (
             "of left-out rows; of bounds, training rows" if self.is_exact else "of held-out rows; of bounds, training"
@@ -830,9 +840,10 @@ class _Search:
     def _name(self, config: ModelConfig, single: SingleLayer | None = None) -> str:
         count = len(self.X) if single is not None and single.Z is None else config.num_inducing
         count = len(single.Z) if single is not None and single.Z is not None else count
+        likelihood = config.likelihood if single is None or single.weights is None else "studentt"
         depth = "1 layer" if config.num_layers == 1 else f"{config.num_layers} layers"
         posterior = "" if config.posterior == "gaussian" else f", posterior={config.posterior}"
-        return f"{depth}, {config.kernel}, M={count}, {config.likelihood}{posterior}"
+        return f"{depth}, {config.kernel}, M={count}, {likelihood}{posterior}"
 
     def _add(
         self,
@@ -919,7 +930,9 @@ def is_clustered(residuals: Array, scaled: Array) -> bool:
 def build_single(single: SingleLayer, X: Array, Y: Array, config: ModelConfig) -> Any:
     """The model of a single layer, with the best q(u) for standardised rows X [N, D], Y [N, P]."""
     kernel = make_kernel(single.kernel, single.num_inputs, lengthscales=single.lengthscales)
-    noise = Gaussian(variance=single.noise, variance_lower_bound=LEAST_NOISE)
+    noise: Likelihood = Gaussian(variance=single.noise, variance_lower_bound=LEAST_NOISE)
+    if single.weights is not None:
+        noise = StudentT(scale=np.sqrt(single.noise), df=DF)
     Z = X if single.Z is None else single.Z
     model = modern(X, Y, 1, Z=Z, kernels=[kernel], likelihood=noise)
     stationary, *linear = kernel.kernels if single.has_linear else [kernel]
@@ -930,5 +943,8 @@ def build_single(single: SingleLayer, X: Array, Y: Array, config: ModelConfig) -
     model.num_samples = config.num_samples
     model.num_predict_samples = config.num_predict_samples
     # The best q(u) in closed form, by all rows.
-    fit_collapsed(model, X, Y, max_iter=0)
+    if single.weights is None:
+        fit_collapsed(model, X, Y, max_iter=0)
+    else:
+        set_best_q(model.layers[0], X, Y, single.noises)
     return model

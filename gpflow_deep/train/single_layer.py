@@ -8,6 +8,9 @@ for each kernel; where rows are few for the parameters, with a prior of these. R
 closed form:
 
     p(y_n | y_-n) = N(y_n - a_n / B_nn, 1 / B_nn),   B = (K + s I)^-1, a = B y  (Rasmussen and Williams 2006, 5.12)
+
+Noise with Student's t distribution is Gaussian noise whose precisions w / s vary from row to row (Tipping and Lawrence
+2005): with the best q(w), see `student_t_bound`, an outlier is a row with little weight, and all else is as above.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, lapack, solve_triangular
 from scipy.optimize import minimize
+from scipy.special import gammaln, ndtr, ndtri
 
 from ..model.initialization import inducing_inputs
 from ..posteriors.noise import ABOVE_BOUND
@@ -40,7 +44,7 @@ __all__ = [
     "collapsed_bound",
     "first_theta",
     "grow",
-    "largest_share",
+    "judge",
     "leave_one_out",
     "log_marginal_likelihood",
     "log_posterior",
@@ -48,12 +52,14 @@ __all__ = [
     "rms_error",
     "search_exact",
     "search_sparse",
+    "search_student_t",
     "squared_distances",
+    "student_t_bound",
 ]
 
 Array = NDArray[np.float64]
 Show = Callable[[str], None] | None
-Objective = Callable[[Array, str, Array, Array], tuple[float, Array]]
+Objective = Callable[..., tuple[float, Array]]
 
 CANDIDATES: tuple[KernelName, ...] = tuple(name for name in get_args(KernelName) if name != "convolutional")
 """Kernels."""
@@ -87,6 +93,9 @@ that of a function through noisy targets: a prior is asked, too."""
 SEEN = 0.05
 """Root mean squared error for rows left out, in standard deviations of the targets: with less, few rows are enough."""
 
+DF = 3.0
+"""Degrees of freedom of Student's t noise, those of `ModelConfig`."""
+
 _STARTS = (0.1, 1e-3)
 _JITTER_FACTOR = float(np.finfo(np.float64).eps)
 _FAILED = 1e25
@@ -105,6 +114,9 @@ class SingleLayer:
     :param Z: inducing inputs [M, D]; None if it is exact.
     :param value: marginal likelihood, posterior density, or bound, nats per row and target.
     :param evaluations: of it, in all.
+    :param weights: of the rows [N], by which their noise is divided: that of Student's t noise, with the square of its
+        scale in theta; None if the noise is Gaussian.
+    :param has_prior: whether theta has a prior.
     """
 
     kernel: KernelName
@@ -112,6 +124,8 @@ class SingleLayer:
     Z: Array | None
     value: float
     evaluations: int
+    weights: Array | None = None
+    has_prior: bool = False
 
     @property
     def has_linear(self) -> bool:
@@ -140,15 +154,21 @@ class SingleLayer:
 
     @property
     def noise(self) -> float:
-        """Variance of the noise."""
+        """Variance of the noise, or the square of the scale of Student's t."""
         return float(np.exp(self.theta[1 + self.num_inputs]))
 
+    @property
+    def noises(self) -> Array:
+        """Of the rows, [N] or []."""
+        return np.asarray(self.noise) if self.weights is None else self.noise / self.weights
+
     def predict(self, X: Array, Y: Array, X_new: Array) -> tuple[Array, Array]:
-        """Mean [n, P] and variance [n] of targets at X_new [n, D], by rows X [N, D] and Y [N, P]."""
+        """Mean [n, P] and variance [n] of targets at X_new [n, D], by rows X [N, D] and Y [N, P]; with Student's t as
+        if their weights were 1."""
         prior = self.variance + self.linear * np.sum(np.square(X_new), axis=1)
         if self.Z is None:
             # The exact GP: with K = L L' and A = L^-1 k(X, x), mean A' L^-1 Y and variance k(x, x) - A'A + s.
-            K = self.covariance(X, X) + self.noise * np.eye(len(X))
+            K = self.covariance(X, X) + self.noises * np.eye(len(X))
             root = cholesky(K, lower=True)
             A = solve_triangular(root, self.covariance(X, X_new), lower=True)
             return A.T @ solve_triangular(root, Y, lower=True), prior - np.sum(A * A, axis=0) + self.noise
@@ -193,14 +213,18 @@ def _stationary(kernel: str, squares: Array) -> tuple[Array, Array]:
     return (1 + scaled) * decay, -1.5 * decay
 
 
-def log_marginal_likelihood(theta: Array, kernel: str, X: Array, Y: Array) -> tuple[float, Array]:
+def log_marginal_likelihood(
+    theta: Array, kernel: str, X: Array, Y: Array, weights: Array | None = None
+) -> tuple[float, Array]:
     """log p(Y | X) of an exact GP, nats, and its gradient: d/dK = (a a' - P K^-1) / 2 with a = K^-1 Y.
 
     :param theta: as of `SingleLayer`.
     :param X: [N, D].
     :param Y: [N, P].
+    :param weights: [N], by which the noise is divided; the gradient has those of their logarithms behind the others.
     :return: minus `_FAILED` where the factorisation fails.
     """
+    size = len(theta) + (0 if weights is None else len(weights))
     (N, D) = X.shape
     P = Y.shape[1]
     # K, its stationary part, and slopes of that with respect to squared distances.
@@ -209,40 +233,43 @@ def log_marginal_likelihood(theta: Array, kernel: str, X: Array, Y: Array) -> tu
     np.fill_diagonal(squares, 0.0)
     values, slopes = _stationary(kernel, squares)
     variance = np.exp(theta[0])
-    noise = np.exp(theta[D + 1])
+    noises = np.exp(theta[D + 1]) * np.ones(N) / (1.0 if weights is None else weights)
     K = values = variance * values
     linear = None
     if kernel.endswith(LINEAR):
         linear = np.exp(theta[-1]) * X @ X.T
         K = values + linear
-    K = K + noise * np.eye(N)
+    K = K + noises * np.eye(N)
     try:
         root = cholesky(K, lower=True, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError:
-        return -_FAILED, np.zeros_like(theta)
+        return -_FAILED, np.zeros(size)
     # log p(Y | X) = -tr(Y'a) / 2 - P log det(K) / 2 - N P log(2 pi) / 2.
     a = cho_solve((root, True), Y, check_finite=False)
     value = -0.5 * np.sum(Y * a) - P * np.sum(np.log(np.diag(root))) - 0.5 * N * P * np.log(2 * np.pi)
     # G = d log p(Y | X) / dK; a parameter has the gradient sum of G * dK/d(parameter).
     G = 0.5 * (a @ a.T - P * _inverse(root))
-    gradient = np.zeros_like(theta)
+    gradient = np.zeros(size)
     gradient[0] = np.sum(G * values)
     # Of log lengthscales: scaled squared distances change by -2 (a_i - a_j)^2 in each column.
     W = G * (variance * slopes)
     gradient[1 : D + 1] = -4 * (W.sum(axis=1) @ (A * A) - np.sum(A * (W @ A), axis=0))
-    gradient[D + 1] = noise * np.trace(G)
+    of_noises = noises * np.diag(G)
+    gradient[D + 1] = np.sum(of_noises)
     if linear is not None:
-        gradient[-1] = np.sum(G * linear)
+        gradient[D + 2] = np.sum(G * linear)
+    if weights is not None:
+        gradient[len(theta) :] = -of_noises
     return float(value), gradient
 
 
-def log_posterior(theta: Array, kernel: str, X: Array, Y: Array) -> tuple[float, Array]:
+def log_posterior(theta: Array, kernel: str, X: Array, Y: Array, weights: Array | None = None) -> tuple[float, Array]:
     """log p(Y | X) + log p(theta), nats up to a constant, and its gradient; arguments as of `log_marginal_likelihood`.
 
     The standard deviation of the noise is half normal with scale 1, that of the targets; lengthscales are log-normal
     around 4 sqrt(D), a nearly linear function of all inputs, by a factor of e.
     """
-    value, gradient = log_marginal_likelihood(theta, kernel, X, Y)
+    value, gradient = log_marginal_likelihood(theta, kernel, X, Y, weights)
     if value == -_FAILED:
         return value, gradient
     D = X.shape[1]
@@ -251,6 +278,52 @@ def log_posterior(theta: Array, kernel: str, X: Array, Y: Array) -> tuple[float,
     gradient[1 : D + 1] -= offsets
     gradient[D + 1] += 0.5 * (1 - noise)
     return value + float(0.5 * (theta[D + 1] - noise - np.sum(np.square(offsets)))), gradient
+
+
+def student_t_bound(
+    packed: Array, kernel: str, X: Array, Y: Array, objective: Objective = log_marginal_likelihood
+) -> tuple[float, Array]:
+    """A lower bound on log p(Y | X) with Student's t noise, nats, and its gradient.
+
+    Noise of a row with variance s / l, where l has the density Gamma(l; nu / 2, nu / 2), is Student's t. With q(l) a
+    Gamma density of shape (nu + 1) / 2 and mean w, the bound is
+
+        log N(Y | 0, K + diag(s / w)) + sum_n nu / 2 (log w_n - w_n) + N c,    c = (nu + 1) / 2 (1 - log((nu + 1) / 2))
+            + log Gamma((nu + 1) / 2) - log Gamma(nu / 2) + nu / 2 log(nu / 2).
+
+    :param packed: theta as of `SingleLayer`, and behind it the logarithms of w [N].
+    :param Y: [N, 1].
+    :param objective: of theta with weights, the first term: that, or with the density of a prior.
+    """
+    count = len(X)
+    log_weights = packed[-count:]
+    weights = np.exp(log_weights)
+    value, gradient = objective(packed[:-count], kernel, X, Y, weights)
+    gradient[-count:] += 0.5 * DF * (1 - weights)
+    half = 0.5 * (DF + 1)
+    constant = half * (1 - np.log(half)) + gammaln(half) - gammaln(0.5 * DF) + 0.5 * DF * np.log(0.5 * DF)
+    return value + float(np.sum(0.5 * DF * (log_weights - weights)) + count * constant), gradient
+
+
+def judge(single: SingleLayer, Y: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+    """Standardised residuals, which are standard normal if all is right, and log densities in nats, of targets.
+
+    :param Y: [n, P].
+    :param mean: predicted [n, P]; and variance [n], as of `SingleLayer.predict`.
+    """
+    variance = variance[:, None]
+    if single.weights is None:
+        residuals = (Y - mean) / np.sqrt(variance)
+        return residuals, -0.5 * (np.log(2 * np.pi * variance) + np.square(residuals))
+    # Student's t by the trapezoidal rule for the logarithm of the precision l of the noise.
+    logs = np.linspace(-20, 4, 120)[:, None, None]
+    shares = np.exp(0.5 * DF * (logs - np.exp(logs)))
+    shares /= shares.sum()
+    variances = variance - single.noise + single.noise * np.exp(-logs)
+    squares = np.square(Y - mean) / variances
+    densities = np.sum(shares * np.exp(-0.5 * squares) / np.sqrt(2 * np.pi * variances), axis=0)
+    probabilities = np.sum(shares * ndtr((Y - mean) / np.sqrt(variances)), axis=0)
+    return ndtri(np.clip(probabilities, 1e-12, 1 - 1e-12)), np.log(densities)
 
 
 def _inverse(root: Array) -> Array:
@@ -262,14 +335,13 @@ def _inverse(root: Array) -> Array:
 
 
 def leave_one_out(single: SingleLayer, X: Array, Y: Array) -> tuple[Array, Array]:
-    """Residuals in units of their standard deviations, and log densities in nats, each [N, P], of every row given all
-    others by an exact GP."""
-    K = single.covariance(X, X) + single.noise * np.eye(len(X))
+    """What `judge` says, each [N, P], of every row given all others by an exact GP."""
+    K = single.covariance(X, X) + single.noises * np.eye(len(X))
     root = cholesky(K, lower=True)
-    # Of left-out rows the variance 1 / B_nn and the standardised residual a_n / sqrt(B_nn).
-    variance = 1 / np.diag(_inverse(root))[:, None]
-    residuals = cho_solve((root, True), Y) * np.sqrt(variance)
-    return residuals, -0.5 * (np.log(2 * np.pi * variance) + np.square(residuals))
+    # Of left-out rows: mean y_n - a_n / B_nn and variance 1 / B_nn, with the noise of the row.
+    variance = 1 / np.diag(_inverse(root))
+    mean = Y - cho_solve((root, True), Y) * variance[:, None]
+    return judge(single, Y, mean, variance - single.noises + single.noise)
 
 
 def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing: int) -> tuple[float, Array]:
@@ -420,8 +492,48 @@ def search_exact(
     single = search(log_marginal_likelihood)
     is_few = len(X) < ROWS_PER_PARAMETER * (X.shape[1] + 2)
     if is_few and rms_error(*leave_one_out(single, X, Y)) > SEEN:
-        single = search(log_posterior)
+        single = dataclasses.replace(search(log_posterior), has_prior=True)
     return single
+
+
+def search_student_t(begin: SingleLayer, X: Array, Y: Array, *, max_iter: int = 200) -> SingleLayer:
+    """The exact GP with Student's t noise of the highest bound: from where one with Gaussian noise is; of few rows also
+    from the start with each plain kernel.
+
+    :param begin: exact, with Gaussian noise.
+    :param X: standardised inputs [N, D].
+    :param Y: standardised targets [N, 1].
+    """
+    N, D = X.shape
+    objective = log_posterior if begin.has_prior else log_marginal_likelihood
+
+    def climb(single: SingleLayer, max_iter: int) -> SingleLayer:
+        assert single.weights is not None  # of mypy: its noise is Student's t
+        packed, value, count = _climb(
+            lambda packed: student_t_bound(packed, single.kernel, X, Y, objective),
+            np.concatenate([single.theta, np.log(single.weights)]),
+            [*_limits(single.kernel, D), *[(-40.0, float(np.log((DF + 1) / DF)))] * N],
+            N,
+            max_iter,
+            1e-8,
+        )
+        found = {"theta": packed[:-N], "weights": np.exp(packed[-N:]), "value": value}
+        return dataclasses.replace(single, **found, evaluations=single.evaluations + count)
+
+    theta = begin.theta.copy()
+    theta[D + 1] = max(theta[D + 1] + np.log((DF - 2) / DF), np.log(ABOVE_BOUND * LEAST_NOISE))
+    begins = [(begin, theta)]
+    if N <= RACE_ROWS:
+        for kernel in PLAIN:
+            fresh = dataclasses.replace(begin, kernel=kernel, theta=first_theta(kernel, D, max(_STARTS)))
+            begins.append((fresh, fresh.theta))
+    tried = []
+    for gaussian, theta in begins:
+        # The weights to begin with are the best ones for left-out residuals.
+        residuals, _ = leave_one_out(gaussian, X, Y)
+        weights = (DF + 1) / (DF + np.square(residuals[:, 0]))
+        tried.append(climb(dataclasses.replace(gaussian, theta=theta, weights=weights), min(max_iter, MIDDLE)))
+    return climb(max(tried, key=lambda single: single.value), max_iter)
 
 
 def _searched(
@@ -616,16 +728,7 @@ def paired_gain(scores: Array, others: Array) -> tuple[float, float]:
 
 
 def rms_error(residuals: Array, log_densities: Array) -> float:
-    """Root mean squared error in standard deviations of the targets, of what `leave_one_out` says."""
-    return float(np.sqrt(np.mean(_squared_errors(residuals, log_densities))))
-
-
-def largest_share(residuals: Array, log_densities: Array) -> float:
-    """Of the sum of squared errors of what `leave_one_out` says, the part of the row that has most of it."""
-    of_rows = _squared_errors(residuals, log_densities).sum(axis=1)
-    return float(of_rows.max() / of_rows.sum()) if np.any(of_rows > 0) else 0.0
-
-
-def _squared_errors(residuals: Array, log_densities: Array) -> Array:
+    """Root mean squared error in standard deviations of the targets, of what `leave_one_out` says with Gaussian
+    noise."""
     log_variances = -2 * log_densities - np.square(residuals) - np.log(2 * np.pi)
-    return np.square(residuals) * np.exp(log_variances)
+    return float(np.sqrt(np.mean(np.square(residuals) * np.exp(log_variances))))

@@ -1,5 +1,6 @@
 """`gpflow_deep.train.selection`: values and gradients beside GPflow's, and that the rows decide as they should."""
 
+import dataclasses
 import warnings
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
-from scipy.stats import halfnorm, norm
+from scipy.stats import halfnorm, norm, t
 from sklearn.exceptions import ConvergenceWarning
 
 from gpflow_deep import Choice, DeepGPRegressor, ModelConfig, Predictor, Trainer, TrainingConfig, modern
@@ -65,29 +66,80 @@ def test_the_collapsed_bound_is_gpflows_and_has_its_gradient(kernel: KernelName,
     np.testing.assert_allclose(gradient, numbers, atol=1e-5 * np.abs(gradient).max())
 
 
-def test_leave_one_out_is_what_the_other_rows_say(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("is_student_t", [False, True])
+def test_leave_one_out_is_what_the_other_rows_say(is_student_t: bool, rng: np.random.Generator) -> None:
     X, Y = rows(rng, 12)
-    single = SingleLayer("matern52+linear", theta_of("matern52+linear", rng), None, 0.0, 0)
+    weights = rng.uniform(0.1, 1, 12) if is_student_t else None
+    single = SingleLayer("matern52+linear", theta_of("matern52+linear", rng), None, 0.0, 0, weights)
     residuals, log_densities = single_layer.leave_one_out(single, X, Y)
     for n in range(12):
         others = np.arange(12) != n
-        mean, variance = single.predict(X[others], Y[others], X[n : n + 1])
-        np.testing.assert_allclose(residuals[n], (Y[n] - mean[0]) / np.sqrt(variance[0]), rtol=1e-8)
-        np.testing.assert_allclose(log_densities[n], norm.logpdf(Y[n], mean[0], np.sqrt(variance[0])), rtol=1e-8)
+        part = single if weights is None else dataclasses.replace(single, weights=weights[others])
+        mean, variance = part.predict(X[others], Y[others], X[n : n + 1])
+        expected = single_layer.judge(single, Y[n : n + 1], mean, variance)
+        np.testing.assert_allclose(residuals[n], expected[0][0], rtol=1e-8)
+        np.testing.assert_allclose(log_densities[n], expected[1][0], rtol=1e-8)
+        if not is_student_t:
+            np.testing.assert_allclose(log_densities[n], norm.logpdf(Y[n], mean[0], np.sqrt(variance[0])), rtol=1e-8)
+
+
+@pytest.mark.parametrize("objective", [single_layer.log_marginal_likelihood, single_layer.log_posterior])
+def test_the_bound_with_student_t_noise_has_its_gradient(objective: Any, rng: np.random.Generator) -> None:
+    X, Y = rows(rng, 9, 1)
+    packed = np.concatenate([theta_of("matern52+linear", rng), -rng.random(9)])
+    value, gradient = single_layer.student_t_bound(packed, "matern52+linear", X, Y, objective)
+    numbers = approx_fprime(
+        packed, lambda x: single_layer.student_t_bound(x, "matern52+linear", X, Y, objective)[0], 1e-6
+    )
+    np.testing.assert_allclose(gradient, numbers, atol=1e-5 * np.abs(gradient).max())
+    assert np.isfinite(value)
+
+
+def test_without_a_function_the_bound_is_student_t(rng: np.random.Generator) -> None:
+    """Nothing is unknown but the weights, each of whose q is exact; and densities far out are not of a Gaussian."""
+    X, Y = rows(rng, 9, 1)
+    df, square = single_layer.DF, 0.5
+    expected = t.logpdf(Y, df, scale=np.sqrt(square))
+    weights = (df + 1) / (df + np.square(Y[:, 0]) / square)
+    theta = np.array([-40.0, 0.0, 0.0, 0.0, np.log(square)])
+    packed = np.concatenate([theta, np.log(weights)])
+    np.testing.assert_allclose(single_layer.student_t_bound(packed, "matern52", X, Y)[0], expected.sum(), rtol=1e-9)
+    single = SingleLayer("matern52", theta, None, 0.0, 0, weights)
+    residuals, log_densities = single_layer.judge(single, 30 * Y, np.zeros_like(Y), np.full(9, square))
+    np.testing.assert_allclose(log_densities, t.logpdf(30 * Y, df, scale=np.sqrt(square)), rtol=1e-9)
+    np.testing.assert_allclose(norm.cdf(residuals), t.cdf(30 * Y, df, scale=np.sqrt(square)), rtol=1e-6, atol=1e-12)
+
+
+def test_a_gross_outlier_among_few_rows_moves_nothing(rng: np.random.Generator) -> None:
+    """One target is off by 50 standard deviations of the noise; with Gaussian noise others are missed by 0.8 to 2.8."""
+    X, X_new = rng.normal(size=(2, 25, 3))
+    Y = 2 * X[:, :1] + 0.3 * rng.normal(size=(25, 1))
+    Y[3] += 15
+    course = selection._Course(TrainingConfig(), 200, 10, 0.0, 0)
+    search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
+    single, deeper, _ = search._choose()
+    mean = single.predict(search.x, search.y, search.units.x.transform(X_new))[0]
+    error = search.units.y.inverse_transform(mean) - 2 * X_new[:, :1]
+    assert np.sqrt(np.mean(np.square(error))) < 0.5
+    assert search.config.likelihood == "studentt"
+    assert deeper is None
+    assert "studentt" in search.candidates[1].name
 
 
 @pytest.mark.parametrize("num_inducing", [None, 9])
 def test_the_model_predicts_as_the_search_does(num_inducing: int | None, rng: np.random.Generator) -> None:
+    """With an inducing input at each row of noise of its own."""
     X, Y = rows(rng)
     Z = None if num_inducing is None else X[:num_inducing] + 0.1
-    single = SingleLayer("matern32+linear", theta_of("matern32+linear", rng), Z, 0.0, 0)
+    weights = rng.uniform(0.1, 1, len(X)) if Z is None else None
+    single = SingleLayer("matern32+linear", theta_of("matern32+linear", rng), Z, 0.0, 0, weights)
     model = selection.build_single(single, X, Y, ModelConfig(num_layers=1, preset="modern"))
     X_new = rng.normal(size=(20, 3))
-    mean, variance = model.predict_y(tf.constant(X_new))
+    mean, variance = model.predict_f(tf.constant(X_new))
     expected_mean, expected_variance = single.predict(X, Y, X_new)
     # An inducing input at each row has GPflow's jitter, 1e-6, on a diagonal of about 1, and the noise is about 0.1.
     np.testing.assert_allclose(mean, expected_mean, atol=1e-4)
-    np.testing.assert_allclose(variance, np.tile(expected_variance[:, None], 2), rtol=1e-4)
+    np.testing.assert_allclose(variance, np.tile(expected_variance[:, None] - single.noise, 2), rtol=1e-4, atol=1e-5)
 
 
 def test_a_smooth_function_without_noise_is_as_certain_as_its_jitter_allows(rng: np.random.Generator) -> None:
