@@ -597,8 +597,13 @@ def _spaced(
         return None
     lines = [(number, line) for number, line in enumerate(_line_ends(text)) if line.strip()][: _HEAD_ROWS + 1]
     lines = lines if is_whole or len(lines) < 2 else lines[:-1]
+    num_comments = next((number for number, (_, line) in enumerate(lines) if line[0] not in "#%"), 0)
     try:
-        cells = [(number, _words(line)) for number, line in lines]
+        cells = [(number, _words(line)) for number, line in lines[num_comments:]]
+        if num_comments:  # the last of them may hold the names, as NumPy writes them
+            number, line = lines[num_comments - 1]
+            names = _words(line[1:])
+            cells = [(number, names), *cells] if len(names) == len(cells[0][1]) else cells
     except csv.Error:
         return None
     # As R writes names of rows: the line of names has one value less

@@ -7,9 +7,8 @@ record.save(stream, run.path / record.FILE)             # a resumed run need not
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 import numpy as np
 from absl import logging
@@ -22,7 +21,7 @@ from gpflow_deep_runs.data.streams import own, record
 from gpflow_deep_runs.data.streams.files import Shards, open_shards
 from gpflow_deep_runs.data.streams.moments import Moments, Sample
 from gpflow_deep_runs.data.streams.presets import PRESETS, StreamPreset
-from gpflow_deep_runs.data.streams.stream import PARTS, TEST, TRAIN, VALID, Divider, Stream, in_order
+from gpflow_deep_runs.data.streams.stream import PARTS, TEST, TRAIN, VALID, BlockRows, Divider, Stream, in_order
 from gpflow_deep_runs.data.survey import check_missing
 from gpflow_deep_runs.data.views import Source
 
@@ -152,80 +151,63 @@ def scan(
         "names": list(shards.names),
         "sizes": list(shards.sizes),
     }
-    # Blocks are looked at beside each other, and added up in their order
+    # Blocks are read beside each other, and added up in their order
     divide = Divider(shards, preset, settings, may_miss=preset.schema is not None)
-    findings = _Found(sample_rows)
-    blocks = range(len(shards.blocks))
-    looks = in_order(lambda number: _look(divide, shards, number), blocks)
-    for look in tqdm(looks, total=len(blocks), unit="block", desc="scan", disable=None if progress else True):
-        findings.add(look)
-    return _stream(shards, preset, settings, findings)
+    found = _Found(shards, preset, sample_rows)
+    num_blocks = len(shards.blocks)
+    blocks = in_order(divide, range(num_blocks))
+    bar = tqdm(blocks, "scan", num_blocks, unit="block", disable=None if progress else True)
+    for number, rows in enumerate(bar):
+        found.add(number, rows)
+    return _stream(shards, preset, settings, found)
 
 
-class _Look(NamedTuple):
-    """One block: rows of each of `PARTS`, moments of the training rows' X and Y, and the rows of each part.
+class _Found:
+    """What is found in the blocks up to now.
 
-    :ivar missing: [D + P], values of X and Y that are missing, and the first such row, by its number in the file.
-    :ivar foot: of your own table, what a total at the foot of the file would have summed up.
+    `counts` are the rows of each of `PARTS` in each block, `x` and `y` the moments of training rows, `missing` [D + P]
+    the values of X and Y that are missing, and `first_missing` the first such row, by its file and its number there.
     """
 
-    counts: NDArray[np.int64]
-    x: Moments
-    y: Moments
-    rows: Mapping[int, tuple[NDArray[Any], ...]]
-    missing: tuple[NDArray[np.int64], int] | None
-    foot: own.Foot | None
+    def __init__(self, shards: Shards, preset: StreamPreset, sample_rows: int) -> None:
+        self._shards = shards
+        self._preset = preset
+        num_inputs = len(preset.feature_names)
+        num_targets = len(preset.target_names)
+        self.counts: list[NDArray[np.int64]] = []
+        self.x = Moments.of(np.empty((0, num_inputs)))
+        self.y = Moments.of(np.empty((0, num_targets)))
+        self.missing = np.zeros(num_inputs + num_targets, np.int64)
+        self.first_missing: tuple[str, int] | None = None
+        self.feet: list[own.Foot] = []
+        self.samples = {part: Sample(sample_rows) for part in (TRAIN, VALID, TEST)}
+
+    def add(self, number: int, rows: BlockRows) -> None:
+        X, Y, part, order = rows
+        self.counts.append(np.bincount(part, minlength=len(PARTS)))
+        for number_of_part, sample in self.samples.items():
+            chosen = part == number_of_part
+            sample.add(order[chosen], X[chosen], Y[chosen])
+        self.x = self.x.merge(Moments.of(X[part == TRAIN]))
+        self.y = self.y.merge(Moments.of(Y[part == TRAIN]))
+        # Missing values of the rows that belong to a part
+        if np.isnan(X.min(initial=0.0)) or np.isnan(Y.min(initial=0.0)):
+            is_missing = np.isnan(np.concatenate([X, Y], axis=1)) & np.isin(part, (TRAIN, VALID, TEST))[:, None]
+            self.missing += is_missing.sum(axis=0)
+            if self.first_missing is None and is_missing.any():
+                block = self._shards.block(number)
+                row = block.first_row + int(is_missing.any(axis=1).argmax())
+                self.first_missing = (self._shards.files[block.file], row)
+        # What a total at the foot of a file would have summed up
+        if (foot := own.foot_of(self._shards, self._preset, number, X, Y)) is not None:
+            self.feet.append(foot)
 
 
-def _look(divide: Divider, shards: Shards, number: int) -> _Look:
-    X, Y, part, order = divide(number)
-    counts = np.bincount(part, minlength=len(PARTS))
-    rows = {p: (order[part == p], X[part == p], Y[part == p]) for p in (TRAIN, VALID, TEST)}
-    missing = None
-    # Missing values of the rows that belong to a part
-    if any(np.isnan(values.min(initial=0.0)) for _, *arrays in rows.values() for values in arrays):
-        is_missing = np.isnan(np.concatenate([X, Y], axis=1)) & np.isin(part, (TRAIN, VALID, TEST))[:, None]
-        missing = is_missing.sum(axis=0), shards.block(number).first_row + int(is_missing.any(axis=1).argmax())
-    foot = own.foot_of(shards, divide.preset, number, X, Y)
-    return _Look(counts, Moments.of(rows[TRAIN][1]), Moments.of(rows[TRAIN][2]), rows, missing, foot)
-
-
-@dataclass
-class _Found:
-    """What is found in the blocks up to now."""
-
-    sample_rows: int
-    counts: list[NDArray[np.int64]] = field(default_factory=list)
-    x: Moments | None = None
-    y: Moments | None = None
-    missing: NDArray[np.int64] | None = None
-    first_missing: tuple[int, int] = (0, 0)
-    feet: list[own.Foot] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.samples = {part: Sample(self.sample_rows) for part in (TRAIN, VALID, TEST)}
-
-    def add(self, look: _Look) -> None:
-        if look.missing is not None:
-            count, row = look.missing
-            if self.missing is None:
-                self.first_missing = (len(self.counts), row)
-            self.missing = count if self.missing is None else self.missing + count
-        if look.foot is not None:
-            self.feet.append(look.foot)
-        self.counts.append(look.counts)
-        self.x = look.x if self.x is None else self.x.merge(look.x)
-        self.y = look.y if self.y is None else self.y.merge(look.y)
-        for part, rows in look.rows.items():
-            self.samples[part].add(*rows)
-
-
-def _check_missing(shards: Shards, preset: StreamPreset, found: _Found) -> None:
+def _check_missing(preset: StreamPreset, found: _Found) -> None:
     """:raises ValueError: with the count of each column, if values are missing and are not to be imputed."""
-    if found.missing is None or preset.schema is None or preset.schema.missing == "impute":
+    if found.first_missing is None or preset.schema is None or preset.schema.missing == "impute":
         return
-    block, row = found.first_missing
-    path = shards.files[shards.block(block).file]
+    path, row = found.first_missing
     where = f"the stream (first in {path} row {row}, from 0)"
     names = (*preset.feature_names, *preset.target_names)
     check_missing(dict(zip(names, map(int, found.missing), strict=True)), where)
@@ -233,7 +215,7 @@ def _check_missing(shards: Shards, preset: StreamPreset, found: _Found) -> None:
 
 def _stream(shards: Shards, preset: StreamPreset, settings: dict[str, Any], found: _Found) -> Stream:
     """All that was found, checked: parts that have rows, a target that varies, labels that occur in training."""
-    _check_missing(shards, preset, found)
+    _check_missing(preset, found)
     own.check_feet(shards, found.feet)
     # Rows of each part, none of which may be empty
     table = np.array(found.counts, np.int64)
@@ -244,8 +226,6 @@ def _stream(shards: Shards, preset: StreamPreset, settings: dict[str, Any], foun
         raise ValueError(f"a stream must have {' and '.join(empty)} rows, got {counts}; check the files and fractions.")
     x = found.x
     y = found.y
-    if x is None or y is None:
-        raise ValueError("a stream must have blocks, got none; check the path.")
     if preset.task == "regression" and (constant := y.scale().constant_columns):
         name = preset.target_names[constant[0]]
         raise ValueError(f"the target {name!r} must vary, got {y.low[constant[0]]} in every training row.")
@@ -260,7 +240,7 @@ def _stream(shards: Shards, preset: StreamPreset, settings: dict[str, Any], foun
     own.check_sentinels(preset, samples["train"], (x, y))
     preset = own.completed(preset, np.where(x.count > 0, x.mean, np.nan))
     # What is put in counts in the moments, too
-    if preset.schema is not None and found.missing is not None:
+    if preset.schema is not None and found.first_missing is not None:
         x = x.merge(Moments.constant(counts["train"] - x.count, np.array(preset.schema.fills)))
         samples = {name: Part(preset.schema.filled(part.X), part.Y) for name, part in samples.items()}
     num_train = table[:, TRAIN].copy()

