@@ -11,6 +11,7 @@ float, so each machine and each number of threads decodes the same.
 from __future__ import annotations
 
 import functools
+from decimal import Decimal, localcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -86,19 +87,14 @@ class Table(NamedTuple):
 
 @functools.cache
 def _tables() -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """sigma by logit, logit by probability, and 2^16 / (n + 3/2): by integers alone, equal on each machine."""
-    one = 1 << 80
-    step = 0
-    term = one
-    for n in range(1, 20):  # exp(1 / 256), by its series
-        step += term
-        term = term // (256 * n)
-    # sigma at whole multiples of 1 / 256, and at their negatives.
-    power = one
-    upper = []
-    for _ in range(_LIMIT + 1):
-        upper.append((power << 16) // (power + one))
-        power = power * step >> 80
+    """sigma by logit, logit by probability, and 2^16 / (n + 3/2).
+
+    By decimal numbers, whose exponential function is rounded correctly everywhere.
+    """
+    with localcontext() as context:
+        context.prec = 30
+        # sigma at whole multiples of 1 / 256, and at their negatives.
+        upper = [int(65536 / (1 + (Decimal(-x) / 256).exp())) for x in range(_LIMIT + 1)]
     squash = np.array([65536 - p for p in upper[:0:-1]] + upper, np.int64).clip(1, 65535)
     # The logit of the middle of each of 4,096 intervals.
     middles = (2 * np.arange(4096) + 1) * 8

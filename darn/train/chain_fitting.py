@@ -266,7 +266,8 @@ def fit_mixture_of_bernoullis(
         counts = shares.sum(axis=0)
         weighed = shares.T.astype(np.float32)
         open_rows = counts[:, None] if is_open is None else weighed @ is_open
-        means = (weighed @ ones + overall) / (open_rows + 1.0)
+        # Sums of single precision may be of more rows than there are.
+        means = (np.minimum(weighed @ ones, open_rows) + overall) / (open_rows + 1.0)
         log_w = np.log((counts + 1.0) / (counts.sum() + members))
         value = float(counted @ log_p / counted.sum())
         if value - last < _LEAST_GAIN:

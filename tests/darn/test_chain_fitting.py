@@ -128,6 +128,14 @@ def test_a_mixture_is_a_density_better_than_its_parts(groups: tuple[tuple[int, .
         assert (drawn[:, 3:6].sum(axis=1) <= 1).all()
 
 
+def test_a_mixture_of_many_rows_with_columns_that_do_not_vary_is_finite(rng: np.random.Generator) -> None:
+    """Their sums in single precision come to more rows than there are."""
+    x = np.ones((20_000, 6), np.uint8)
+    x[:, :2] = rng.integers(0, 2, (20_000, 2))
+    log_p = fit_mixture_of_bernoullis(x, 4).log_prob(x[:100])
+    assert log_p.mean() == pytest.approx(-2 * np.log(2), abs=0.05)
+
+
 def test_a_row_of_weight_two_counts_as_two_rows() -> None:
     x = one_hot(300, 0)
     weights = np.random.default_rng(1).integers(1, 4, 300)
