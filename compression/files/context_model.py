@@ -81,8 +81,10 @@ def _density(count: int, seen: int) -> int:
 
 
 @inner
-def _decide(coder: Coder, model: Model, num_inputs: int, weight_set: int, bit: int) -> int:
+def _decide(coder: Coder, model: Model, weight_set: int, bit: int) -> int:
     """Code a decision, or find it, with the first slots in `model.slots`, and learn from it."""
+    # Contexts of whether a number is 0, of its sign, of a bit of its size.
+    num_inputs = 8 if weight_set < 5 else 6 if weight_set < 7 else 5
     # The mixture: p = sigma(sum_k w_k logit p_k); a slot that has seen little counts for less.
     total = 0
     for k in range(num_inputs):
@@ -164,7 +166,7 @@ def _is_zero(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, by: tup
     start += 264
     slots[6] = start + i
     slots[7] = start + K + j
-    return _decide(coder, model, 8, min(near, 4), 1 if q == 0 else 0)
+    return _decide(coder, model, min(near, 4), 1 if q == 0 else 0)
 
 
 @inner
@@ -209,7 +211,7 @@ def _is_negative(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, lef
     slots[3] = start + 27 + c * 3 + d
     slots[4] = start + 36 + (row * 9 + column)
     slots[5] = start + 117 + one * 9 + a * 3 + b
-    return _decide(coder, model, 6, 5 + (1 if a or b else 0), 1 if q < 0 else 0)
+    return _decide(coder, model, 5 + (1 if a or b else 0), 1 if q < 0 else 0)
 
 
 @inner
@@ -225,9 +227,8 @@ def _size(coder: Coder, model: Model, matrix: Matrix, i: int, j: int, left: int,
     start = 2048 + sum(v.shape)
     # The number of bits in unary.
     length = 1
-    while length <= _MAX_LENGTH:
-        longer = _size_bit(coder, model, start, length, row, column, near, 1 if abs(q) >> length else 0)
-        if not longer:
+    for node in range(1, _MAX_LENGTH + 1):
+        if not _size_bit(coder, model, start, node, row, column, near, 1 if abs(q) >> node else 0):
             break
         length += 1
     # The bits below the first, which is 1; the context of each is those so far.
@@ -247,7 +248,7 @@ def _size_bit(coder: Coder, model: Model, start: int, node: int, row: int, colum
     slots[2] = start + _NODES * 17 + node * 16 + column
     slots[3] = start + _NODES * 33 + node * 8 + near
     slots[4] = start + _NODES * 41 + (node * 16 + row) * 16 + column
-    return _decide(coder, model, 5, 7 + min(node, 15), bit)
+    return _decide(coder, model, 7 + min(node, 15), bit)
 
 
 @njit(nogil=True, cache=True)

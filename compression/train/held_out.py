@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -190,21 +191,28 @@ def loss_of(loss: Any, valid: tuple[Any, Any]) -> Callable[[keras.Model], np.nda
     :param loss: as for `keras.Model.compile`: one for all outputs, or one for each, the sum of which is taken.
     """
     X, Y = valid
-    rows = np.array_split(np.arange(_count(X)), min(_CHUNKS, _count(X)))
+    parts = np.array_split(np.arange(_count(X)), min(_CHUNKS, _count(X)))
     targets = keras.tree.flatten(Y)
 
     def values(model: keras.Model) -> np.ndarray:
         outputs = outputs_of(model, X)
         losses = losses_of(loss, model, outputs)
-        pairs = list(zip(losses, targets, keras.tree.flatten(outputs), strict=True))
-        return np.array(
-            [
-                sum(float(tf.reduce_mean(output_loss(y[part], tf.gather(o, part)))) for output_loss, y, o in pairs)
-                for part in rows
-            ]
-        )
+        pairs = zip(losses, targets, keras.tree.flatten(outputs), strict=True)
+        return np.sum([_by_part(output_loss, y, o, parts) for output_loss, y, o in pairs], axis=0)
 
     return values
+
+
+def _by_part(loss: Any, y: Any, outputs: tf.Tensor, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Means of a loss over parts of the examples."""
+    if isinstance(loss, keras.losses.Loss):
+        loss = copy.copy(loss)
+        loss.reduction = None
+    # Keras's losses tell that of each example; of others that of each part is asked for.
+    of_examples = np.asarray(loss(y, outputs), np.float64)
+    if of_examples.ndim and len(of_examples) == len(y):
+        return np.array([np.mean(of_examples[part]) for part in parts])
+    return np.array([float(tf.reduce_mean(loss(y[part], tf.gather(outputs, part)))) for part in parts])
 
 
 def losses_of(loss: Any, model: keras.Model, outputs: Any) -> list[Any]:
