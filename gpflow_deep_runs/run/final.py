@@ -46,7 +46,8 @@ def write_final(
         path.unlink()
     with tf.summary.create_file_writer(str(folder)).as_default(step=step):
         # Settings with the numbers that runs are compared by, then the report and its figures.
-        hparams_api.hparams(dict(hparams), trial_id="/".join(run.path.parts[-2:]))
+        # The column of trials shows some 17 letters: the run's own name comes first.
+        hparams_api.hparams(dict(hparams), trial_id=f"{run.path.name} in {run.path.parent.name}")
         for tag, value in numbers.items():
             tf.summary.scalar(tag, value, description=METRICS.get(tag.partition("_")[2], ""))
         tf.summary.text("report", preformatted(text))
