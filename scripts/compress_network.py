@@ -93,6 +93,7 @@ class Flags:
                 "with one or more devices."
             )
         at_least(self, {"num_valid": 1, "max_images": 1})
+        views.check_table(self.source, self.table)
         if self.export is not None and not is_new_folder(self.export):
             raise ValueError(f"--export={self.export} must be a new or empty folder.")
 

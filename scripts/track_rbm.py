@@ -90,6 +90,7 @@ class Flags:
     def __post_init__(self) -> None:
         least = dict.fromkeys(("num_track_chains", "spawn_up_to", "modes", "ais_every", "exact_every", "patience"), 0)
         at_least(self, least | {"eval_every": 1, "hidden": 1, "num_temps": 2, "num_chains": 2, "eval_rows": 1})
+        views.check_table(self.source, self.table)
         if not self.sml.track and self.patience:
             raise ValueError("--patience needs the tracked log Z; leave out --notrack.")
 

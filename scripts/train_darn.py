@@ -104,6 +104,7 @@ class Flags:
     def __post_init__(self) -> None:
         positive = ("eval_every", "eval_rows", "eval_samples", "is_rows", "bit_planes")
         at_least(self, {**dict.fromkeys(positive, 1), "patience": 0, "bins": 2})
+        views.check_table(self.source, self.table)
         # What does not fit is refused before data are read, which may take minutes.
         darn.TrainingConfig(**given(self.training.keywords))
         fields = given(self.model.keywords)

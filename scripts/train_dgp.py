@@ -86,6 +86,7 @@ class Flags:
         if unknown := sorted(set(self.compare) - {"gp", "linear"}):
             raise ValueError(f"--compare may list gp and linear, got {', '.join(unknown)}.")
         at_least(self, {"eval_rows": 1})
+        views.check_table(self.source, self.table)
         _ = self.config  # refuses what does not fit
 
     @property

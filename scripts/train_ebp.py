@@ -83,6 +83,7 @@ class Flags:
 
     def __post_init__(self) -> None:
         at_least(self, {"num_folds": 2, "max_folds": 1})
+        views.check_table(self.source, self.table)
 
 
 @quiet.without_warnings()  # folds of different sizes are traced more than once

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from gpflow_deep_base.files import entries, write_text
+from gpflow_deep_runs.cli.contradictions import found, holds, objection
 from gpflow_deep_runs.cli.flags import (
+    Contradiction,
     Description,
     HelpWanted,
     NamedFlag,
@@ -66,6 +68,7 @@ def load() -> dict[str, Description]:
             entry["positional"],
             entry.get("refused", {}),
             entry.get("free", ()),
+            [Contradiction(*parts) for parts in entry.get("contradictions", ())],
         )
         for name, entry in content.items()
     }
@@ -75,26 +78,36 @@ def stored(descriptions: Mapping[str, Description]) -> str:
     """The text of `flags.json`."""
     programs = list[str]()
     for name, description in sorted(descriptions.items()):
-        texts = {key: getattr(description, key) for key in ("about", "positional", "refused")}
+        texts = {key: getattr(description, key) for key in ("about", "positional", "refused", "contradictions")}
         fields = [f"{_line(key)}: {_line(value)}" for key, value in {**texts, "free": sorted(description.free)}.items()]
         flags = ",\n".join(_line(_plain(flag)) for flag in description.flags)  # one a line
         programs.append(f"{_line(name)}: {{\n" + ",\n".join([*fields, f'"flags": [\n{flags}\n]']) + "\n}")
     return "{\n" + ",\n".join(programs) + "\n}\n"
 
 
-def descriptions_of(name: str, script: Any) -> dict[str, Description]:
+def descriptions_of(name: str, script: Any, *, is_new: bool = False) -> dict[str, Description]:
     """Those of a script, as :func:`load` has them.
 
     :param name: of its file, without .py.
     :param script: the module, with a function `main` or a dictionary `COMMANDS` of functions.
+    :param is_new: find flags that contradict each other anew, which takes seconds; else those in `flags.json` that
+        still do.
     """
     commands = getattr(script, "COMMANDS", None)
     mains = {name: script.main} if commands is None else {f"{name} {key}": main for key, main in commands.items()}
     free = getattr(script, "REPORT_FLAGS", ())
-    return {
-        key: describe(kind)._replace(refused=_refused(kind), free=free)
-        for key, kind in ((key, _flags_of(main)) for key, main in mains.items())
-    }
+    known = {} if is_new else load()
+    descriptions = dict[str, Description]()
+    for key, main in mains.items():
+        kind = _flags_of(main)
+        description = describe(kind)
+        if is_new:
+            contradictions = found(kind, description.flags)
+        else:
+            stored_ones = known[key].contradictions if key in known else ()
+            contradictions = [part for part in stored_ones if holds(kind, description.flags, part)]
+        descriptions[key] = description._replace(refused=_refused(kind), free=free, contradictions=contradictions)
+    return descriptions
 
 
 def _refused(kind: Any) -> dict[str, dict[str, str]]:
@@ -197,6 +210,8 @@ def _check(name: str, description: Description, arguments: Sequence[str], progra
         values = {flag.name: flag_values[flag.name].value for flag in description.flags}
         _check_texts(description, values)
         _check_values(description, values)
+        if message := objection(description.contradictions, description.flags, values):
+            raise ValueError(message)
         # Of a run that is continued, the files were looked at when it began.
         is_begun = _check_folder(name, description, values)
         if not is_begun:
@@ -291,8 +306,6 @@ def _check_dataset(values: Mapping[str, Any]) -> None:
     """:raises ValueError: for a data set that is not known, or whose files are not there."""
     dataset = values.get("dataset")
     data = values.get("data")
-    if dataset is not None and data is not None:
-        raise ValueError(f"give --dataset or --data, not both, got {dataset!r} and {data!r}.")
     # A table of the user's own has no target unless a flag names it.
     is_table = data is not None and data.endswith((".csv", ".tsv", ".xlsx", ".parquet"))
     if is_table and "resume" in values and values.get("target") == []:  # else new rows, which may have none
@@ -399,7 +412,7 @@ def main() -> None:
         script = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = script
         spec.loader.exec_module(script)
-        descriptions |= descriptions_of(path.stem, script)
+        descriptions |= descriptions_of(path.stem, script, is_new=True)
     write_text(FILE, stored(descriptions))
     print(f"{FILE}: {len(descriptions)} programs")
 

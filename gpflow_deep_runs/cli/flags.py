@@ -88,6 +88,19 @@ class NamedFlag(NamedTuple):
     help: str
 
 
+class Contradiction(NamedTuple):
+    """What is said where flags have these values.
+
+    :ivar given: the values, by flag; "*" for whatever is given.
+    :ivar unless: values of other flags with which something else is said, or nothing.
+    :ivar message: with {name} in place of values that are "*".
+    """
+
+    given: dict[str, Any]
+    unless: dict[str, list[Any]]
+    message: str
+
+
 class Description(NamedTuple):
     """What --help and the reader of a command line need to know.
 
@@ -97,6 +110,7 @@ class Description(NamedTuple):
     :ivar refused: what is said of numbers that a flag cannot have: by its name, "0", and "-1" for those below 0,
         if these words are others.
     :ivar free: flags that may differ when a run is resumed, besides those that always may.
+    :ivar contradictions: see `gpflow_deep_runs.cli.contradictions`.
     """
 
     about: str
@@ -104,6 +118,7 @@ class Description(NamedTuple):
     positional: str
     refused: Mapping[str, Mapping[str, str]] = types.MappingProxyType({})
     free: Sequence[str] = ()
+    contradictions: Sequence[Contradiction] = ()
 
 
 def group(*, prefix: str = "", omit: Sequence[str] = (), **defaults: Any) -> Any:
@@ -132,7 +147,7 @@ def parse(kind: type[T], arguments: Sequence[str], program: str = "program", *, 
     """
     description = describe(kind)
     values = read(description, arguments, program, with_absl=with_absl)
-    return _made(kind, {flag: _converted(flag, values[flag.name].value) for flag in description.flags})
+    return made(kind, {flag: converted(flag, values[flag.name].value) for flag in description.flags})
 
 
 def read(
@@ -180,7 +195,7 @@ def read(
         value = values[flag.name].value
         if flag.is_required and value is None:
             raise ValueError(f"--{flag.name} must be given; see --help.")
-        _converted(flag, value)
+        converted(flag, value)
         for word in value if isinstance(value, list) else (value,):
             if isinstance(word, str) and has_control_characters(word):
                 raise ValueError(f"--{flag.name} must be in one line without control characters, got {word!r}.")
@@ -204,7 +219,7 @@ def text_of(description: Description, values: Mapping[str, Any]) -> str:
 
     :param values: by the flags' names.
     """
-    pairs = [(flag, _converted(flag, values[flag.name])) for flag in description.flags]
+    pairs = [(flag, converted(flag, values[flag.name])) for flag in description.flags]
     return _lines(_line(flag, value) for flag, value in pairs if _is_stored(flag, value))
 
 
@@ -320,7 +335,7 @@ def _own_flags(
         yield NamedFlag(within, field.name, prefix + field.name, base, default, is_required, help)
 
 
-def _made(kind: type[T], values: Mapping[NamedFlag, Any]) -> T:
+def made(kind: type[T], values: Mapping[NamedFlag, Any]) -> T:
     """The dataclass from the values of its flags."""
     hints = get_type_hints(kind)
     # Fields that a group omits have the default that the group gives.
@@ -396,7 +411,7 @@ def _listed(values: Sequence[Any]) -> str:
     return line.getvalue()
 
 
-def _converted(flag: NamedFlag, value: Any) -> Any:
+def converted(flag: NamedFlag, value: Any) -> Any:
     # absl leaves lists as texts.
     if get_origin(flag.kind) is tuple and value is not None:
         item = get_args(flag.kind)[0]

@@ -5,10 +5,11 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
+from gpflow_deep_runs.cli import contradictions
 from gpflow_deep_runs.cli.described import FILE, answer, descriptions_of, load, stored
 from gpflow_deep_runs.cli.flags import help_text, named_flags, read, text_of
 from gpflow_deep_runs.verbs import VERBS
@@ -38,6 +39,7 @@ def test_the_file_describes_the_scripts_as_they_are() -> None:
     program = """
 import sys, importlib.util
 from pathlib import Path
+from gpflow_deep_runs.cli import contradictions
 from gpflow_deep_runs.cli.described import FILE, descriptions_of, stored
 found = {}
 for path in sorted(Path("scripts").glob("*.py")):
@@ -157,6 +159,10 @@ def test_before_tensorflow_starts(script: str, flags: list[str], status: int, me
         ("train_dgp.py", ["--run_dir=a", "--data=x.csv", "--resume"], 2, "holds no run to resume"),
         ("predict_dgp.py", ["--run_dir=tests", "--data=README.md"], 2, "tests has no inputs.json"),
         ("predict_dgp.py", ["--run_dir=test", "--data=README.md"], 2, "there is tests"),
+        ("train_dgp.py", ["--run_dir=a", "--dataset=boston", "--target=x"], 2, "--target describes your own table"),
+        ("train_dgp.py", ["--run_dir=a", "--latent_dim=2", "--posterior=sghmc"], 2, "got posterior=sghmc; leave one"),
+        ("track_rbm.py", ["--run_dir=a", "--seed=3", "--notrack", "--patience=5"], 2, "leave out --notrack"),
+        ("train_darn.py", ["--run_dir=a", "--conditional_units=9"], 2, "conditional_units=9 is for the conditionals"),
         ("compress_with_darn.py", [], 2, "say decode or encode"),
         ("compress_network.py", ["--run_dir=a", "--network=x.keras"], 2, "--network=x.keras: no such file"),
         ("compress_with_darn.py", ["--help"], 0, "compress_with_darn.py encode"),
@@ -220,6 +226,46 @@ def test_one_command_for_all(arguments: list[str], status: int, message: str) ->
     done = run("gpflow_deep_runs/command.py", *arguments)
     assert done.returncode == status
     assert message in done.stdout + done.stderr
+
+
+@dataclass(frozen=True)
+class Contrary:
+    """Flags that do not go together.
+
+    :param rate: needs a way that has one.
+    :param way: the way.
+    :param is_fast: not with every rate.
+    """
+
+    rate: float | None = None
+    way: Literal["plain", "rated", "slow"] = "plain"
+    is_fast: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rate is not None and self.way == "plain":
+            raise ValueError(f"rate={self.rate} needs way=rated.")
+        if self.is_fast and self.way == "slow":
+            raise ValueError("is_fast needs another way than slow.")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, ""),
+        ({"rate": 0.25}, "rate=0.25 needs way=rated."),
+        ({"rate": 0.25, "way": "rated"}, ""),
+        ({"rate": 0.25, "is_fast": True}, "rate=0.25 needs way=rated."),
+        ({"is_fast": True, "way": "slow"}, "is_fast needs another way than slow."),
+        ({"is_fast": True, "way": "slow", "rate": 9.0}, "is_fast needs another way than slow."),
+        ({"is_fast": True, "way": "rated"}, ""),
+    ],
+)
+def test_flags_that_contradict_each_other_are_found(values: dict[str, Any], message: str) -> None:
+    flags = list(named_flags(Contrary))
+    known = contradictions.found(Contrary, flags)
+    assert all(contradictions.holds(Contrary, flags, each) for each in known)
+    given = {flag.name: values.get(flag.name, flag.default) for flag in flags}
+    assert contradictions.objection(known, flags, given) == message
 
 
 def test_each_verb_is_a_script_that_is_described() -> None:
