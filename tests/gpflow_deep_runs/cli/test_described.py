@@ -39,7 +39,6 @@ def test_the_file_describes_the_scripts_as_they_are() -> None:
     program = """
 import sys, importlib.util
 from pathlib import Path
-from gpflow_deep_runs.cli import contradictions
 from gpflow_deep_runs.cli.described import FILE, descriptions_of, stored
 found = {}
 for path in sorted(Path("scripts").glob("*.py")):
