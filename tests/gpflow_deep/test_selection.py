@@ -200,6 +200,18 @@ def test_few_noisy_rows_are_no_function_without_noise() -> None:
     assert without.noise < 2 * single_layer.LEAST_NOISE
 
 
+def test_few_rows_of_a_noisy_line_are_a_line() -> None:
+    """Of 20 whole numbers around a line; without the trend the line is missed by 0.27."""
+    rng = np.random.default_rng([0, 20, 1])
+    X = rng.normal(size=(20, 1))
+    Y = np.round(4 * X + 0.6 * rng.normal(size=(20, 1)))
+    X_new = rng.normal(size=(200, 1))
+    single = single_layer.search_exact(X, Y - Y.mean(), CANDIDATES)
+    mean, _ = single.predict(X, Y - Y.mean(), X_new)
+    assert single.has_linear
+    assert np.sqrt(np.mean(np.square(mean + Y.mean() - 4 * X_new))) < 0.2
+
+
 def test_the_density_with_a_prior_has_its_gradient(rng: np.random.Generator) -> None:
     X, Y = rng.normal(size=(9, 2)), rng.normal(size=(9, 1))
     theta = rng.normal(size=4)
