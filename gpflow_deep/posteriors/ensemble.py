@@ -33,11 +33,6 @@ class Ensemble(NamedTuple):
 
     parts: tuple[Any, ...]
 
-    @classmethod
-    def stacked(cls, members: Sequence[tuple[Any, ...]]) -> Ensemble:
-        """Of the factors of each member."""
-        return cls(tf.nest.map_structure(lambda *tensors: tf.stack(tensors), *members))
-
     @property
     def size(self) -> int:
         """K."""

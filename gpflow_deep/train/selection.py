@@ -60,6 +60,7 @@ from .single_layer import (
     LEAST_NOISE,
     MIDDLE,
     RACE_ROWS,
+    STRONG,
     SingleLayer,
     climb_exact,
     climb_sparse,
@@ -82,9 +83,6 @@ Show = Callable[[str], None] | None
 
 NO_NOISE = 1e-3
 """With less noise, in units of the variance of the targets, long tails are of interpolation and not of the noise."""
-
-STRONG = 3.0
-"""Nats of all rows: evidence of 20 to 1, which is called strong (Kass and Raftery 1995)."""
 
 NUM_INDUCING = 100
 """Inducing inputs to begin with, and of deep models."""
@@ -141,10 +139,6 @@ class Scores(NamedTuple):
     def joined(cls, parts: Sequence[Scores]) -> Scores:
         """Those of several parts, one behind the other."""
         return cls(*map(np.concatenate, zip(*parts, strict=True)))
-
-    def first(self, count: int) -> Scores:
-        """Of the first rows."""
-        return Scores(self.log_density[:count], self.merit[:count])
 
 
 class _Trained:

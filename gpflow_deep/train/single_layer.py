@@ -38,6 +38,7 @@ __all__ = [
     "LEAST_NOISE",
     "MIDDLE",
     "RACE_ROWS",
+    "STRONG",
     "SingleLayer",
     "climb_exact",
     "climb_sparse",
@@ -65,7 +66,10 @@ CANDIDATES: tuple[KernelName, ...] = tuple(name for name in get_args(KernelName)
 """Kernels."""
 
 PLAIN: tuple[KernelName, ...] = ("squared_exponential", "matern52")
-"""Kernels that are taken for granted, with a trend or without; others have to be clearly better."""
+"""Kernels that are taken for granted; others have to be clearly better."""
+
+STRONG = 3.0
+"""Nats of all rows: evidence of 20 to 1, which is called strong (Kass and Raftery 1995)."""
 
 EXACT_ROWS = 1000
 """Up to so many rows are inducing inputs themselves from the start: an evaluation takes O(N^3). Of up to twice as many
@@ -476,8 +480,9 @@ def search_exact(
     X: Array, Y: Array, kernels: Sequence[KernelName], *, max_iter: int = 500, seed: int = 0, show: Show = None
 ) -> SingleLayer:
     """The exact GP with the highest marginal likelihood over kernels and starts, or another one of which the rows say,
-    left out one by one, that it is better by more than a standard error. Squared exponential and Matern 5/2, which
-    everybody would take, with a trend or without, are left only for what is better than the one without by as much.
+    left out one by one, that it is better by more than a standard error. What everybody would take, the better one of
+    squared exponential and Matern 5/2, is left only for what is better than that by as much, or for a trend beside
+    these with `STRONG` evidence.
 
     After the race the best kernels of each start go on with all rows, those with little noise from the start again:
     a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
@@ -574,7 +579,7 @@ def _searched(
         linear = climb(dataclasses.replace(best, kernel=name, theta=theta), max_iter)
         best = linear if linear.value > best.value else best
     # Another kernel has to be clearly better than the better one of the plain ones.
-    if best.kernel.removesuffix(LINEAR) in PLAIN or not set(PLAIN) <= set(kernels) or len(X) < 3:
+    if best.kernel in PLAIN or not set(PLAIN) <= set(kernels) or len(X) < 3:
         return best
     if best.noise < 2 * LEAST_NOISE:  # errors of rounding say nothing of a function without noise, as of an exact line
         return best
@@ -586,7 +591,9 @@ def _searched(
     ]
     plain = climb(max(tried, key=lambda candidate: candidate.value), max_iter)
     gain, error = paired_gain(*(leave_one_out(candidate, X, Y)[1].sum(axis=1) for candidate in (best, plain)))
-    return best if gain > error else plain
+    # Few rows, left out, say little of a trend, of which all of them may be strong evidence.
+    is_trend = best.kernel.removesuffix(LINEAR) in PLAIN and (best.value - plain.value) * Y.size > STRONG
+    return best if gain > error or is_trend else plain
 
 
 def _some_rows(num_rows: int, seed: int) -> NDArray[Any]:
