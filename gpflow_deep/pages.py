@@ -278,7 +278,8 @@ def _fit(fit: FitOnGrid, train: Part, input_name: str, target: str) -> Panels:
         panels.append(Panel(f"layer {number}, draws given the data", lines, input_name))
     mean, lower, upper = (part[:, 0] for part in fit.band)
     X, Y = train
-    marks = [Band(x, lower, upper, fit.interval), Line(x, mean, "mean"), Points(X[:, 0], Y[:, 0], "training data")]
+    band = Band(x, lower, upper, fit.interval)
+    marks: list[Any] = [band, Line(x, mean, "mean"), Points(X[:, 0], Y[:, 0], "training data")]
     return Panels("Fit", [*panels, Panel("prediction", marks, input_name, target)])
 
 
