@@ -160,14 +160,6 @@ def test_the_best_parameters_are_reported_and_not_the_last(folder: Path, stopped
     assert result["evidence"]["is_trusted"]
 
 
-def test_a_run_that_has_stopped_early_is_not_trained_on(folder: Path, stopped: Finished) -> None:
-    assert stopped.code == 0, stopped.err
-    before = result_of(folder, "stopped")
-    assert call(folder, "stopped", "--resume", *STOPPING).code == 0
-    after = result_of(folder, "stopped")
-    assert after | {k: before[k] for k in after if "seconds" in k} == before
-
-
 @pytest.mark.slow
 def test_flagged_estimates_are_replaced_by_ais(folder: Path) -> None:
     """At a learning rate that is far too high the tracked values rise on and on; what is chosen is good in truth."""

@@ -157,17 +157,6 @@ def test_numbers_are_of_the_rows_they_name(folder: Path, stopped: Finished) -> N
     assert table[2] == f"{result['test/description_length_bits']:.3f}"
 
 
-def test_a_run_that_has_stopped_early_is_not_trained_on(folder: Path, stopped: Finished) -> None:
-    assert stopped.code == 0, stopped.err
-    before = result_of(folder, "stopped")
-    done = call(folder, "stopped", "--resume", *STOPPING)
-    assert done.code == 0, done.err
-    after = result_of(folder, "stopped")
-    assert {k: v for k, v in after.items() if "seconds" not in k} == {
-        k: v for k, v in before.items() if "seconds" not in k
-    }
-
-
 def test_scalars_are_logged_at_their_steps(folder: Path, whole: Finished) -> None:
     assert whole.code == 0, whole.err
     lines = lines_of(folder, "whole")
