@@ -423,7 +423,7 @@ def rbm_family(visible: Visible) -> Family:
         energy = (coupled * off).sum(axis=-1, keepdims=True)
         energies = Residuals(energy, of_energy.mean(axis=1), LIMITS.max_energy)
         # of a ladder that is too hot or too cold all over they have one sign
-        ladder = Residuals(*(part[:-1].T for part in energies[:2]), LIMITS.max_energy, have_one_sign=True)
+        ladder = Residuals(energies.values[:-1].T, energies.variances[:-1].T, LIMITS.max_energy, have_one_sign=True)
         return means, energies, ladder
 
     return Family(log_q, log_z_last, check, gram, residuals)
