@@ -334,7 +334,7 @@ def _scores(named: Mapping[str, Evaluation], seconds: Sequence[float]) -> list[l
         scores = [getattr(judged_model, kind) for kind in shown]
         cells = ["" if score is None else str(score) for score in scores]
         if has_numbers:
-            cells.append("" if judged_model.crps is None else f"{judged_model.crps.value:.4g}")
+            cells.append("" if judged_model.crps is None else str(judged_model.crps).partition(" ")[0])
             cells += [
                 "" if judged_model.coverage is None else f"{judged_model.coverage[level].value:.0%}"
                 for level in (0.5, 0.9)

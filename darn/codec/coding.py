@@ -135,7 +135,7 @@ class Header(NamedTuple):
     :ivar version: of the format.
     :ivar model: first bytes of `IntegerModel.digest`.
     :ivar growth: images of a round, in 64ths of the number of images before it.
-    :ivar num_images: N.
+    :ivar num_images: how many images, N.
     :ivar code_start: where the code begins.
     """
 

@@ -33,7 +33,7 @@ _AXES = ((0, 3), (1, 4))  # of phases and of grids, for rows and for columns
 class Phases:
     """Places, each of which sees the m x m blocks from its own place on.
 
-    :ivar period: P.
+    :ivar period: the period, P.
     :ivar overlap: m.
     :ivar places: I and J of the places.
     :ivar blocks: those of the blocks; what lies

@@ -130,8 +130,8 @@ class WeightNoise(tf.Module):
         :param mu: means.
         :param g: gradients of the mean description length at the drawn weights.
         :param eps: what `draw` gave.
-        :param num_data: N.
-        :param batch_size: B.
+        :param num_data: rows of the data, N.
+        :param batch_size: rows of a step, B.
         """
         d_mean = []
         d_log_variance = []

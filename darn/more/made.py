@@ -42,7 +42,7 @@ class MADEConditional(Conditional):
     :ivar degrees: with K > 1 orders, variable, int32 [K, n + H_1 + ...]: the place of each bit in an order, from 1, and
         how many of the first bits each hidden unit sees. The first order is 1, 2, ..., n.
 
-    :param num_orders: K.
+    :param num_orders: how many orders, K.
     """
 
     def __init__(

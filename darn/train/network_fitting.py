@@ -74,7 +74,7 @@ def work_of_step(width: int, hidden: int, num_rows: int) -> float:
     """Multiplications of a step.
 
     :param width: n.
-    :param hidden: H.
+    :param hidden: how many hidden units, H.
     :param num_rows: of the table.
     """
     return _OVERHEAD + 3.0 * min(_BATCH, num_rows) * width * (2 * hidden + width)

@@ -199,8 +199,8 @@ class AROW:
 
     With C > 1 outputs each is one class against the others.
 
-    :param num_inputs: D.
-    :param num_outputs: C.
+    :param num_inputs: columns of the inputs, D.
+    :param num_outputs: columns of the outputs, C.
     :param r: regularisation, positive.
     :ivar mu: [D + 1, C], the bias last.
     :ivar sigma: likewise.

@@ -22,7 +22,7 @@ MIN_ROOM = 2**14
 class SeenColumns(NamedTuple):
     """Which columns of inputs [N, D] are inputs of a network, at what places.
 
-    :ivar num_columns: D.
+    :ivar num_columns: how many columns, D.
     :ivar numbers: of the columns that have occurred, [S]: those of each call in order, the first call's first. None:
         all D columns, at their own places.
     """

@@ -29,7 +29,7 @@ class _Layer(NamedTuple):
         M^2.
     :ivar b: [n_out], or 0 without biases.
     :ivar constant: c [n_out].
-    :ivar fan_in: K.
+    :ivar fan_in: how many inputs a unit has, K.
     """
 
     mean: Array

@@ -34,7 +34,7 @@ class Layer(NamedTuple):
     :ivar mean: means of its weights <W_l>, [n_in, n_out].
     :ivar mu: means of u_l = (v W + bias) / sqrt(K), [B, n_out].
     :ivar sigma2: variances of u_l, [B, n_out].
-    :ivar fan_in: K.
+    :ivar fan_in: how many inputs a unit has, K.
     :ivar convolved: what makes rows of positions of images, or None.
     """
 

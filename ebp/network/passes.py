@@ -204,7 +204,7 @@ def held_folds(
 ) -> list[NDArray[np.intp]]:
     """Numbers of the rows to hold back in each part of a race, at most three that have no row in common; sorted.
 
-    :param num_rows: N.
+    :param num_rows: how many rows, N.
     :param seed: not negative.
     :param strata: of each row its class, [N]: every part has the same share of each; None: of all rows.
     :param groups: of each row its group, [N]: whole groups are held back; None: every row is its own.
@@ -222,7 +222,7 @@ def judging_folds(
     """Numbers of the rows to hold back in each part, where the errors of predictions are judged by them.
 
     :param folds: those of the race, which are as good of many rows.
-    :param num_rows: N.
+    :param num_rows: how many rows, N.
     :param seed: not negative.
     :param groups: as in `held_folds`.
     """
@@ -240,7 +240,7 @@ def held_rows(
 ) -> NDArray[np.intp]:
     """Numbers of the rows to hold back, an eighth and not more than `MAX_HELD`, drawn by the seed; sorted.
 
-    :param num_rows: N.
+    :param num_rows: how many rows, N.
     :param seed: not negative. The order of the rows has no part in which of them are drawn.
     :param strata: of each row its class, [N]: an eighth of each class, and no class as a whole; None: of all rows.
     :param groups: of each row its group, [N], such as the person or the day it is of: whole groups are held back, so

@@ -38,9 +38,9 @@ SLICE_BYTES = 48 * 2**20
 class FunctionDraws(tf.Module):
     """S functions drawn from a deep GP, as it was then. They can be differentiated, pickled and exported by TensorFlow.
 
-    :ivar num_functions: S.
+    :ivar num_functions: how many functions, S.
     :ivar input_dim: D, or None if the first layer takes any number.
-    :ivar output_dim: P.
+    :ivar output_dim: columns of the outputs, P.
     """
 
     def __init__(

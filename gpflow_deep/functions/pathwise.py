@@ -54,7 +54,7 @@ class GPFunctions(tf.Module):
 
     :param prior: g.
     :param kernel: k.
-    :param inducing: Z.
+    :param inducing: inducing inputs, Z.
     :param coefficients: L^-T (v - L^-1 (g(Z) + e)), [S, M, L].
     """
 

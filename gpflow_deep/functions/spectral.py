@@ -117,8 +117,8 @@ def draw_prior(
 ) -> PriorFunctions:
     """Draws from GP(0, kernel), a pure function of the seed.
 
-    :param input_dim: D.
-    :param num_functions: S.
+    :param input_dim: columns of the inputs, D.
+    :param num_functions: how many functions, S.
     :param num_outputs: L, independent given the frequencies.
     :param num_features: 2 F, of each stationary term.
     :param seed: int32 [2].

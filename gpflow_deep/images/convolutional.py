@@ -109,7 +109,7 @@ class ConvolutionalLayer(Module):
     :param kernel: of patches.
     :param Z: inducing patches [M, h w channels].
     :param patches: of the images that are the layer's inputs.
-    :param num_channels: C.
+    :param num_channels: how many channels, C.
     :param options: of the `SVGPLayer` on patches, such as `q_sqrt_scale` or a `mean_function` of patches.
     """
 

@@ -39,7 +39,7 @@ class WeightedConvolutionalLayer(LatentOutputs, Module):
     :param kernel: of patches.
     :param Z: inducing patches [M, A], with their places if `patches` appends them.
     :param patches: of the images that are the layer's inputs.
-    :param num_latent_gps: P.
+    :param num_latent_gps: how many latent GPs, P.
     :param weights: w at the start, [K]; 1 if None.
     :param precision: "full" computes in the model's float type. Otherwise what has an axis of patches, and the
         products with the covariances of q(u), are computed in float32; see `patch_sums`.

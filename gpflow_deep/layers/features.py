@@ -39,7 +39,7 @@ class FeatureLayer(LatentOutputs, Module):
     :param function: [rows, D] -> [rows, P]: a Keras model or layer, which is called as outside of training, a
         `tf.Module` or any other function of TensorFlow. Its results are cast to GPflow's float type. What Keras is told
         not to train by now is not trained; later, use `gpflow.set_trainable`.
-    :param input_dim: D.
+    :param input_dim: columns of the inputs, D.
     :param floats_per_row: how many numbers its largest intermediate result has for each row; P if None.
     """
 

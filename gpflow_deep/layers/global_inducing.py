@@ -55,7 +55,7 @@ class GlobalInducingLayer(Module):
     """L Gaussian processes with one kernel, whose inducing inputs come from the layers below.
 
     :param kernel: a GPflow kernel, for every output.
-    :param num_latent_gps: L.
+    :param num_latent_gps: how many latent GPs, L.
     :param Z: inducing inputs [M, D] of the first such layer; None for the others.
     :param num_inducing: M, for the others.
     :param input_dim: D, for the others.

@@ -33,7 +33,7 @@ class Encoder(Module):
     """A network with tanh units from rows [x, y] to means and standard deviations of w.
 
     :param input_dim: D + P, the columns of X and Y.
-    :param latent_dim: Q.
+    :param latent_dim: columns of the latent variables, Q.
     :param hidden: units of the hidden layers.
     :param std: standard deviations to start from, the same at all rows.
     :param seed: of the weights.
@@ -67,7 +67,7 @@ class LatentVariableLayer(LatentOutputs, Module):
     Anywhere among the layers, usually the first; what follows takes D + Q columns (`extend` makes inducing inputs).
 
     :param input_dim: D, columns of what the layer reads.
-    :param latent_dim: Q.
+    :param latent_dim: columns of the latent variables, Q.
     :param encoder: from rows [x_n, y_n] of the data [B, D + P] to the means and standard deviations of q(w_n), [B, Q]
         each, such as `Encoder(2, 1)`: minibatches of any size. None for free parameters of each row; needs `num_rows`.
     :param num_rows: number N of training rows with free parameters, all of which every batch has, in the same order.

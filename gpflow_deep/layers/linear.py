@@ -24,8 +24,8 @@ __all__ = ["BayesianLinearLayer"]
 class BayesianLinearLayer(LatentOutputs, Module):
     """P Bayesian linear regressions with bias: Gaussian processes with a linear and a constant kernel, exactly.
 
-    :param input_dim: D.
-    :param output_dim: P.
+    :param input_dim: columns of the inputs, D.
+    :param output_dim: columns of the outputs, P.
     :param variance: initial prior variance of all weights and biases, a trainable parameter.
     :param q_sqrt_scale: initial standard deviation of V under q, whose mean starts at 0; 1 is the prior.
     """

@@ -386,7 +386,7 @@ class SVGPLayer(Module):
     ) -> LayerFunctions:
         """Draws of the outputs as functions, by Matheron's rule: see `pathwise`.
 
-        :param num_functions: S.
+        :param num_functions: how many functions, S.
         :param seed: int32 [2].
         :param num_features: even; of each latent GP.
         :param noise: how they have the noise between layers.

@@ -365,7 +365,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         each input; `predict_f_samples` draws at given inputs only, with factors [N, N]. Draw them outside of
         `tf.function`, call them anywhere. Later changes of the model do not change them.
 
-        :param num_functions: S.
+        :param num_functions: how many functions, S.
         :param num_features: of the prior of each latent GP, even: random Fourier features.
         :param noise: how they have the noise between layers: "shared", one number for all inputs of a function, which
             then is smooth, and of which the distribution at each input is right; or "white", another one at each

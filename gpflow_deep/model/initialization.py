@@ -31,8 +31,8 @@ def inducing_inputs(X: np.ndarray, num_inducing: int, *, seed: int = 0) -> np.nd
     """M inducing inputs: k-means centres of the rows of X, started from M of the rows; always M distinct points.
 
     :param X: finite inputs, [N, D].
-    :param num_inducing: M. With fewer than M distinct rows, all of them are taken, and copies of them with a Gaussian
-        jitter of a tenth of each column's standard deviation make up the rest.
+    :param num_inducing: how many inducing inputs, M. With fewer than M distinct rows, all of them are taken, and copies
+        of them with a Gaussian jitter of a tenth of each column's standard deviation make up the rest.
     :param seed: of the starting rows and the jitter.
     :return: [M, D].
     :raises ValueError: if X is not a finite matrix with at least one row, or M is not positive.

@@ -30,7 +30,7 @@ class ChainState(NamedTuple):
 
     :ivar z: position.
     :ivar momentum: p, in units of z per step.
-    :ivar variance: V.
+    :ivar variance: its running estimate, V.
     :ivar gradient: the last g.
     """
 
@@ -62,7 +62,7 @@ def move(
     :param step_size: h.
     :param friction: the smallest alpha.
     :param weight: of this step in the average V; 0 leaves V as it is. [].
-    :param temperature: T.
+    :param temperature: the temperature, T.
     """
     weight = tf.cast(weight, gradient.dtype)
     T = tf.cast(temperature, gradient.dtype)

@@ -90,7 +90,7 @@ class InducingSamples(Module):
     :ivar values: of each layer, [K, M, L]; [K, 0, 0] of a layer without inducing outputs.
     :ivar count: how many of the K were drawn, [].
 
-    :param num_samples: K.
+    :param num_samples: how many samples, K.
     :param layers: of the model.
     :raises ValueError: naming a layer whose variational distribution is not over inducing outputs.
     """

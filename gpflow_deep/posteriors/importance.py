@@ -112,7 +112,7 @@ class Weighting:
         together.
     :param X: rows of the data [B, D].
     :param Y: targets [B, P].
-    :param num_importance_samples: K.
+    :param num_importance_samples: how many importance samples, K.
     :ivar noise: the same, with draws of q(w_n) in place of the noise of latent variables.
     """
 

@@ -366,7 +366,7 @@ def make_kernel(
     """A kernel by its name, with a linear part of variance 0.1 / D if the name has one.
 
     :param name: as in `ModelConfig`, not convolutional.
-    :param num_inputs: D.
+    :param num_inputs: columns of the inputs, D.
     :param lengthscales: of the stationary part, [D] or one.
     :param variance: of the stationary part.
     """

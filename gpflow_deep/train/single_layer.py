@@ -357,7 +357,7 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
         d/dKuu = -(T b b' T' + P L^-T (I - B^-1) (B - I) L^-1) / 2
 
     :param packed: theta as of `SingleLayer`, and behind it Z [M, D].
-    :param num_inducing: M.
+    :param num_inducing: how many inducing inputs, M.
     :return: minus `_FAILED` where a factorisation fails.
     """
     (N, D) = X.shape
@@ -660,7 +660,7 @@ def search_sparse(
 
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, P].
-    :param num_inducing: M.
+    :param num_inducing: how many inducing inputs, M.
     :param show: gets lines of progress.
     """
     # The best of each kernel in the race goes on with inducing inputs.
