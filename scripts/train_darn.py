@@ -108,8 +108,14 @@ class Flags:
         # What does not fit is refused before data are read, which may take minutes.
         darn.TrainingConfig(**given(self.training.keywords))
         fields = given(self.model.keywords)
-        if not self.use_local and fields.get("visible_conditional") not in ("local", "pixelcnn"):  # which need images
+        has_images = self.use_local or fields.get("visible_conditional") in ("local", "pixelcnn")
+        if not has_images:
             check_model({"visible": 8, **fields})
+        # What is chosen needs the usual model: no layers of images, no grey levels, one device.
+        is_usual = not has_images and fields["observations"] == "binary" and self.devices.strategy == "none"
+        if "hidden" not in fields and not (is_usual and self.final.exact != "yes"):
+            reasons = "local layers, a PixelCNN, --observations=intensities, --strategy or --exact=yes"
+            raise ValueError(f"--hidden must be given with {reasons}; else it is chosen by the validation rows.")
 
     def load(self) -> Rows:
         """The data in the view that the model needs."""
@@ -117,7 +123,7 @@ class Flags:
         data = views.load(self.source, "grey" if is_grey else "binary", table=self.table, bins=self.bins)
         return planes.in_planes(data, self.bit_planes) if self.bit_planes else data
 
-    def model_fields(self, data: Rows, strategy: tf.distribute.Strategy | None) -> dict[str, Any]:
+    def model_fields(self, data: Rows) -> dict[str, Any]:
         """Fields of the `DARNConfig` of these data; without `hidden` if that is to be chosen."""
         fields = {"visible": data.train.X.shape[1], **given(self.model.keywords)}
         shape = data.image_shape
@@ -130,14 +136,9 @@ class Flags:
             fields = {"visible_conditional": "factorial", **fields, "local": local}
             fields |= {"hidden": (*local.hidden, *fields["hidden"])} if "hidden" in fields else {}
         fields |= {"pixelcnn": self.pixelcnn(image_shape=shape)} if kind == "pixelcnn" else {}
-        # What is chosen needs the usual model: no layers of images, no grey levels, one device.
-        is_simple = not {"local", "pixelcnn"} & fields.keys() and fields["observations"] == "binary"
-        if "hidden" not in fields and (not is_simple or strategy is not None or self.final.exact == "yes"):
-            reasons = "local layers, a PixelCNN, --observations=intensities, --strategy or --exact=yes"
-            raise ValueError(f"--hidden must be given with {reasons}; else it is chosen by the validation rows.")
         # The bits of one category are one variable, where the conditional can have it so.
         groups = bits.categories(data)
-        if groups and is_simple and kind in (None, "linear"):
+        if groups and not self.use_local and fields["observations"] == "binary" and kind in (None, "linear"):
             fields["categories"] = darn.as_categories(groups, *(data.parts[part].X for part in bits.PARTS))
         check_model(fields)
         return fields
@@ -154,7 +155,7 @@ def main(flags: Flags) -> None:
     seeds = Seeds(flags.run.seed)
     data = flags.load()
     # What the flags say of the model; without --hidden, the rest is chosen within the run.
-    fields = flags.model_fields(data, strategy)
+    fields = flags.model_fields(data)
     choice = None
     num_data = len(data.train.X)
     training = darn.TrainingConfig(**given(flags.training.keywords))
@@ -305,11 +306,11 @@ def finish(
     metrics = {"log_density_nats": -nll, "train_seconds": fitted.seconds}
     verdict = notes[0] if notes else f"test description length: {nll:.3f} nats a row"
     model = best if exact is None else best_density.model
-    parts = [
+    shown = [
         *column_parts(model, data, test_rows[:_COLUMN_ROWS], flags.run.seed),
         *figures(data, best, run.records(), seeds("samples")),
     ]
-    run.finish({**settings, **scores}, text=text, metrics=metrics, verdict=verdict, parts=parts)
+    run.finish({**settings, **scores}, text=text, metrics=metrics, verdict=verdict, parts=shown)
 
 
 def joined(

@@ -65,7 +65,7 @@ def found(kind: Any, flags: Sequence[NamedFlag]) -> list[Contradiction]:
         for other in choices:
             if other.name not in names:
                 outcomes = {ask(values, names) for values in _combined([*part, other])}
-                if "" in outcomes or (outcomes != {message} and other.is_right):
+                if outcomes != {message}:
                     unless.setdefault(other.name, []).append(other.label)
         contradictions.append(Contradiction({choice.name: choice.label for choice in part}, unless, message))
     return contradictions
@@ -82,12 +82,11 @@ def holds(kind: Any, flags: Sequence[NamedFlag], known: Contradiction) -> bool:
 
 
 class _Choice(NamedTuple):
-    """What a flag may be: a word, or `_ANY`, for which some values stand; and whether these are right by themselves."""
+    """What a flag may be: a word, or `_ANY`, for which some values stand."""
 
     name: str
     label: Any
     values: Sequence[Any]
-    is_right: bool
 
 
 _Ask: TypeAlias = Callable[[Mapping[str, Any], Sequence[str]], str]
@@ -107,7 +106,8 @@ def _asked(kind: Any, flags: Sequence[NamedFlag]) -> _Ask:
             message = str(error)
             for name in open_names.intersection(names):
                 value = re.escape(str(values[name]))
-                message = re.sub(rf"(?<![\w.]){value}(?!\.?\w)", f"{{{name}}}", message)
+                before = "" if isinstance(values[name], str) else "got |and |="  # of numbers, which may be others
+                message = re.sub(rf"({before}){value}(?!\.?\w)", rf"\g<1>{{{name}}}", message)
             return message
         return ""
 
@@ -149,7 +149,7 @@ def _choice(flag: NamedFlag, label: Any, ask: _Ask) -> _Choice:
     values = [(value,) if is_list else value for value in values if value != flag.default]
     # Two that are right by themselves, or more if none is.
     right = [value for value in values if not ask({flag.name: value}, ())]
-    return _Choice(flag.name, label, right[:2] or values, bool(right))
+    return _Choice(flag.name, label, right[:2] or values)
 
 
 def _is_named(choice: _Choice, message: str) -> bool:

@@ -94,13 +94,18 @@ class Devices:
     def __post_init__(self) -> None:
         if self.threads < 0:
             raise ValueError(f"--threads must not be negative, got {self.threads}; 0 lets TensorFlow choose.")
-        if self.replicas is not None and self.replicas < 1:
-            raise ValueError(f"--replicas must be at least 1, got {self.replicas}; it needs --strategy=mirrored.")
+        check_replicas(self.strategy, self.replicas)
 
     def prepare(self) -> "tf.distribute.Strategy | None":
         """Set the threads and make the strategy. Call it before any tensor is made."""
         apply_threads(self.threads)
         return make_strategy(self.strategy, num_replicas=self.replicas)
+
+
+def check_replicas(name: str, num_replicas: int | None) -> None:
+    """:raises ValueError: for a number of devices that a strategy of this name cannot have."""
+    if num_replicas is not None and (name != "mirrored" or num_replicas < 1):
+        raise ValueError(f"--replicas must be at least 1 and needs --strategy=mirrored, got {num_replicas} and {name}.")
 
 
 def make_strategy(name: str, *, num_replicas: int | None = None) -> tf.distribute.Strategy | None:
@@ -114,8 +119,7 @@ def make_strategy(name: str, *, num_replicas: int | None = None) -> tf.distribut
     """
     if name not in STRATEGIES:
         raise ValueError(f"--strategy must be one of {', '.join(STRATEGIES)}, got {name!r}.")
-    if num_replicas is not None and (name != "mirrored" or num_replicas < 1):
-        raise ValueError(f"--replicas must be at least 1 and needs --strategy=mirrored, got {num_replicas} and {name}.")
+    check_replicas(name, num_replicas)
     if name == "none":
         return None
     # Several machines: TF_CONFIG says which.

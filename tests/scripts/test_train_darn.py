@@ -55,9 +55,15 @@ ERRORS: list[tuple[list[str], str]] = [
     ([*TINY, "--hidden=2,2", "--estimator=disarm"], "needs one stochastic layer"),
     ([*TINY, "--use_local"], "layers of images need images, but the rows of patterns"),
     ([*TINY, "--visible_conditional=pixelcnn"], "layers of images need images"),
-    (["--use_local", "--local_period=0"], "period of local layers must be a whole number, at least 1, got 0"),
+    (
+        ["--hidden=8", "--use_local", "--local_period=0"],
+        "period of local layers must be a whole number, at least 1, got 0",
+    ),
     (["--data=patterns.csv", "--exact=yes"], "--hidden must be given with .* or --exact=yes"),
-    (["--dataset=adult", "--observations=intensities"], "--dataset must have the view 'grey' here, as digits, mnist"),
+    (
+        ["--hidden=8", "--dataset=adult", "--observations=intensities"],
+        "--dataset must have the view 'grey' here, as digits, mnist",
+    ),
     ([*TINY, "--patience=-1"], "--patience must be at least 0, got -1"),
     ([*TINY, "--eval_rows=0"], "--eval_rows must be at least 1, got 0"),
     ([*TINY, "--batch_size=0"], "--batch_size must be between 1 and"),

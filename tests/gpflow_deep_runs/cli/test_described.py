@@ -162,6 +162,8 @@ def test_before_tensorflow_starts(script: str, flags: list[str], status: int, me
         ("train_dgp.py", ["--run_dir=a", "--latent_dim=2", "--posterior=sghmc"], 2, "got posterior=sghmc; leave one"),
         ("track_rbm.py", ["--run_dir=a", "--seed=3", "--notrack", "--patience=5"], 2, "leave out --notrack"),
         ("train_darn.py", ["--run_dir=a", "--conditional_units=9"], 2, "conditional_units=9 is for the conditionals"),
+        ("train_darn.py", ["--run_dir=a", "--strategy=mirrored"], 2, "--hidden must be given with"),
+        ("compress_network.py", ["--run_dir=a", "--replicas=2"], 2, "needs --strategy=mirrored, got 2 and none"),
         ("compress_with_darn.py", [], 2, "say decode or encode"),
         ("compress_network.py", ["--run_dir=a", "--network=x.keras"], 2, "--network=x.keras: no such file"),
         ("compress_with_darn.py", ["--help"], 0, "compress_with_darn.py encode"),
@@ -225,6 +227,19 @@ def test_one_command_for_all(arguments: list[str], status: int, message: str) ->
     done = run("gpflow_deep_runs/command.py", *arguments)
     assert done.returncode == status
     assert message in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train_darn.py", "--strategy=mirrored", "--replicas=2", "--hidden=8"],
+        ["train_dgp.py", "--posterior=sigma_points", "--sigma_points=3", "--kl_weight=0.5"],
+        ["train_dgp.py", "--preset=paper2017", "--nowhiten", "--noise_variance=0.1"],
+        ["track_rbm.py", "--schedule=paper", "--learning_rate_decay=10"],
+    ],
+)
+def test_flags_that_go_together_are_left_to_the_script(arguments: list[str], tmp_path: Path) -> None:
+    answer([*arguments, f"--run_dir={tmp_path / 'run'}"])
 
 
 @dataclass(frozen=True)
