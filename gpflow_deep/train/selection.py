@@ -9,8 +9,9 @@
    `single_layer`.
 
 2. A Student's t likelihood is tried where the noise may have long tails. Of an exact single layer with one target its
-   bound has to be above the marginal likelihood by `STRONG`; others are trained by steps and judged as step 3 says,
-   where the central halves of the predictions hold too many rows and residuals have long tails.
+   bound has to be above the marginal likelihood by `STRONG`, or of more than `RACE_ROWS` rows the left-out ones have to
+   gain more than a standard error; others are trained by steps and judged as step 3 says, where the central halves of
+   the predictions hold too many rows and residuals have long tails.
 3. Deeper models start with the kernel, likelihood and noise found so far, and are trained on a part of the rows: for a
    twelfth of the steps (a quarter where the single layer is exact), three times (twice) as many, and all of them, as
    long as they are not behind. One is taken only if the other rows gain more than a standard error by it; then it goes
@@ -477,18 +478,21 @@ class _Search:
         return None, None
 
     def _with_long_tails(self, single: SingleLayer, residuals: Array) -> tuple[SingleLayer, Array]:
-        """An exact single layer with Student's t noise if that is clearly more probable, and its residuals."""
-        is_noise = single.noise > NO_NOISE or self.left_out_error > SMALL_ERROR
-        if self.y.shape[1] > 1 or not is_noise or not (len(self.X) <= RACE_ROWS or is_long_tailed(residuals)):
+        """An exact single layer with Student's t noise if that is clearly better, and its residuals."""
+        # One huge target makes a function without noise that is rough; one that is not so has jumps or valleys.
+        is_noise = single.noise > NO_NOISE or self.left_out_error > ROUGH
+        is_small = len(self.X) <= RACE_ROWS
+        if self.y.shape[1] > 1 or not is_noise or not (is_small or is_long_tailed(residuals)):
             return single, residuals
         began = time.process_time()
         tried = search_student_t(single, self.x, self.y, max_iter=min(self.course.max_iter, 200))
         tried_residuals, log_densities = leave_one_out(tried, self.x, self.y)
-        gain = (tried.value - single.value) * len(self.X)
+        evidence = (tried.value - single.value) * len(self.X)
+        gain, error = paired_gain(log_densities[:, 0], leave_one_out(single, self.x, self.y)[1][:, 0])
         name = self._name(dataclasses.replace(self.config, num_layers=1, kernel=tried.kernel), tried)
-        note = f"left out one by one; evidence of all rows {gain:+.1f}"
-        self._add(name, log_densities.sum(axis=1) - self.units.y.log_volume, note, began=began)
-        if gain < STRONG:
+        note = f"left out one by one, {gain:+.3f} ± {error:.3f}; evidence of all rows {evidence:+.1f}"
+        self._add(name, log_densities[:, 0] - self.units.y.log_volume, note, began=began, gain=(gain, error))
+        if evidence < STRONG and (is_small or gain <= error):  # one row can make an error as large as the gain
             return single, residuals
         self.by_crps = False
         self.config = dataclasses.replace(self.config, likelihood="studentt")

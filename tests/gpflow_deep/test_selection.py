@@ -126,6 +126,18 @@ def test_a_gross_outlier_among_few_rows_moves_nothing(rng: np.random.Generator) 
     assert "studentt" in search.candidates[1].name
 
 
+def test_jumps_of_a_simulator_are_no_outliers(rng: np.random.Generator) -> None:
+    """Without noise and not rough: long tails of left-out residuals ask for depth."""
+    X, Y = rows(rng, 40, 1)
+    course = selection._Course(TrainingConfig(), 10, 10, 0.0, 0)
+    search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
+    single = SingleLayer("matern52", np.log([1.0, 1.0, 1.0, 1.0, 1e-6]), None, 0.0, 0)
+    search.left_out_error = 0.5
+    residuals = rng.standard_t(1, (40, 1))
+    assert search._with_long_tails(single, residuals)[0] is single
+    assert not search.candidates
+
+
 @pytest.mark.parametrize("num_inducing", [None, 9])
 def test_the_model_predicts_as_the_search_does(num_inducing: int | None, rng: np.random.Generator) -> None:
     """With an inducing input at each row of noise of its own."""
