@@ -1,20 +1,29 @@
 #!/usr/bin/env python3
-"""How many bytes do the weights of a file take by DeepCABAC, the coder of the standard ISO/IEC 15938-17?
+"""How many bytes do networks take by `nncodec`, Fraunhofer's implementation of the standard ISO/IEC 15938-17?
 
+    NNCODEC_PYTHON=PYTHON compression_nncodec.py --data_dir=DATA --networks=lenet300,lenet5,cifar --seeds=0,1,2
     NNCODEC_PYTHON=PYTHON compression_nncodec.py --files=files/book_16.bcz,files/fixed.bcz --output=nncodec.json
 
-Each kernel of each file is a matrix of integers, the ranks of its values with 0 for the most frequent one. These are
-coded by `compression.files.context_coding` and by the coder of `nncodec`, Fraunhofer's own implementation, which
-gives them back to be compared. Both may choose between rows and columns for each kernel, `nncodec` also optimises the
-initial states of its contexts. Values themselves, biases and architecture are left out: they take equally many bytes.
+--networks: each is trained by Adam, and written without more training by `compression.pack` with calibration images and
+by `nncodec` as it comes: dependent quantisation of step sizes, its coder with optimised initial states, biases at its
+step for them. The step, one for all kernels, is the coarsest for which the error on images that are set aside rises by
+at most --max_rise, as `pack` is told; the test images are looked at for the two that are chosen. Architecture and names
+are in the bytes of `pack` and not in those of `nncodec`.
+
+--files: the coders alone. Each kernel of each file is a matrix of integers, the ranks of its values with 0 for the
+most frequent one. These are coded by `compression.files.context_coding` and by the coder of `nncodec`, which gives them
+back to be compared. Both may choose between rows and columns for each kernel, `nncodec` also optimises the initial
+states of its contexts. Values themselves, biases and architecture are left out: they take equally many bytes.
 
 `nncodec` is run by the Python in the environment variable NNCODEC_PYTHON; its coder needs NumPy alone:
 
     python -m venv nnc && nnc/bin/pip install "numpy<2" && nnc/bin/pip install --no-deps nncodec
 """
 
+import itertools
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +40,8 @@ from compression.graph.cutting import oriented
 from compression.graph.graph import graph_of
 from compression.graph.kinds import weighted_layers
 from compression.graph.neighbours import strides_of
+from compression.train.classification import Examples, parts_of
+from gpflow_deep_base.files import write_json
 
 #: Runs in the other Python: bytes of each matrix [out, in], the smaller of both orders; JSON on the last line.
 _RIVAL = r"""
@@ -56,9 +67,54 @@ with np.load(sys.argv[1]) as stored:
 print("ANSWER" + json.dumps({"sizes": sizes, "version": importlib.metadata.version("nncodec")}))
 """
 
+#: Runs there, too: bytes of all tensors [out, ...] for each step of kernels; the numbers that come back in FOLDER.
+_RIVAL_STEPS = r"""
+import importlib.metadata, json, pathlib, sys
+import numpy as np
+from nncodec.extensions import deepCABAC as coder
+UNARY, DENSITY, BIAS_STEP, OFF = 10, 2, -75, (coder.HdspMode.AlwaysOff, np.zeros(2, np.int8))
+folder = pathlib.Path(sys.argv[1])
+request = json.loads((folder / "steps.json").read_text())
+with np.load(folder / "tensors.npz") as stored:
+    tensors = {name: np.ascontiguousarray(stored[name], np.float32) for name in stored.files}
+sizes = []
+for number, step in enumerate(request):
+    found, size = {}, 0
+    for name, tensor in tensors.items():
+        levels, values = np.zeros(tensor.shape, np.int32), np.zeros(tensor.shape, np.float32)
+        encoder, decoder = coder.Encoder(), coder.Decoder()
+        encoder.initCtxModels(UNARY, 0)
+        used = encoder.quantLayer(tensor, levels, 1, DENSITY, step if tensor.ndim > 1 else BIAS_STEP, 0.0, UNARY, 0, 0)
+        encoder.initCtxModels(UNARY + 1, 1)
+        encoder.encodeLayer(levels, 1, 0, 0, 0, 0, np.zeros(len(levels), np.int32), *OFF, 0, 0)
+        stream = encoder.finish()
+        decoder.setStream(stream)
+        decoder.initCtxModels(UNARY + 1)
+        back = np.zeros_like(levels)
+        decoder.decodeLayer(back, 1, 0, 0, 0, *OFF, 0, 0)
+        decoder.dequantLayer(values, back, DENSITY, used, 0)
+        found[name], size = values, size + len(stream)
+    sizes.append(size)
+    np.savez(folder / f"{number}.npz", **found)
+print("ANSWER" + json.dumps({"sizes": sizes, "version": importlib.metadata.version("nncodec")}))
+"""
+_STEPS = range(-32, -3)  # four to an octave, up to about a half
+
+#: Data set, images at most, epochs.
+_SETS: dict[str, tuple[str, int | None, int]] = {
+    "lenet300": ("mnist", None, 5),
+    "lenet5": ("mnist", None, 2),
+    "cifar": ("cifar10_jpeg", 25_000, 5),
+}
+
 
 def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("files", [], "Files that compression has written.", flag_values=fv)
+    flags.DEFINE_list("networks", [], "Of lenet300, lenet5 and cifar, to be trained.", flag_values=fv)
+    flags.DEFINE_list("seeds", ["0", "1", "2"], "Of these networks.", flag_values=fv)
+    flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
+    flags.DEFINE_integer("calibration", 4000, "Training images that pack is given.", 1, flag_values=fv)
+    flags.DEFINE_float("max_rise", 0.1, "Percent of error set aside that a file may add.", 0.0, flag_values=fv)
     bench.define_common(fv)
 
 
@@ -111,11 +167,94 @@ def rows_of(file: str, python: str) -> Iterator[dict[str, Any]]:
     yield {"file": file, "layer": "all", **totals, "nncodec": version}
 
 
+def trained(name: str, seed: int, data_dir: str | None) -> tuple[keras.Model, dict[str, Examples]]:
+    """A network as a plain script trains it, and its images."""
+    dataset, images, epochs = _SETS[name]
+    parts = parts_of(bench.load(dataset, data_dir, "images", num_valid=5000, max_images=images).parts)
+    keras.utils.set_random_seed(seed)
+    if name == "cifar":
+        layers = [keras.Input((32, 32, 3))]
+        for maps in (32, 64, 128):
+            layers += [keras.layers.Conv2D(maps, 3, padding="same", activation="relu"), keras.layers.MaxPooling2D()]
+        layers += [keras.layers.Flatten(), keras.layers.Dense(64, "relu"), keras.layers.Dense(10)]
+        model = keras.Sequential(layers)
+    else:
+        model = bc.networks.build(name, (28, 28, 1), 10, seed=seed)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-3), loss, jit_compile=False)
+    model.fit(*parts["train"], batch_size=100, epochs=epochs, verbose=0)
+    return model, parts
+
+
+def out_first(weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Outputs first, as nncodec has them; of a kernel of a convolution inputs, rows and columns after them."""
+    return weights.transpose(3, 2, 0, 1) if weights.ndim == 4 else weights.T
+
+
+def in_keras(weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The inverse of :func:`out_first`."""
+    return weights.transpose(2, 3, 1, 0) if weights.ndim == 4 else weights.T
+
+
+def by_rival(python: str, model: keras.Model, valid: Examples, max_error: float) -> tuple[int, keras.Model, str]:
+    """Bytes of the coarsest step whose error on images set aside is at most this, the network, nncodec's version."""
+    network = keras.models.clone_model(model)
+    with tempfile.TemporaryDirectory() as folder:
+        tensors = {f"{i:03}": out_first(weights) for i, weights in enumerate(model.get_weights())}
+        np.savez(Path(folder) / "tensors.npz", **tensors)
+        write_json(Path(folder) / "steps.json", list(_STEPS))
+        answer = bench.answer_of(python, _RIVAL_STEPS, folder)
+        # From the fewest bytes on.
+        for number in np.argsort(answer["sizes"]):
+            with np.load(Path(folder) / f"{number}.npz") as found:
+                network.set_weights([in_keras(found[name]) for name in tensors])
+            if bc.error_percent(network, valid) <= max_error:
+                return answer["sizes"][number], network, answer["version"]
+    raise RuntimeError(f"no step of nncodec has an error of at most {max_error} %.")
+
+
+def beside(name: str, seed: int, data_dir: str | None, python: str) -> dict[str, Any]:
+    """Bytes and errors of one network by both."""
+    flag = flags.FLAGS
+    model, parts = trained(name, seed, data_dir)
+    before = {part: bc.error_percent(model, parts[part]) for part in ("valid", "test")}
+    start = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        packed = bc.pack(
+            model,
+            Path(folder) / "network.bcz",
+            calibration=parts["train"].X[: flag.calibration],
+            validate=lambda network: bc.error_percent(network, parts["valid"]),
+            max_rise=flag.max_rise,
+        )
+        ours = bc.load(packed.path)
+    seconds = time.process_time() - start
+    size, theirs, version = by_rival(python, model, parts["valid"], before["valid"] + flag.max_rise)
+    return {
+        "network": name,
+        "seed": seed,
+        "weights": bc.size_of(model).weights,
+        "float_test_percent": before["test"],
+        "bytes": packed.bytes,
+        "test_percent": bc.error_percent(ours, parts["test"]),
+        "nncodec_bytes": size,
+        "nncodec_test_percent": bc.error_percent(theirs, parts["test"]),
+        "ratio": packed.bytes / size,
+        "pack_seconds": seconds,
+        "nncodec": version,
+    }
+
+
 def main(flag: flags.FlagValues) -> None:
-    """Print and write a line for each kernel of each file."""
+    """Print and write a line for each network, or each kernel of each file."""
     if not (python := os.environ.get("NNCODEC_PYTHON")):
         raise app.UsageError("NNCODEC_PYTHON must be a Python that has nncodec; see above how to install it.")
-    bench.write_rows((row for file in flag.files for row in rows_of(file, python)), "see --files")
+    pairs = [(name, seed) for name in flag.networks for seed in map(int, flag.seeds)]
+    rows = itertools.chain(
+        (beside(*pair, flag.data_dir, python) for pair in pairs),
+        (row for file in flag.files for row in rows_of(file, python)),
+    )
+    bench.write_rows(rows, "see --files, and as gpflow_deep_runs.data checks it")
 
 
 if __name__ == "__main__":
