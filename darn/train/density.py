@@ -43,6 +43,7 @@ from gpflow_deep_base.cost import tell
 __all__ = ["DARNDensity"]
 
 _BINS = 16  # of a column of numbers of a frame
+_FEW_ROWS = 150  # to train on: with fewer no DARN is tried beside other kinds, of which none takes a minute
 _FAR = 4.0 * NEAR  # behind the best of other kinds, from which on no DARN is trained after its search
 
 
@@ -84,7 +85,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     :param units: deterministic units between stochastic layers, likewise.
     :param learning_rate: of RMSProp.
     :param weight_decay: decoupled, in units of the learning rate.
-    :param architecture: "auto" tries chains, networks and DARNs, see above; "chain"
+    :param architecture: "auto" tries chains, networks and, with 150 rows to train on, DARNs, see above; "chain"
         chains, trees and mixtures alone; "made" networks in place of the chains; "darn" DARNs alone. Each has a
         likelihood of its own for each column, see :meth:`score_samples`.
     :param bins: numbers other than 0 and 1 become at most so many ordered bins of about as many rows; None: 16 of a
@@ -213,7 +214,11 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             settings["report"] = lambda line: self._say(2, line)
             self.density_choice_ = choose_density(x, valid, seed=seed, groups=groups, **settings)
         # A DARN, which stands beside these.
-        if has_darn:
+        if has_darn and kinds and len(x) < _FEW_ROWS:
+            self._say(
+                1, f"DARNs are not tried on {len(x)} rows: they are for {_FEW_ROWS} or more, or architecture='darn'"
+            )
+        elif has_darn:
             start = time.process_time()
             rng = np.random.default_rng([seed, 8])
             course = self._trained(_resampled(x, x_weights, rng), _resampled(valid, valid_weights, rng), seed)

@@ -264,6 +264,14 @@ def test_chains_and_a_darn_are_tried_and_the_best_is_taken(bits: np.ndarray, mon
     assert without.n_steps_ == 0
 
 
+def test_of_few_rows_no_darn_is_tried_beside_others(bits: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("darn.train.density.choose")
+    density = DARNDensity().fit(bits[:12])
+    assert density.choice_ is None
+    assert density.density_choice_ is not None
+    assert density.n_steps_ == 0
+
+
 def test_a_mean_of_a_chain_and_a_darn_does_all_that_they_do(bits: np.ndarray, fitted: DARNDensity) -> None:
     density = DARNDensity(architecture="chain").fit(bits)
     darn_model = fitted.model_
