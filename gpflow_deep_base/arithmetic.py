@@ -9,7 +9,7 @@ and whether it decodes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +17,16 @@ from numpy.typing import NDArray
 try:
     import numba
 except ImportError:
-    numba = None
+    numba = None  # type: ignore[assignment]
 
 __all__ = ["arithmetic", "inner"]
 
-Loop = TypeVar("Loop", bound=Callable[..., object])
+_options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-def inner(function: Loop) -> Loop:
+def inner(function: Callable[..., Any]) -> Any:
     """Compile what only compiled loops call."""
-    if numba is None:
-        return function
-    return numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)  # type: ignore[no-any-return]
+    return function if numba is None else numba.njit(**_options)(function)
 
 
 @inner

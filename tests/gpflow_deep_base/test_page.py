@@ -81,7 +81,7 @@ def test_curves_are_lines_with_bands_or_points_with_bars() -> None:
     assert isinstance(band, Band)
     assert isinstance(line, Line)
     assert isinstance(points, Points)
-    np.testing.assert_array_equal([band.low, band.high], [[2.5, 4.0], [3.5, 6.0]])
+    np.testing.assert_array_equal(np.array([band.low, band.high], float), [[2.5, 4.0], [3.5, 6.0]])
     assert (line.label, points.half, panel.xlabel, panel.ylabel) == ("band", [0.25, 0.5], "step", "nats")
     (many,) = curve_panels({"many": {str(i): ([0], [i]) for i in range(11)}}, "step", "nats")
     assert not any(mark.label for mark in many.marks if isinstance(mark, Line))

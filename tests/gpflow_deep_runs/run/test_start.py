@@ -21,7 +21,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from gpflow_deep_base.locks import LostFolder, lock
-from gpflow_deep_base.page import Line, Panel, Panels, Picture, Table, png
+from gpflow_deep_base.page import Line, Panel, Panels, Part, Picture, Table, png
 from gpflow_deep_runs.run import Best, Fitted, Interrupted, Run, Settings, Shown, checkpoints, folder, open_run
 from gpflow_deep_runs.run.final import metrics_of
 from tests.gpflow_deep_runs.run.events import hparams
@@ -260,7 +260,7 @@ def test_a_page_says_what_was_found_and_what_made_it(tmp_path: Path) -> None:
 
 
 def test_plots_and_pictures_are_files_and_pictures_are_shown(tmp_path: Path) -> None:
-    parts = [
+    parts: list[Part] = [
         Picture("Some samples", png(np.full([2, 3], 7, np.uint8))),
         Panels("Log-likelihood", [Panel("p", [Line([0], [1])])]),
     ]
