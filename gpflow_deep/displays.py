@@ -81,7 +81,8 @@ class CalibrationDisplay(NamedTuple):
         """
         axes = _axes(axes)
         p = self.probability
-        axes.fill_between(p, p - self.half_width, p + self.half_width, color="0.8", label="right, 95% of samples")
+        low, high = np.clip([p - self.half_width, p + self.half_width], 0.0, 1.0)
+        axes.fill_between(p, low, high, color="0.8", label="right, 95% of samples")
         axes.plot([0, 1], [0, 1], "k--", linewidth=0.8)
         axes.plot(p, self.share, label=f"{self.name or 'model'}: distance {self.distance:.3f}")
         axes.set(xlabel="probability of a quantile", ylabel="share of targets below it", xlim=(0, 1), ylim=(0, 1))

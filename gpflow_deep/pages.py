@@ -303,13 +303,14 @@ def _of_pit(name: str, found: Evaluation) -> list[Panel]:
     half = Z95 * np.sqrt(p * (1 - p) / count)
     title = f"{name}: {calibration_in_words(found)}"
     share = np.searchsorted(pit, p, side="right") / count
-    curve: list[Any] = [Band(p, p - half, p + half, "right, 95% of samples"), Line(p, share, "test rows")]
+    low, high = np.clip([p - half, p + half], 0.0, 1.0)
+    curve: list[Any] = [Band(p, low, high, "right, 95% of samples"), Line(p, share, "test rows")]
     curve.append(Line([0, 1], [0, 1], "right", is_dashed=True))
     # Their histogram, with the same band of its bars.
     counts, edges = np.histogram(pit, NUM_BINS, (0.0, 1.0))
     mean = count / NUM_BINS
     spread = Z95 * np.sqrt(count / NUM_BINS * (1 - 1 / NUM_BINS))
-    band = Band([0, 1], [mean - spread] * 2, [mean + spread] * 2, "")
+    band = Band([0, 1], [max(mean - spread, 0.0)] * 2, [mean + spread] * 2, "")
     return [
         Panel(title, curve, "probability of a quantile", "share of targets below it"),
         Panel(f"{name}: where targets fall", [band, Bars(counts, edges)], "probability integral transform", "rows"),

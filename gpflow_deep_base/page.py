@@ -49,6 +49,8 @@ TOP = 30
 BOTTOM = 46
 COLOURS = ("#1f5fa8", "#c2571a", "#2d7d46", "#7a4aa0", "#8a6d1f", "#4b5563")
 """Of lines and points by their order; each has a contrast of 4.5 with white."""
+_LETTER = 6.2
+"""Pixels of a digit."""
 MOST_POINTS = 1000
 MOST_LABELS = 8
 """Of a legend; more would take the place of the plot."""
@@ -312,14 +314,18 @@ class _Plot:
         low = self.height - BOTTOM
         right = WIDTH - RIGHT
         # Lines of the grid with their numbers, first across, then up.
-        for tick in _ticks(self.x0, self.x1):
+        across = _named_ticks(self.x0, self.x1)
+        longest = max((len(name) for _, name in across), default=0)
+        is_crowded = len(across) * (longest + 1) * _LETTER > right - self.left
+        for number, (tick, name) in enumerate(across):
             at = float(self.x(tick))
             self.elements.append(f'<path d="M{at:.1f} {self.top}V{low}" stroke="#e5e7eb"/>')
-            self.elements.append(f'<text x="{at:.1f}" y="{low + 14}" text-anchor="middle">{tick:g}</text>')
-        for tick in _ticks(self.y0, self.y1) if has_y else ():
+            if not (is_crowded and number % 2):
+                self.elements.append(f'<text x="{at:.1f}" y="{low + 14}" text-anchor="middle">{name}</text>')
+        for tick, name in _named_ticks(self.y0, self.y1) if has_y else ():
             at = float(self.y(tick))
             self.elements.append(f'<path d="M{self.left} {at:.1f}H{right}" stroke="#e5e7eb"/>')
-            self.elements.append(f'<text x="{self.left - 5}" y="{at + 4:.1f}" text-anchor="end">{tick:g}</text>')
+            self.elements.append(f'<text x="{self.left - 5}" y="{at + 4:.1f}" text-anchor="end">{name}</text>')
         middle = (self.left + right) / 2
         xlabel, ylabel = (escape(_short(label, 56)) for label in (self.panel.xlabel, self.panel.ylabel))
         self.elements.append(f'<text x="{middle}" y="{self.height - 14}" text-anchor="middle">{xlabel}</text>')
@@ -481,6 +487,18 @@ def _ticks(low: float, high: float) -> list[float]:
     step = next(size * factor for factor in (1, 2, 5, 10) if (high - low) / (size * factor) < 9)
     first = math.ceil(low / step)
     return [round(number * step, 12) for number in range(first, math.floor(high / step) + 1)]
+
+
+def _named_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """These with their names: in thousands (k), millions (M) or thousands of millions (G) where that is shorter."""
+    ticks = _ticks(low, high)
+    ways = [
+        [f"{tick / unit:g}{letter if tick else ''}" for tick in ticks]
+        for unit, letter in ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"))
+    ]
+    # :g has six digits, which may be too few to tell ticks apart.
+    ways = [names for names in ways if len(set(names)) == len(ticks)] or [[f"{tick:.12g}" for tick in ticks]]
+    return list(zip(ticks, min(ways, key=lambda names: max(map(len, names), default=0)), strict=True))
 
 
 def _short(text: str, most: int) -> str:

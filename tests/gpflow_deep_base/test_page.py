@@ -87,6 +87,21 @@ def test_curves_are_lines_with_bands_or_points_with_bars() -> None:
     assert not any(mark.label for mark in many.marks if isinstance(mark, Line))
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "names"),
+    [
+        (0.0, 45_000.0, {"10k", "20k", "30k", "40k"}),
+        (9_990.0, 10_010.0, {"9990", "10000", "10010"}),
+        (1e7, 1e7 + 1.5, {"10000000"}),  # of which six digits would make one
+    ],
+)
+def test_large_ticks_are_short_and_all_ticks_differ(low: float, high: float, names: set[str]) -> None:
+    text = svg(Panel("p", [Line([low, high], [0.0, 1.0])]))
+    shown = re.findall(r'text-anchor="middle">([\d.k]+)</text>', text)
+    assert names <= set(shown)
+    assert len(set(shown)) == len(shown)
+
+
 def test_a_sheet_is_one_svg_file_of_plots_in_rows() -> None:
     panels = [Panel(HOSTILE, [Line([0, 1], [0, 1])]), *[Panel("p", [Bars([1.0], names=["a"])])] * 3]
     root = ElementTree.fromstring(sheet(panels))
