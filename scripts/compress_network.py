@@ -137,7 +137,7 @@ def main(flags: Flags) -> None:
                 **{f"{part}_images": size for part, size in data.sizes.items()},
                 "train_seconds": float(recipe.seconds),
                 **report.details(packed),
-                "published": report.PUBLISHED.get((name, flags.recipe.prior)),
+                "published": published,
             },
             text="\n".join([*report.notes(packed, published), aligned(report.table(packed))]),
             verdict=report.verdict(packed),

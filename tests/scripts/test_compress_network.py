@@ -112,6 +112,7 @@ def test_what_is_printed_is_what_is_stored(folder: Path, whole: Finished) -> Non
         rf"search +{search['valid_percent']:.2f} +{search['test_percent']:.2f} +{search['bytes']}", whole.out
     )
     assert "published" not in whole.out  # these are not the paper's data
+    assert result["published"] is None
 
 
 def test_the_run_folder_holds_curves_and_plots(folder: Path, whole: Finished) -> None:
