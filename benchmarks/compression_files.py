@@ -4,6 +4,7 @@
     compression_files.py --data_dir=DATA --seeds=0,1,2 --weights=8000,5300 --threads=1 --output=files.json
     compression_files.py --data_dir=DATA --teacher_epochs=12 --models=FOLDER --threads=1
     compression_files.py --data_dir=DATA --dataset=cifar10_jpeg --network=plain.keras --shift=4 --flip --threads=1
+    compression_files.py --data_dir=DATA --read=results/files/lenet_5.bcz,results/files/lenet_300_100.bcz
 
 LeNet, or a trained network in a file, is trained by Adam on images that are moved by up to --shift pixels, pruned to
 each number of weights in turn, trained on with a rate that falls to 0, and drawn to a few values for each layer. After
@@ -13,13 +14,13 @@ Rows are written as soon as they are there. --models keeps the trained networks,
 --values or other epochs for them goes on; without --values there are no files. With --teacher_epochs a LeNet-5 is
 trained first on the same training images of MNIST, one for all seeds, and what it says about each moved image takes the
 place of the label (Hinton, Vinyals and Dean, 2015): the file is of LeNet-300-100 as before. A network in a file has no
-dense epochs.
+dense epochs. --read trains nothing: it says what files that are there have, bytes and errors.
 """
 
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_bool("flip", False, "Mirror half of the images.", flag_values=fv)
     flags.DEFINE_string("models", None, "Folder to keep trained networks in, of one --network.", flag_values=fv)
     flags.DEFINE_string("files", None, "Folder to keep the files in.", flag_values=fv)
+    flags.DEFINE_list("read", [], "Files to measure, in place of networks to train.", flag_values=fv)
     flags.DEFINE_integer("batch_size", 200, "Images in a step.", 1, flag_values=fv)
     flags.DEFINE_float("learning_rate", 1e-3, "Of Adam.", 0.0, flag_values=fv)
     flags.DEFINE_float("max_rise", 0.05, "Percent of error set aside that coarser biases may add.", flag_values=fv)
@@ -215,8 +217,12 @@ def main(flag: flags.FlagValues) -> None:
     parts = parts_of(
         bench.load(flag.dataset, flag.data_dir, "images", num_valid=flag.num_valid, max_images=flag.max_images).parts
     )
-    teacher = teacher_of(parts) if flag.teacher_epochs else None
-    rows = (row for seed in map(int, flag.seeds) for row in rows_of(seed, parts, teacher))
+    rows: Iterable[dict[str, Any]]
+    if flag.read:
+        rows = ({"bytes": Path(file).stat().st_size, **errors_of(bc.load(file), parts)} for file in flag.read)
+    else:
+        teacher = teacher_of(parts) if flag.teacher_epochs else None
+        rows = (row for seed in map(int, flag.seeds) for row in rows_of(seed, parts, teacher))
     bench.write_rows(rows, f"{flag.dataset} as gpflow_deep_runs.data checks it")
 
 
