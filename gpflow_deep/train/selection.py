@@ -9,9 +9,9 @@
    `single_layer`.
 
 2. A Student's t likelihood is tried where the noise may have long tails. Of an exact single layer with one target its
-   bound has to be above the marginal likelihood by `STRONG`, or of more than `RACE_ROWS` rows the left-out ones have to
-   gain more than a standard error; others are trained by steps and judged as step 3 says, where the central halves of
-   the predictions hold too many rows and residuals have long tails.
+   bound has to be above the marginal likelihood by `STRONG`, and left-out rows have to gain more than a standard error
+   if outliers are not rare; of more than `RACE_ROWS` rows such a gain is enough. Others are trained by steps and judged
+   as step 3 says, where the central halves of the predictions hold too many rows and residuals have long tails.
 3. Deeper models start with the kernel, likelihood and noise found so far, and are trained on a part of the rows: for a
    twelfth of the steps (a quarter where the single layer is exact), three times (twice) as many, and all of them, as
    long as they are not behind. One is taken only if the other rows gain more than a standard error by it; then it goes
@@ -99,6 +99,12 @@ SMALL_ERROR = 0.01
 
 ROUGH = 0.6
 """With a larger one, a function without noise is as rough between rows as noise would be."""
+
+LITTLE_WEIGHT = 0.1
+"""A row with less is six scales of Student's t off, as one of a hundred is."""
+
+MOST_OUTLIERS = 0.05
+"""The largest share of such rows that is taken for noise without asking rows that are left out."""
 
 HELD_OUT = 40
 """Rows of a small table on which a deeper model is judged."""
@@ -492,7 +498,12 @@ class _Search:
         name = self._name(dataclasses.replace(self.config, num_layers=1, kernel=tried.kernel), tried)
         note = f"left out one by one, {gain:+.3f} ± {error:.3f}; evidence of all rows {evidence:+.1f}"
         self._add(name, log_densities[:, 0] - self.units.y.log_volume, note, began=began, gain=(gain, error))
-        if evidence < STRONG and (is_small or gain <= error):  # one row can make an error as large as the gain
+        # A single outlier can make an error as large as the gain; many of them, without a gain, are valleys or peaks.
+        assert tried.weights is not None  # of mypy: its noise is Student's t
+        is_rare = np.sum(tried.weights < LITTLE_WEIGHT) <= max(1, MOST_OUTLIERS * len(self.X))
+        is_strong = evidence >= STRONG
+        is_better = gain > error or (is_strong and is_rare)
+        if not is_better or (is_small and not is_strong):
             return single, residuals
         self.by_crps = False
         self.config = dataclasses.replace(self.config, likelihood="studentt")

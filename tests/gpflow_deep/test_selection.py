@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
-from scipy.stats import halfnorm, norm, t
+from scipy.stats import halfnorm, norm, qmc, t
 from sklearn.exceptions import ConvergenceWarning
 
 from gpflow_deep import Choice, DeepGPRegressor, ModelConfig, Predictor, Trainer, TrainingConfig, modern
@@ -124,6 +124,19 @@ def test_a_gross_outlier_among_few_rows_moves_nothing(rng: np.random.Generator) 
     assert search.config.likelihood == "studentt"
     assert deeper is None
     assert "studentt" in search.candidates[1].name
+
+
+@pytest.mark.parametrize("design", [1, 4])
+def test_narrow_valleys_are_no_outliers(design: int) -> None:
+    """Of the Michalewicz function, which has no noise, a tenth of the rows lie in them."""
+    X = qmc.LatinHypercube(2, seed=design).random(100)
+    Y = -np.sum(np.sin(np.pi * X) * np.sin(np.arange(1, 3) * np.square(X) * np.pi) ** 20, axis=1, keepdims=True)
+    course = selection._Course(TrainingConfig(), 200, 10, 0.0, 0)
+    search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
+    single = search._single(np.arange(100))
+    residuals, _ = search._judge(single, [])
+    assert search._with_long_tails(single, residuals)[0] is single
+    assert "studentt" in search.candidates[-1].name
 
 
 def test_jumps_of_a_simulator_are_no_outliers(rng: np.random.Generator) -> None:
