@@ -54,9 +54,9 @@ class DeepGPEstimator(BaseEstimator):
         unless held-out rows say that two or three are better, see `selection`; two for labels.
     :param num_inducing: number of inducing inputs of every layer. "auto": a single layer has one at each of up to 1,000
         rows, and of more rows 100 to 400, for as long as its bound rises; deeper models have 100.
-    :param likelihood: as in `ModelConfig`. "auto": Gaussian, or Student's t where intervals are too wide in the middle
-        and held-out rows agree; Gaussian if `num_layers` is given and above 1 (Student's t with latent variables);
-        Bernoulli for two classes, robust-max for more.
+    :param likelihood: as in `ModelConfig`. "auto": Gaussian, or Student's t where few rows are strong evidence of
+        outliers, or held-out rows of many agree; Gaussian if `num_layers` is given and above 1 (Student's t with latent
+        variables); Bernoulli for two classes, robust-max for more.
     :param posterior: "gaussian" is the variational one; "sghmc" draws samples from there on, and predicts from them;
         "global" is a variational one that is correlated across layers; "sigma_points" is Gaussian, trained by the
         predictive density, for thousands of noisy rows. "auto": Gaussian, unless `num_layers` is chosen, too, and
