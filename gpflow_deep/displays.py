@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .judge.evaluation import evaluate
-from .pages import dependences
+from .pages import dependences, shares_below
 
 __all__ = ["CalibrationDisplay", "DependenceDisplay"]
 
@@ -60,13 +60,10 @@ class CalibrationDisplay(NamedTuple):
         :param name: for the legend.
         :raises ValueError: if there are none, or one is not between 0 and 1.
         """
-        ordered = np.sort(np.ravel(np.asarray(pit, np.float64)))
-        if not len(ordered) or not (ordered[0] >= 0 and ordered[-1] <= 1):
+        values = np.asarray(pit, np.float64)
+        if not values.size or not (values.min() >= 0 and values.max() <= 1):
             raise ValueError("pit must be probabilities between 0 and 1, at least one.")
-        probability = np.linspace(0.0, 1.0, 101)
-        share = np.searchsorted(ordered, probability, side="right") / len(ordered)
-        half_width = 1.96 * np.sqrt(probability * (1 - probability) / len(ordered))
-        return cls(probability, share, half_width, name)
+        return cls(*shares_below(values), name)
 
     @property
     def distance(self) -> float:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import gpflow
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gpflow_deep_base.page import Band, Bars, Line, Panel, Panels, Points, Table, smoothed
 from gpflow_deep_base.scores import confidence_bins
@@ -28,6 +28,7 @@ __all__ = [
     "fit_on_grid",
     "model_parts",
     "prediction_parts",
+    "shares_below",
     "tags",
 ]
 
@@ -295,14 +296,24 @@ def _confusion(labels: NDArray[Any], predicted: NDArray[Any], names: Sequence[st
     return [Table("Labels", rows, f"{np.trace(counts)} of {counts.sum()} test rows right; columns: predicted.")]
 
 
+def shares_below(pit: ArrayLike) -> tuple[Array, Array, Array]:
+    """Probabilities p from 0 to 1, [101] as all of these: shares of probability integral transforms of at most p, and
+    half of the width of the band that holds 95 % of those of as many right ones.
+
+    :param pit: of any shape.
+    """
+    ordered = np.sort(np.ravel(np.asarray(pit, np.float64)))
+    p = np.linspace(0.0, 1.0, 101)
+    share = np.searchsorted(ordered, p, side="right") / len(ordered)
+    return p, share, Z95 * np.sqrt(p * (1 - p) / len(ordered))
+
+
 def _of_pit(name: str, found: Evaluation) -> list[Panel]:
-    pit = np.sort(np.ravel(np.asarray(found.pit)))
+    pit = np.ravel(np.asarray(found.pit))
     # The distribution of the transforms, in the band of as many right ones.
     count = len(pit)
-    p = np.linspace(0, 1, 101)
-    half = Z95 * np.sqrt(p * (1 - p) / count)
+    p, share, half = shares_below(pit)
     title = f"{name}: {calibration_in_words(found)}"
-    share = np.searchsorted(pit, p, side="right") / count
     low, high = np.clip([p - half, p + half], 0.0, 1.0)
     curve: list[Any] = [Band(p, low, high, "right, 95% of samples"), Line(p, share, "test rows")]
     curve.append(Line([0, 1], [0, 1], "right", is_dashed=True))
