@@ -258,13 +258,14 @@ def log_marginal_likelihood(
     # Of log lengthscales: scaled squared distances change by -2 (a_i - a_j)^2 in each column.
     W = G * (variance * slopes)
     gradient[1 : D + 1] = -4 * (W.sum(axis=1) @ (A * A) - np.sum(A * (W @ A), axis=0))
-    gradient[D + 1] = np.exp(theta[D + 1]) * np.trace(G)
-    if linear is not None:
-        gradient[D + 2] = np.sum(G * linear)
-    if weights is not None:
+    if weights is None:
+        gradient[D + 1] = np.exp(theta[D + 1]) * np.trace(G)
+    else:
         of_noises = noises * np.diag(G)
         gradient[D + 1] = np.sum(of_noises)
         gradient[len(theta) :] = -of_noises
+    if linear is not None:
+        gradient[D + 2] = np.sum(G * linear)
     return float(value), gradient
 
 
