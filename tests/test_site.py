@@ -141,8 +141,8 @@ HEADLINES: dict[str, list[tuple[str, str, str]]] = {
         ("tabular_rivals/scores|power|DeepGPRegressor(), splits 0 and 1", "RMSE", ".2f"),
         ("tabular_rivals/scores|concrete|exact GP", "log-likelihood", ".2f"),
         ("tabular_rivals/scores|concrete|DeepGPRegressor()", "log-likelihood", ".2f"),
-        ("tabular_rivals/scores|boston|exact GP", "log-likelihood", ".3f"),
-        ("tabular_rivals/scores|boston|DeepGPRegressor()", "log-likelihood", ".3f"),
+        ("tabular_rivals/scores|boston|exact GP", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|boston|DeepGPRegressor()", "log-likelihood", ".2f"),
     ],
     "darn": [
         ("darn_tables/scores|connect4", "NLL", ".1f"),
