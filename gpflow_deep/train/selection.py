@@ -412,9 +412,16 @@ class _Search:
         """The single layer, what is better than it, and standardised residuals of left-out rows [n, P]."""
         folds = self._folds() if self._has_rivals() else []
         single = self._single(folds[0][0] if folds and not self.is_exact else np.arange(len(self.X)))
-        residuals, scores = self._judge(single, folds)
-        if self.is_exact and "likelihood" in self.free and residuals is not None:
-            single, residuals = self._with_long_tails(single, residuals)
+        scores: Scores | None = None
+        residuals: Array | None = None
+        if self.is_exact:
+            single, residuals = self._left_out(single)
+        elif folds:
+            residuals, scores = self._held_out(single, folds)
+            self._add(self._name_of(single), scores.log_density, "held out")
+        else:
+            value = single.value * self.y.shape[1] - self.units.y.log_volume
+            self._add(self._name_of(single), None, "the bound", value=value)
         best = None if residuals is None or not folds else self._rivals(single, folds, scores, residuals)
         return single, best, residuals
 
@@ -463,28 +470,21 @@ class _Search:
             single = climb_exact(dataclasses.replace(single, Z=None), x, y, min(max_iter, MIDDLE), show=self.show)
         return single
 
-    def _judge(
-        self, single: SingleLayer, folds: list[tuple[NDArray[Any], NDArray[Any]]]
-    ) -> tuple[Array | None, Scores | None]:
-        """Standardised residuals [n, P] of rows, left out one by one or held out; and the scores of the latter."""
-        name = self._name(dataclasses.replace(self.config, num_layers=1, kernel=single.kernel), single)
-        volume = self.units.y.log_volume
-        if self.is_exact:
-            # Leave-one-out in closed form.
-            residuals, log_densities = leave_one_out(single, self.x, self.y)
-            self._add(name, log_densities.sum(axis=1) - volume, "left out one by one")
-            self.left_out_error = rms_error(residuals, log_densities)
-            self.by_crps = single.noise <= NO_NOISE
-            return residuals, None
-        if folds:
-            residuals, scores = self._held_out(single, folds)
-            self._add(name, scores.log_density, "held out")
-            return residuals, scores
-        self._add(name, None, "the bound", value=single.value * self.y.shape[1] - volume)
-        return None, None
+    def _left_out(self, single: SingleLayer) -> tuple[SingleLayer, Array]:
+        """An exact single layer, with Student's t noise if that is better, and standardised residuals [N, P] of rows
+        left out one by one."""
+        residuals, log_densities = leave_one_out(single, self.x, self.y)
+        self._add(self._name_of(single), log_densities.sum(axis=1) - self.units.y.log_volume, "left out one by one")
+        self.left_out_error = rms_error(residuals, log_densities)
+        self.by_crps = single.noise <= NO_NOISE
+        if "likelihood" not in self.free:
+            return single, residuals
+        return self._with_long_tails(single, residuals, log_densities)
 
-    def _with_long_tails(self, single: SingleLayer, residuals: Array) -> tuple[SingleLayer, Array]:
-        """An exact single layer with Student's t noise if that is clearly better, and its residuals."""
+    def _with_long_tails(
+        self, single: SingleLayer, residuals: Array, log_densities: Array
+    ) -> tuple[SingleLayer, Array]:
+        """An exact single layer with Student's t noise if that is clearly better than this one, and its residuals."""
         # One huge target makes a function without noise that is rough; one that is not so has jumps or valleys.
         is_noise = single.noise > NO_NOISE or self.left_out_error > ROUGH
         is_small = len(self.X) <= RACE_ROWS
@@ -492,12 +492,12 @@ class _Search:
             return single, residuals
         began = time.process_time()
         tried = search_student_t(single, self.x, self.y, max_iter=min(self.course.max_iter, 200))
-        tried_residuals, log_densities = leave_one_out(tried, self.x, self.y)
+        tried_residuals, tried_densities = leave_one_out(tried, self.x, self.y)
         evidence = (tried.value - single.value) * len(self.X)
-        gain, error = paired_gain(log_densities[:, 0], leave_one_out(single, self.x, self.y)[1][:, 0])
-        name = self._name(dataclasses.replace(self.config, num_layers=1, kernel=tried.kernel), tried)
+        gain, error = paired_gain(tried_densities[:, 0], log_densities[:, 0])
+        scores = tried_densities[:, 0] - self.units.y.log_volume
         note = f"left out one by one, {gain:+.3f} ± {error:.3f}; evidence of all rows {evidence:+.1f}"
-        self._add(name, log_densities[:, 0] - self.units.y.log_volume, note, began=began, gain=(gain, error))
+        self._add(self._name_of(tried), scores, note, began=began, gain=(gain, error))
         # A single outlier can make an error as large as the gain; many of them, without a gain, are valleys or peaks.
         assert tried.weights is not None  # of mypy: its noise is Student's t
         is_rare = np.sum(tried.weights < LITTLE_WEIGHT) <= max(1, MOST_OUTLIERS * len(self.X))
@@ -846,13 +846,15 @@ class _Search:
 
     # Words.
 
-    def _name(self, config: ModelConfig, single: SingleLayer | None = None) -> str:
-        count = len(self.X) if single is not None and single.Z is None else config.num_inducing
-        count = len(single.Z) if single is not None and single.Z is not None else count
-        likelihood = config.likelihood if single is None or single.weights is None else "studentt"
+    def _name(self, config: ModelConfig) -> str:
         depth = "1 layer" if config.num_layers == 1 else f"{config.num_layers} layers"
         posterior = "" if config.posterior == "gaussian" else f", posterior={config.posterior}"
-        return f"{depth}, {config.kernel}, M={count}, {likelihood}{posterior}"
+        return f"{depth}, {config.kernel}, M={config.num_inducing}, {config.likelihood}{posterior}"
+
+    def _name_of(self, single: SingleLayer) -> str:
+        likelihood = self.config.likelihood if single.weights is None else "studentt"
+        count = len(self.X) if single.Z is None else len(single.Z)
+        return f"1 layer, {single.kernel}, M={count}, {likelihood}"
 
     def _add(
         self,
