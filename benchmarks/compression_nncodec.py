@@ -105,12 +105,13 @@ _SETS: dict[str, tuple[str, int | None, int]] = {
     "lenet300": ("mnist", None, 5),
     "lenet5": ("mnist", None, 2),
     "cifar": ("cifar10_jpeg", 25_000, 5),
+    "mobilenet": ("cifar10_jpeg", None, 8),
 }
 
 
 def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("files", [], "Files that compression has written.", flag_values=fv)
-    flags.DEFINE_list("networks", [], "Of lenet300, lenet5 and cifar, to be trained.", flag_values=fv)
+    flags.DEFINE_list("networks", [], "To be trained: lenet300, lenet5, cifar, mobilenet.", flag_values=fv)
     flags.DEFINE_list("seeds", ["0", "1", "2"], "Of these networks.", flag_values=fv)
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
     flags.DEFINE_integer("calibration", 4000, "Training images that pack is given.", 1, flag_values=fv)
@@ -178,6 +179,8 @@ def trained(name: str, seed: int, data_dir: str | None) -> tuple[keras.Model, di
             layers += [keras.layers.Conv2D(maps, 3, padding="same", activation="relu"), keras.layers.MaxPooling2D()]
         layers += [keras.layers.Flatten(), keras.layers.Dense(64, "relu"), keras.layers.Dense(10)]
         model = keras.Sequential(layers)
+    elif name == "mobilenet":
+        model = keras.applications.MobileNetV2((32, 32, 3), weights=None, classes=10, classifier_activation=None)
     else:
         model = bc.networks.build(name, (28, 28, 1), 10, seed=seed)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
