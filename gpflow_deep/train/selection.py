@@ -61,6 +61,7 @@ from .single_layer import (
     EXACT_ROWS,
     LEAST_NOISE,
     MIDDLE,
+    NO_NOISE,
     RACE_ROWS,
     STRONG,
     SingleLayer,
@@ -82,9 +83,6 @@ __all__ = ["Begun", "begin_chosen", "build_single", "can_choose", "fit_chosen"]
 
 Array = NDArray[np.float64]
 Show = Callable[[str], None] | None
-
-NO_NOISE = 1e-3
-"""With less noise, in units of the variance of the targets, long tails are of interpolation and not of the noise."""
 
 NUM_INDUCING = 100
 """Inducing inputs to begin with, and of deep models."""

@@ -37,6 +37,7 @@ __all__ = [
     "EXACT_ROWS",
     "LEAST_NOISE",
     "MIDDLE",
+    "NO_NOISE",
     "RACE_ROWS",
     "STRONG",
     "SingleLayer",
@@ -90,12 +91,12 @@ MAX_WORK = 5e8
 RISE = 0.02
 """Of the bound, nats per row, that twice as many inducing inputs have to bring."""
 
-ROWS_PER_PARAMETER = 5
+ROWS_PER_PARAMETER = 15
 """With fewer rows than so many for each lengthscale, the kernel variance and the noise, the largest likelihood can be
 that of a function through noisy targets: a prior is asked, too."""
 
-SEEN = 0.05
-"""Root mean squared error for rows left out, in standard deviations of the targets: with less, few rows are enough."""
+NO_NOISE = 1e-3
+"""With less noise, in units of the variance of the targets, rows are taken for those of a function without it."""
 
 DF = 3.0
 """Degrees of freedom of Student's t noise, those of `ModelConfig`."""
@@ -489,18 +490,17 @@ def search_exact(
     After the race the best kernels of each start go on with all rows, those with little noise from the start again:
     a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
 
-    Where that leaves rows that are few for the parameters, and not seen from the others, the search is made again with
-    a prior.
+    Where rows are few for the parameters, these have a prior, unless there is no noise even so.
 
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, P].
     """
     search = functools.partial(_searched, X, Y, kernels, max_iter=max_iter, seed=seed, show=show)
-    single = search(log_marginal_likelihood)
-    is_few = len(X) < ROWS_PER_PARAMETER * (X.shape[1] + 2)
-    if is_few and rms_error(*leave_one_out(single, X, Y)) > SEEN:
-        single = dataclasses.replace(search(log_posterior), has_prior=True)
-    return single
+    if len(X) < ROWS_PER_PARAMETER * (X.shape[1] + 2):
+        single = search(log_posterior)
+        if single.noise > NO_NOISE:
+            return dataclasses.replace(single, has_prior=True)
+    return search(log_marginal_likelihood)
 
 
 def search_student_t(begin: SingleLayer, X: Array, Y: Array, *, max_iter: int = 200) -> SingleLayer:

@@ -225,6 +225,17 @@ def test_few_noisy_rows_are_no_function_without_noise() -> None:
     assert without.noise < 2 * single_layer.LEAST_NOISE
 
 
+def test_a_hundred_noisy_rows_of_ten_inputs_are_no_wild_function() -> None:
+    """The largest likelihood of these has no noise at all, and new rows at -1.01 nats where noise of 0.5 has -0.72."""
+    rng = np.random.default_rng([100, 0, 6])
+    weights = rng.normal(size=(10, 1)) * (np.arange(10) < 3)[:, None]
+    X = rng.normal(size=(100, 10))
+    Y = X @ weights + 0.5 * np.linalg.norm(weights) * rng.normal(size=(100, 1))
+    single = single_layer.search_exact(X, (Y - Y.mean()) / Y.std(), CANDIDATES)
+    assert single.has_prior
+    assert 0.1 < single.noise < 0.3
+
+
 def test_few_rows_of_a_noisy_line_are_a_line() -> None:
     """Of 20 whole numbers around a line; without the trend the line is missed by 0.27."""
     rng = np.random.default_rng([0, 20, 1])
