@@ -37,6 +37,8 @@ def as_numbers(X: Any, estimator: Any, *, reset: bool, may_miss: bool = False) -
     # A table of Arrow; what is no frame goes as it is.
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
         X = X.to_pandas()
+    if hasattr(X, "collect"):
+        raise ValueError(f"X must be a frame of rows, got a {type(X).__name__} of polars; call its collect().")
     if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
         return X
     # The encoder of the fit, or a new one if columns are not all plain numbers.

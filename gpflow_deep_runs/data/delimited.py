@@ -54,7 +54,7 @@ _SEAL = "\x1fend of the table\x1f"
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16"}
 _NOTE = re.compile(
     r"\W*(?:sources?|notes?|quellen?|anmerkung|hinweis|stand|data|last updated|copyright|footnotes?|remarks?|notas?"
-    r"|remarques?)\b.*|[*#\u00a9(\[].*",
+    r"|remarques?)\b.*|\W?[^\W\d_]{3,}: .*|[*#\u00a9(\[].*",
     re.IGNORECASE | re.DOTALL,
 )
 _YEAR = re.compile("(?:1[89]|20|21)[0-9]{2}")
@@ -143,7 +143,11 @@ def dialect_of(
         check_names(names, where)
         return Dialect(tuple(names), delimiter, codec, False, num_titles, (*notes, "its columns are named by --names"))
     # So it is if it holds numbers, or values that occur again, where names are optional
-    number = "" if _are_years(header) else next((name for name in header if _NUMBER.fullmatch(name)), "")
+    number = (
+        ""
+        if _are_years(header, body[1:]) or _counts(header)
+        else next((name for name in header if _NUMBER.fullmatch(name)), "")
+    )
     if names_optional and (number or _occurs_again(header, body[1:])):
         if not number:
             notes.append("the first line is a row, as its values occur again (--names=NAME,... names the columns)")
@@ -229,17 +233,21 @@ def unnamed(place: int, header: Sequence[str]) -> str:
     return name if name not in header else f"{name} ({len(header)})"
 
 
-def _are_years(header: Sequence[str]) -> bool:
-    """Whether the numbers of a header are years that follow each other, beside names."""
-    numeric = [name for name in header if _NUMBER.fullmatch(name)]
-    if (
-        len(numeric) < 2
-        or len(numeric) == len([name for name in header if name])
-        or not all(map(_YEAR.fullmatch, numeric))
-    ):
+def _are_years(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the numbers of a header, beside names, are years that follow each other, or one above other numbers."""
+    places = [place for place, name in enumerate(header) if _NUMBER.fullmatch(name)]
+    if len(places) == len(list(filter(None, header))) or not all(_YEAR.fullmatch(header[place]) for place in places):
         return False
-    steps = {int(after) - int(before) for before, after in itertools.pairwise(numeric)}
+    if len(places) == 1:
+        below = [row[places[0]].strip() for row in rows if places[0] < len(row)]
+        return 2 * sum(_YEAR.fullmatch(text) is not None for text in below) < len(below)
+    steps = {int(header[after]) - int(header[before]) for before, after in itertools.pairwise(places)}
     return len(steps) == 1 and 0 < abs(steps.pop()) <= 10
+
+
+def _counts(header: Sequence[str]) -> bool:
+    """Whether a header has no first name, and then 0, 1, 2, ..., as pandas names columns beside an index."""
+    return len(header) > 1 and [*header] == ["", *map(str, range(len(header) - 1))]
 
 
 def check_names(names: Sequence[str], where: str) -> None:
@@ -640,6 +648,11 @@ def _delimiter(rows: dict[str, list[tuple[int, list[str]]]], where: str, *, is_k
     fitting = [d for d in fitting if starts[d] == least]
     if "\t" in fitting:  # no other text holds a tab in each row
         return "\t", starts["\t"] or 0
+    if {",", ";"} <= set(fitting):
+        cells = [cell.strip() for row in candidates[";"][1:] for cell in row if "," in cell]
+        names = ";".join(candidates[";"][0])
+        if all(map(_NUMBER.fullmatch, cells)) and names.count(",") == names.count(", "):  # decimal commas
+            fitting.remove(",")
     if len(fitting) > 1:
         raise ValueError(
             f"the columns of {where} may be divided by "
@@ -681,7 +694,7 @@ def _start_of(rows: list[list[str]]) -> int | None:
         is_title = len(row) < width if len(row) != width else row[0].strip() != "" and filled[number] == 1 < usual
         if filled[number] == 0:
             continue
-        if not is_title or filled[number] > max(1, width // 2) or len(row) == width - 1 > 2:
+        if not is_title or filled[number] > max(1, width // 2) or filled[number] == width - 1 > 2:
             return number
     return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from gpflow_deep_runs.data.times import iso_format, read_dates
 
 __all__ = [
     "TOTAL_WORD",
+    "are_months",
     "check_codes",
     "check_numbers",
     "check_sentinels",
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 _HEAD = 100
-_MIN_CODES = 10
+_MIN_VALUES = 10
 _NINES_OF_CODES = (9.0, -9.0, 99.0, -99.0, 999.0, -999.0)
 _REFUSED = (-9.0, -8.0, -7.0, -6.0)
 _NINES = [float("9" * digits) for digits in range(2, 8)]
@@ -43,7 +44,7 @@ _KNOWN = frozenset(
         *_NINES,
         *(-nines for nines in _NINES),
         *(sign * (nines - less) for nines in _NINES for less in (1.0, 2.0) for sign in (1, -1)),  # refused, unknown
-        *(sign * value for sign in (1, -1) for value in (99.9, 99.99, 999.9, 999.99, 9999.9, 9999.99)),
+        *(sign * value for sign in (1, -1) for value in (9.99, 99.9, 99.99, 999.9, 999.99, 9999.9, 9999.99)),
         *(77.0, 88.0, 777.0, 7777.0),
         *(-888.0, -8888.0, -777.0, -200.0, 888.0, 8888.0, -32768.0, 32767.0, 65535.0),
         *(-(2.0**31), 2.0**31 - 1, 1e20, 1e30, -1e30, 1e36, -1e36, float(2**63)),
@@ -59,7 +60,7 @@ _DATES = (
 """Dates that mean no date, or no end."""
 
 _FAR = 5.0
-_FAR_OFTEN = 2.0
+_FAR_OFTEN = 1.0
 _MOST_PEELED = 6
 _MAX_CODES = 50
 _FOOT = 5
@@ -277,42 +278,68 @@ def _days(texts: Sequence[str]) -> NDArray[np.float64]:
     return np.array([read_dates(cells.slice(i, 1), iso_format(cells.slice(i, 1)))[0] for i in range(len(cells))])
 
 
+class _Codes(NamedTuple):
+    """Texts that can be read as numbers, which some of them may not be.
+
+    :ivar every: the pattern of all of them.
+    :ivar odd: that of those that would lose something as numbers.
+    :ivar may_be: what they may be, in words.
+    :ivar form: the format of them as times or months.
+    """
+
+    every: str
+    odd: str
+    may_be: str
+    form: str = ""
+
+
+_MONTHS = (
+    _Codes("(?:0?[1-9]|1[0-2])\\.(?:19|20)[0-9]{2}", ".*", "months, or numbers", "%m.%Y"),
+    _Codes("(?:19|20)[0-9]{2}\\.(?:0[1-9]|1[0-2])", ".*", "months, or numbers", "%Y.%m"),
+)
+_CODES = (
+    *_MONTHS,
+    _Codes("\\+[0-9]{7,}", ".*", "codes, or numbers (with a plus sign)"),
+    _Codes("[0-2][0-9]\\.[0-5][0-9]", "0[1-9]\\..*", "times of the day, codes, or numbers", "%H.%M"),
+    _Codes("[0-9]+(?:\\.[0-9]+)?", "0[0-9]+\\.[0-9]+", "codes, or numbers (with a zero in front)"),
+    _Codes("[0-9]+(?:[eE][0-9]+)?", "[0-9]+[eE][0-9]+", "codes or versions, or numbers (powers of ten)"),
+)
+_DECIMALS = _Codes(
+    "[0-9]{1,3}(?:\\.[0-9]{1,3})?",
+    "[0-9]+\\.[0-9]+0",
+    "codes or versions, or numbers (decimals, whose last zero says nothing)",
+)
+
+
+def are_months(values: pa.ChunkedArray) -> bool:
+    """Whether all texts are months such as 05.2020, as which numbers do not happen to be written."""
+    return any(
+        all(matches(one_chunk(some), f"\\s*|\\s*{codes.every}\\s*").all() for some in (values.slice(0, _HEAD), values))
+        for codes in _MONTHS
+    )
+
+
 def check_codes(contents: Contents) -> None:
     """Ask whether texts that can be read as numbers are codes, of which some would become one: 1E5, or 1.1 and 1.10.
 
     :raises ValueError: naming column, row, value and the flags that answer.
     """
-    # Which way of writing codes all texts have, and which of them would lose something as numbers
     texts = contents.cells.texts
-    if contents.share(matches(texts, "\\+[0-9]{7,}")) == 1:
-        odd = contents.is_value
-        reading = "with a plus sign"
-    elif contents.share(matches(texts, "[0-2][0-9]\\.[0-5][0-9]")) == 1:
-        odd = matches(texts, "0[1-9]\\..*") & contents.is_value
-        reading = "with a zero in front"
+    for codes in (*_CODES, *([_DECIMALS] if _is_repeated(contents) else [])):
+        if contents.share(matches(texts, codes.every)) < 1:
+            continue
+        odd = matches(texts, codes.odd) & contents.is_value
+        if codes is _DECIMALS:  # prices have equally many
+            parts = pc.utf8_length(pc.replace_substring_regex(texts, "^[0-9]+\\.?", "")).to_numpy(zero_copy_only=False)
+            lengths = parts[contents.is_value & (parts > 0)]
+            odd &= len(np.unique(lengths)) > 1
         if odd.any():
+            name = contents.name
+            cures = [f"--dates={name}:{codes.form}"] if codes.form else []
             raise ValueError(
-                f"{contents.what} has values such as {contents.example(odd)} (from 0), which may be times of the day, "
-                f"codes, or numbers; give --dates={contents.name}:%H.%M, --categorical={contents.name} or "
-                f"--numeric={contents.name}."
+                f"{contents.what} has values such as {contents.example(odd)} (from 0), which may be {codes.may_be}; "
+                f"give {', '.join([*cures, f'--categorical={name}'])} or --numeric={name}."
             )
-    elif contents.share(matches(texts, "[0-9]+(?:[eE][0-9]+)?")) == 1:
-        odd = matches(texts, "[0-9]+[eE][0-9]+") & contents.is_value
-        reading = "powers of ten"
-    elif _is_repeated(contents) and contents.share(matches(texts, "[0-9]{1,3}(?:\\.[0-9]{1,3})?")) == 1:
-        decimals = pc.utf8_length(pc.replace_substring_regex(texts, "^[0-9]+\\.?", "")).to_numpy(zero_copy_only=False)
-        odd = matches(texts, "[0-9]+\\.[0-9]+0") & contents.is_value
-        is_shorter = contents.is_value & (decimals > 0)
-        if not odd.any() or decimals[is_shorter].min() == decimals[is_shorter].max():
-            return
-        reading = "decimals, whose last zero says nothing"
-    else:
-        return
-    if odd.any():
-        raise ValueError(
-            f"{contents.what} has values such as {contents.example(odd)} (from 0), which may be codes or versions, or "
-            f"numbers ({reading}); give --categorical={contents.name} or --numeric={contents.name}."
-        )
 
 
 def check_numbers(name: str, values: pa.ChunkedArray, found: NDArray[np.float64], *, where: str) -> None:
@@ -330,7 +357,7 @@ def check_numbers(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]
     if not len(head):
         return
     # Codes, times of the day with a point, and times without one
-    if _are_codes(head) and len(head) >= _MIN_CODES:
+    if _are_codes(head) and len(head) >= _MIN_VALUES:
         finite = found[np.isfinite(found)]
         count = len(np.unique(finite))
         if _are_codes(finite) and (count == len(finite) or 1 < count <= min(_MAX_CODES, len(finite) / 2)):
@@ -480,8 +507,9 @@ def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:
     """Why the last row seems to sum up the others, as its numbers are one statistic of theirs; "" if they are not.
 
     All columns of numbers have to agree; a zero or a missing value says nothing. Sums have to be larger than the values
-    that they sum up, and those of positive and negative values must not agree by chance. Others must not be values that
-    these columns would have by chance, nor those of another row.
+    that they sum up, and those of positive and negative values must not agree by chance; beside the sum of a column
+    that is mostly not zero, others may hold rates, of which a total has one between theirs. Other statistics must not
+    be values that these columns would have by chance, nor those of another row.
 
     :param found: the cells of columns, [n] each, of which those of numbers are looked at.
     """
@@ -489,6 +517,7 @@ def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:
     fitting = dict.fromkeys(_STATISTICS, 1.0)  # the chance that a row agrees that is none
     is_larger = False
     are_signed = True
+    has_rates = has_sum = False
     num_columns = 0
     alike = np.ones(len(numeric[0]) - 1, np.bool_) if numeric else np.zeros(0, np.bool_)
     # Each column of numbers leaves the statistics that its last value agrees with
@@ -500,24 +529,30 @@ def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:
             continue
         num_columns += 1
         tolerance = _half_digit(end)
-        is_larger |= bool(end < finite_above.min() or end > finite_above.max())
+        is_beyond = bool(end < finite_above.min() or end > finite_above.max())
+        is_larger |= is_beyond
+        has_sum |= is_beyond and np.count_nonzero(finite_above) > max(_MIN_VALUES, len(finite_above) / 2)
         are_signed &= bool(finite_above.min() < 0 < finite_above.max())
+        agreeing = [name for name in fitting if _agrees(name, finite_above, end, tolerance, "sums" in fitting)]
+        is_rate = not is_beyond and "sums" in fitting and "sums" not in agreeing
+        has_rates |= is_rate
         # Columns are taken as independent: the chances that they agree multiply
         fitting = {
             name: chance
             * _share(finite_above, end, _width(name, finite_above, tolerance))
             * _tail(name, finite_above, end)
             for name, chance in fitting.items()
-            if _agrees(name, finite_above, end, tolerance, may_be_mean="sums" in fitting)
-        }
+            if name in agreeing
+        } | ({"sums": fitting["sums"]} if is_rate else {})
         if not fitting:
             return ""
         # A row above with the same numbers says that the last one is a row, too
         alike &= np.abs(above - end) <= tolerance
     if not num_columns or alike.any():
         return ""
-    if "sums" in fitting and is_larger and (not are_signed or fitting["sums"] < _CHANCE):
-        return "its numbers are the sums of their columns"
+    is_sure = is_larger and not (are_signed or has_rates)
+    if "sums" in fitting and (is_sure or (has_sum and fitting["sums"] < _CHANCE)):
+        return "its numbers are the sums of their columns" + has_rates * " or between their ends"
     name = next((name for name, chance in fitting.items() if name != "sums" and chance < _CHANCE), "")
     return f"its numbers are the {name} of their columns" if name else ""
 
@@ -543,7 +578,7 @@ def _share(values: NDArray[np.float64], end: float, tolerance: float) -> float:
     return min(1.0, max(near, 2 * max(tolerance, _resolution(values)) / float(np.ptp(values))))
 
 
-def _agrees(name: str, values: NDArray[np.float64], end: float, tolerance: float, *, may_be_mean: bool) -> bool:
+def _agrees(name: str, values: NDArray[np.float64], end: float, tolerance: float, may_be_mean: bool) -> bool:
     """Whether a number is a statistic of some values; beside sums of other columns, a mean is one, too."""
     if name == "sums":
         digit = tolerance if tolerance < 0.5 else 0.0

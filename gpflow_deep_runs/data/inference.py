@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gpflow_deep_runs.data import notes
 from gpflow_deep_runs.data.cells import Contents, cells_of, is_missing, matches, missing_texts, one_chunk, shown
 from gpflow_deep_runs.data.columns import Column, misfit
-from gpflow_deep_runs.data.doubts import check_codes, check_numbers
+from gpflow_deep_runs.data.doubts import are_months, check_codes, check_numbers
 from gpflow_deep_runs.data.forced import LOCAL, SIGNS, Forced, zone_of
 from gpflow_deep_runs.data.formats import find_date_format, find_time_format
 from gpflow_deep_runs.data.libraries import pa, pc
@@ -38,7 +38,7 @@ _MIN_DAYS = 5
 _MOST = 0.9
 _DAY_1900 = -25567
 _DAY_2100 = 47482
-_ODD = "^\\s*(?:[0-9]+[eE][0-9]+|\\+[0-9]{7,}|0[1-9]\\.[0-9]+)\\s*$"
+_ODD = "^\\s*(?:[0-9]+[eE][0-9]+|\\+[0-9]{7,}|0[0-9]+\\.[0-9]+)\\s*$"
 _POINT = "[-+]?(?:[0-9]*\\.(?:[0-9]{0,2}|[0-9]{4,})|0*\\.[0-9]{3}|[0-9]{4,}\\.[0-9]{3})(?:[eE][-+]?[0-9]+)?"
 
 MAX_LEVELS = 50
@@ -51,6 +51,10 @@ _ALL_DIFFERENT = 20
 _WORDS = (
     *(("true", "false"), ("t", "f"), ("yes", "no"), ("y", "n"), ("on", "off"), ("ja", "nein"), ("oui", "non")),
     *(("si", "no"), ("sí", "no"), ("sì", "no"), ("sim", "não"), ("tak", "nie"), ("да", "нет")),
+    *(("ja", "nee"), ("ja", "nej"), ("ja", "nei"), ("sim", "nao"), ("ano", "ne"), ("da", "ne"), ("da", "nu")),
+    *(("igen", "nem"), ("evet", "hayır"), ("kyllä", "ei"), ("是", "否"), ("はい", "いいえ"), ("예", "아니요")),
+    *(("wahr", "falsch"), ("vrai", "faux"), ("verdadero", "falso"), ("vero", "falso"), ("verdadeiro", "falso")),
+    *(("waar", "onwaar"), ("prawda", "fałsz"), ("истина", "ложь")),
 )
 _ID = re.compile(
     r"(?i:(?:.*[\s_.-])?(?:id|uuid|guid)|index|idx|rows?|row[\s_.]?(?:id|num|no|number|index|names?)|unnamed: [\d.]+"
@@ -237,6 +241,8 @@ def plain_column(
         return None
     if marks.may_be_code and pc.any(pc.match_substring_regex(values, _ODD)).as_py():
         return None  # 1E5, +4912345 or 09.30 may be none
+    if marks.has_point and are_months(values):
+        return None
     if marks.is_padded if is_decimal else marks.has_zero:  # 1.10 may be a version, 01234 is a code
         return None
     return "." if is_decimal else "", floats
@@ -414,25 +420,17 @@ def _is_id(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]) -> bo
 
 def _boolean_column(contents: Contents, na_values: Sequence[str]) -> Column | None:
     """A column of two words that are yes and no, or of true or false alone."""
-    texts = contents.cells.texts
-    # Each pair of words for yes and no; of the words of programs one is enough
-    for true, false in _WORDS:
-        is_program = true == "true"
-        is_value = contents.is_value if is_program else contents.counts > 0
-        if not is_program:
-            is_value = is_value & ~is_missing(texts, na_values, markers=False)
-        lower = pc.utf8_lower(texts.filter(pa.array(is_value)))
-        lower_words = set(pc.unique(lower).slice(0, 3).to_pylist())
-        if lower_words == {true, false} or (is_program and lower_words and lower_words <= {true, false}):
-            spellings = {word: _spellings(contents, is_value, word) for word in (true, false)}
+    lower = pc.utf8_lower(contents.cells.texts)
+    is_word = (contents.counts > 0) & ~is_missing(contents.cells.texts, na_values, markers=False)
+    # Each pair of words for yes and no; of the words of programs, the first pair, one is enough
+    for pairs, is_value in ((_WORDS[:1], contents.is_value), (_WORDS[1:], is_word)):
+        words = set(pc.unique(lower.filter(pa.array(is_value))).slice(0, 3).to_pylist())
+        is_program = pairs == _WORDS[:1]
+        pair = next((pair for pair in pairs if words == {*pair} or (is_program and words and words < {*pair})), None)
+        if pair is not None:
+            true, false = (_spellings(contents, is_value, word) for word in pair)
             note = "; ".join(notes.of_markers(contents)) if is_program else ""
-            return Column(
-                contents.name,
-                "boolean",
-                true=spellings[true] or ("True",),
-                false=spellings[false] or ("False",),
-                note=note,
-            )
+            return Column(contents.name, "boolean", true=true or ("True",), false=false or ("False",), note=note)
     return None
 
 

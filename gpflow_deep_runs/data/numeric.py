@@ -93,7 +93,8 @@ def check_finite(array: NDArray[Any], names: Sequence[str], what: str, *, may_mi
         if bad.any():
             raise ValueError(
                 f"{what} must be finite, but column {names[d]!r} has {int(bad.sum())} NaN or infinite values, the "
-                f"first in row {int(bad.argmax())} (from 0); drop those rows or put in values."
+                f"first in row {int(bad.argmax())} (from 0); drop those rows (of a table by --bad_rows=drop) or put in "
+                "values."
             )
 
 

@@ -52,6 +52,8 @@ _INDEX = "the index of the frame; reset_index() makes a column of it"
 
 _TEXT = (".csv", ".tsv", ".txt", ".data", ".dat")
 _TEXT_TYPES = ("large_string", "string_view")
+_MIXED = ("mixed-integer", "mixed")
+"""What pandas calls texts beside numbers."""
 
 Indices = NDArray[np.int64]
 
@@ -132,7 +134,7 @@ def _other_table(path: Path, spec: TableSpec) -> Table:
     """A table of a spreadsheet, of lines of JSON, or of Stata."""
     suffix = path.suffix.lower()
     where = str(path)
-    notes = list[str]()
+    sheets = None
     try:
         if suffix == ".dta":
             frame = pd.read_stata(path)
@@ -141,20 +143,14 @@ def _other_table(path: Path, spec: TableSpec) -> Table:
             frame = _json_frame(content, budget_of(path, spec.max_bytes), is_lines=suffix != ".json")
         else:
             _check_archive(path, spec)
-            sheets = pd.read_excel(
-                path, sheet_name=None, header=None, dtype=object, keep_default_na=False, na_values=[""]
-            )
-            # The sheet that the user names, or the first one
-            chosen = spec.sheet or next(iter(sheets))
-            if chosen not in sheets:
-                raise ValueError(f"it has the sheets {', '.join(map(repr, sheets))}, not {chosen!r}")
-            if len(sheets) > 1:
-                notes.append(f"the sheet {chosen!r} of {len(sheets)} (--sheet=NAME reads another)")
-            return _sheet_table(sheets[chosen], path, notes, spec)
+            options: Any = {"dtype": object, "keep_default_na": False, "na_values": [""]}
+            sheets = pd.read_excel(path, sheet_name=None, header=None, **options)
     except ImportError as error:
         raise ValueError(f"reading {path} needs a library that is not installed ({error}); write it as CSV.") from error
     except Exception as error:  # of libraries, whose errors are of many kinds where a file is damaged
         raise ValueError(f"{path} cannot be read as a table ({one_line(error)}); write it again, or as CSV.") from error
+    if sheets is not None:
+        return _sheet_table(sheets, path, spec)
     return Table(_checked(_frame_columns(frame, where), where), where, path.name.split(".")[0])
 
 
@@ -176,15 +172,30 @@ def _json_frame(content: str, budget: Budget, *, is_lines: bool) -> pd.DataFrame
     if isinstance(parsed, dict):
         frame = _frame_of(parsed)
     elif isinstance(parsed, list) and all(isinstance(row, dict) for row in parsed):
-        num_names = len(set().union(*parsed))
-        budget.take(8 * len(parsed) * num_names, f"a table of {len(parsed):,} rows, {num_names:,} columns")
-        frame = pd.DataFrame(parsed)
+        rows = list(map(_flat, parsed))
+        num_names = len(set().union(*rows))
+        budget.take(8 * len(rows) * num_names, f"a table of {len(rows):,} rows, {num_names:,} columns")
+        frame = pd.DataFrame(rows)
     else:
         raise ValueError('each row must be an object, as {"a": 1, "b": "x"}')
-    # Lists and objects within a row stay texts
+    # Lists stay texts
     for name in frame.columns[[pd.api.types.is_object_dtype(kind) for kind in frame.dtypes]]:
         frame[name] = frame[name].map(lambda value: json.dumps(value) if isinstance(value, list | dict) else value)
     return frame
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row whose objects within are columns, too: `{"user": {"age": 5}}` has the column "user.age".
+
+    :raises ValueError: if two values would have one name.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        inner = {f"{name}.{key}": item for key, item in _flat(value).items()} if isinstance(value, dict) else {}
+        if twice := flat.keys() & (inner or {name: value}).keys():
+            raise ValueError(f"two values of a row would be called {min(twice)!r}")
+        flat |= inner or {name: None if value == {} else value}
+    return flat
 
 
 def _frame_of(found: Mapping[str, Any]) -> pd.DataFrame:
@@ -200,22 +211,44 @@ def _frame_of(found: Mapping[str, Any]) -> pd.DataFrame:
     raise ValueError('each row must be an object, as {"a": 1, "b": "x"}')
 
 
-def _sheet_table(cells: pd.DataFrame, path: Path, notes: list[str], spec: TableSpec) -> Table:
-    """A sheet whose cells may hold titles above a header and notes below the rows: written as text and read as such."""
+def _sheet_table(sheets: Mapping[str, pd.DataFrame], path: Path, spec: TableSpec) -> Table:
+    """The sheet that the user names, or the first one, which may hold titles above a header and notes below the rows.
+
+    It is written as text and read as such.
+
+    :raises ValueError: naming the sheets, if there is none of that name.
+    """
+    chosen = spec.sheet or next(iter(sheets))
+    if chosen not in sheets:
+        raise ValueError(f"--sheet must be one of {', '.join(map(repr, sheets))} in {path}, got {chosen!r}.")
+    where = str(path)
+    notes = list[str]()
+    if len(sheets) > 1:
+        said = f"the sheet {chosen!r} of {len(sheets)}"
+        notes.append(f"{said} (--sheet=NAME reads another)")
+        where = f"{path} ({said}; --sheet=NAME reads another)"
     buffer = io.StringIO()
-    cells.map(_cell).to_csv(buffer, header=False, index=False, sep="\t")
+    sheets[chosen].apply(_as_texts).to_csv(buffer, header=False, index=False, sep="\t")
     content = buffer.getvalue().encode()
-    dialect = dialect_of(content, str(path), is_whole=True, names=spec.names, skip_rows=spec.skip_rows)
-    table = read_text(content, dialect, str(path), skip_footer=spec.skip_footer)
-    return _trimmed(Table(table, str(path), path.name.split(".")[0], "\t"), [*notes, *dialect.notes], spec)
+    dialect = dialect_of(content, where, is_whole=True, names=spec.names, skip_rows=spec.skip_rows)
+    table = read_text(content, dialect, where, skip_footer=spec.skip_footer)
+    return _trimmed(Table(table, where, path.name.split(".")[0], "\t"), [*notes, *dialect.notes], spec)
 
 
-def _cell(value: Any) -> str:
-    """The text of a cell of a sheet."""
+def _as_texts(cells: pd.Series) -> pd.Series:
+    """The texts of the cells of a column; days without a time, unless one of them has a time."""
+    has_time = any(isinstance(cell, datetime.datetime) and cell.time() != datetime.time() for cell in cells)
+    return cells.map(lambda cell: _cell(cell, has_time))
+
+
+def _cell(value: Any, has_time: bool) -> str:
     if value is None or value != value:
         return ""
-    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
-        return value.date().isoformat()
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(" ") if has_time else value.date().isoformat()
+    if isinstance(value, datetime.timedelta):
+        minutes, seconds = divmod(value.total_seconds(), 60)
+        return f"{minutes // 60:.0f}:{minutes % 60:02.0f}:{seconds:02.0f}"
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
     return " ".join(str(value).split())
@@ -482,9 +515,11 @@ def _pandas_column(series: pd.Series, what: str) -> pa.ChunkedArray:
         series = series.dt.to_timestamp()
     elif isinstance(series.dtype, pd.IntervalDtype):
         series = series.astype("category")
-    if isinstance(series.dtype, pd.CategoricalDtype) and isinstance(series.cat.categories.dtype, pd.IntervalDtype):
-        series = series.cat.rename_categories(str)
-    if series.dtype == object and pd.api.types.infer_dtype(series, skipna=True) in ("mixed-integer", "mixed"):
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        levels = series.cat.categories
+        if isinstance(levels.dtype, pd.IntervalDtype) or pd.api.types.infer_dtype(levels) in _MIXED:
+            series = series.cat.rename_categories(str)
+    if series.dtype == object and pd.api.types.infer_dtype(series, skipna=True) in _MIXED:
         series = _as_in_a_file(series)
     try:
         column = pa.array(series, from_pandas=True)

@@ -152,8 +152,8 @@ def _found(contents: Contents, *, any_unit: bool = False) -> Found | None:
     if base is None:
         _check_units(contents, units, used)
     is_open = is_number & np.array([part is not None and part.is_open for part in parts], bool)
-    if is_open[is_number].all():  # (1), (2), ...: no sign, but a way to number things
-        return None
+    if is_open[is_number].all() and not any(set(body) & {".", ","} for body in bodies[is_number]):
+        return None  # (1), (2), ...: no sign, but a way to number things
     unit = str(units[used][0]) if base is None else base
     return _signs(contents, bodies, is_number, Style("", "", unit, bool(is_open.any()), base is not None))
 

@@ -14,7 +14,7 @@ _UNITS = (
     "ml mL cl dl dL l L liter liters litre litres gal cc "
     "µg μg ug mg g kg t lb lbs oz ton tons "
     "ns µs μs us ms s sec secs second seconds min mins minute minutes h hr hrs hour hours d day days week weeks "
-    "month months mo y yr yrs year years "
+    "month months mo y yr yrs year years Jahr Jahre Tage Std Std. ans jours años anni år jaar "
     "m/s km/h kmh kph mph kn kt knots rpm °C °F ° ºC ºF °K "
     "W kW MW GW Wh kWh MWh hp bhp PS kJ MJ cal kcal kN Nm Pa hPa kPa MPa bar mbar psi mmHg "
     "V mV kV mA Ah mAh Ω ohm kΩ Hz kHz MHz GHz dB dBm lm lx cd "

@@ -31,6 +31,8 @@ def test_numbers_pass() -> None:
         model = Model()
         assert as_numbers(X, model, reset=True) is X
         assert not vars(model)
+    with pytest.raises(ValueError, match=r"LazyFrame of polars; call its collect\(\)"):
+        as_numbers(polars.LazyFrame(NUMBERS), Model(), reset=True)
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,10 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
     "codes of digits and one E": (mixed(lambda r: str(r.integers(100, 999)), "1e2"), Asked("may be codes")),
     "versions": (chosen("1.10", "1.9", "1.2", "1.20", "1.1"), Asked("versions")),
     "a race": ([f"{a}:{b:02d}" for a, b in draws(3).integers([14, 0], [60, 60], (N, 2))], Asked("--dates=q:%M:%S")),
+    "months before years": (chosen("05.2020", "11.2020", "1.2021"), Asked("--dates=q:%m.%Y, --cat.* or --numeric=q")),
+    "months behind years": ([f"20{v:02d}.{1 + v % 12:02d}" for v in draws(5).integers(0, 20, N)], Asked("%Y.%m")),
+    "classes of books": (chosen("025.3", "510.1", "512.9"), Asked("codes, or numbers .*--numeric=q")),
+    "9.99 of shares": (mixed(lambda r: f"{r.uniform(0, 1):.2f}", "9.99"), Asked("--na_values=9.99 ")),
     "codes 01234": (chosen("01234", "99501", "02139"), Read("category", "leading zeros")),
     "hexadecimal": (chosen("0x1F", "0x2A"), Read("category", "2 levels")),
     "codes of shops": (chosen("4006381333931", "5901234123457", "4012345678901"), Asked("--categorical=q, or --num")),
@@ -91,8 +95,14 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
     "-1, 0 and 1": (chosen("-1", "0", "1"), Read("number")),
     "percentages": ([str(v) for v in draws(9).integers(0, 101, N)], Read("number")),
     "18.00.00": ([f"{v:02d}.30.00" for v in draws(10).integers(0, 24, N)], Read("time", "hours")),
+    "18h30": ([f"{v}h30" for v in draws(10).integers(0, 24, N)], Read("time", "hours")),
+    "years in Swedish": ([f"{v} år" for v in draws(10).integers(0, 90, N)], Read("number", "år")),
     "long durations": ([f"{v}:30:00" for v in draws(11).integers(1, 60, N)], Read("time", "durations")),
     "19M and 201k": (["19M", "201k", "1.5M", "14k"] * 30, Read("number", "is 1500000", 19e6)),
+    "costs in parentheses": ([f"({v:.2f})" for v in draws(4).uniform(1, 9, N)], Read("number", "is -")),
+    "things with numbers": (chosen("(1)", "(2)", "(3)"), Read("category")),
+    "true in German": (chosen("WAHR", "FALSCH"), Read("boolean", "WAHR is 1")),
+    "yes in Japanese": (chosen("はい", "いいえ"), Read("boolean", "はい is 1")),
     "€110.5M and €565K": (["€110.5M", "€565K", "€0"] * 40, Read("number", "", 110.5e6)),
     "2 bn and 300 mn": (["2 bn", "300 mn"] * 60, Read("number", "", 2e9)),
     "only the last row decides dd/mm": (
@@ -285,6 +295,17 @@ def test_rows_that_are_no_totals() -> None:
     assert total_of_numbers({"a": np.array([1.0, 2, 4, 8, 16, 31])}) != ""
     frame = pd.DataFrame({"kind": ["total", "part"] * 20, "q": rng.normal(size=40), "y": rng.normal(size=40)})
     assert "'total' may sum up other rows" in details(frame)["kind"][2]  # a level among others
+
+
+def test_totals_beside_rates() -> None:
+    """Births of a country are those of its districts; their share of the people is between theirs."""
+    rng = draws(47)
+    births, shares = rng.integers(100, 9000, 40), rng.uniform(0, 9, 40).round(1)
+    total = {"births": np.append(births, births.sum()).astype(float), "share": np.append(shares, 4.7)}
+    assert "sums" in total_of_numbers(total)
+    rare = {"accidents": np.array([0.0] * 38 + [1, 2, 3]), "share": total["share"]}
+    for table in (rare, {**total, "share": np.append(shares, 9.9)}, {name: v[-9:] for name, v in total.items()}):
+        assert total_of_numbers(table) == ""
 
 
 def test_centred_columns_have_no_totals() -> None:

@@ -1,5 +1,6 @@
 """Files as people have them: what stands around a table is left out and said, and files of other programs are read."""
 
+import datetime
 import gzip
 import json
 import zipfile
@@ -14,6 +15,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+from gpflow_deep_runs.data.sources import _sheet_table
 from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.tables import apply_schema, read_table, schema_of
 
@@ -49,6 +51,14 @@ AROUND: dict[str, tuple[Callable[[], str], str]] = {
     "notes": (lambda: text() + "\nSource: the office, 2024\n", "1 lines at the foot left out, the first 'Source"),
     "signs below": (lambda: text() + '"[x] not available"\nSource: ONS\n', "2 lines at the foot"),
     "flags below a source": (lambda: text() + "\nSource: the office\nflags:,p provisional\n", "2 lines at the foot"),
+    "a source in another language": (lambda: text() + "Bron: CBS\n", "1 lines at the foot left out, the first 'Bron"),
+    "lines of two values above": (
+        lambda: (
+            '"Account:";"DE12";\n"From:";"01.01.2020";\n\n'
+            + "".join(f"{line};\n" for line in text(sep=";", decimal=",").splitlines())
+        ),
+        "lines above the header left out, the first 'Account:'",
+    ),
     "notes of words": (lambda: text() + "these are preliminary figures only\n", "1 lines at the foot"),
     "notes of a spreadsheet": (lambda: text() + "Source: the office,,\n,,\n", "2 lines at the foot"),
     "separators at the end": (
@@ -117,13 +127,19 @@ def test_rows_of_another_length_may_be_left_out(tmp_path: Path) -> None:
     assert "2 lines of another length left out, the first 'red,5'" in dropped
 
 
-def test_years_are_names(tmp_path: Path) -> None:
+def test_numbers_that_are_names(tmp_path: Path) -> None:
     values = RNG.normal(size=(N, 3)).round(2)
     lines = [f"c{i}," + ",".join(map(str, row)) + "," for i, row in enumerate(values)]
     path = tmp_path / "table.csv"
     path.write_text('"Data Source","Indicators",\n\n"Country",1960,1961,1962,\n' + "\n".join(lines) + "\n")
     rows = read_table(path, TableSpec(target=("1962",), ignore=("Country",)))
     np.testing.assert_array_equal(rows.parts["all"].X, values[:, :2])
+    with_year = pd.DataFrame({"share, %": values[:, 0], "2020": values[:, 1] * 1000})
+    with_year.to_csv(path, index=False, sep=";", decimal=",")
+    assert read_table(path, TableSpec(target=("2020",))).feature_names == ("share, %",)
+    pd.DataFrame(values).to_csv(path)  # the names are 0, 1 and 2
+    rows = read_table(path, TableSpec(target=("2",)))
+    assert rows.feature_names == ("0", "1")
 
 
 @pytest.mark.parametrize(
@@ -203,6 +219,37 @@ def test_files_of_other_programs(name: str, tmp_path: Path) -> None:
     said(tmp_path / name)
 
 
+def test_objects_within_rows_and_values_with_labels(tmp_path: Path) -> None:
+    people = [{"at": {"city": "AB"[i % 2], "place": {"x": i * i}}, "tags": {}, "y": 1.5 * i} for i in range(N)]
+    (path := tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, people)))
+    rows = read_table(path, TableSpec(target=("y",)))
+    assert rows.feature_names == ("at.city=A", "at.city=B", "at.place.x")
+    path.write_text('{"a.b": 1, "a": {"b": 2}}\n' * 3)
+    with pytest.raises(ValueError, match=r"would be called 'a\.b'"):
+        read_table(path, SPEC)
+    answers = pd.DataFrame({"q": np.arange(N, dtype=np.int8) % 3, "y": FRAME["y"]})
+    answers.to_stata(path := tmp_path / "t.dta", write_index=False, value_labels={"q": {0: "never", 2: "always"}})
+    assert set(read_table(path, TableSpec(target=("y",))).feature_names) == {"q=never", "q=1", "q=always"}
+
+
+def test_moments_and_durations_of_spreadsheets(tmp_path: Path) -> None:
+    """Cells hold moments; a column of them is of days only if all are at midnight."""
+    hours = pd.date_range("2024-01-01", periods=N, freq="h").to_pydatetime()
+    cells = {
+        "hour": hours,
+        "day": hours[:1].repeat(N),
+        "length": [datetime.timedelta(hours=30, minutes=5)] * N,
+        "n": 2.0,
+    }
+    table = _sheet_table(
+        {"one": pd.DataFrame({name: [name, *np.broadcast_to(v, N)] for name, v in cells.items()})},
+        tmp_path / "t.xlsx",
+        SPEC,
+    )
+    first = [column[0] for column in table.columns.to_pydict().values()]
+    assert first == ["2024-01-01 00:00:00", "2024-01-01", "30:05:00", "2"]
+
+
 def test_spreadsheets(tmp_path: Path) -> None:
     pytest.importorskip("openpyxl")
     path = tmp_path / "t.xlsx"
@@ -213,6 +260,12 @@ def test_spreadsheets(tmp_path: Path) -> None:
     assert "the sheet 'colours' of 2" in said(path)
     more = read_table(path, TableSpec(target=("y",), sheet="more"))
     np.testing.assert_allclose(more.parts["all"].Y[:, 0], 1.5 * FRAME["y"], rtol=1e-15)
+    for spec, wrong in (
+        (TableSpec(target=("z",)), "'colours' of 2; --sheet="),
+        (TableSpec(sheet="z"), "'colours', 'more' in"),
+    ):
+        with pytest.raises(ValueError, match=wrong):
+            read_table(path, spec)
 
 
 def test_damaged_and_absent_files_are_refused_in_one_line(tmp_path: Path) -> None:
