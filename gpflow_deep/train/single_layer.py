@@ -4,8 +4,8 @@
     residuals, log_densities = leave_one_out(single, X, Y)
 
 L-BFGS climbs the marginal likelihood, or the collapsed bound of Titsias (2009), from two starts (much noise, little)
-for each kernel; where rows are few for the parameters, with a prior of these. Rows left out one by one are judged in
-closed form:
+for each kernel; where rows are few for the inputs, with a prior of the parameters. Rows left out one by one are judged
+in closed form:
 
     p(y_n | y_-n) = N(y_n - a_n / B_nn, 1 / B_nn),   B = (K + s I)^-1, a = B y  (Rasmussen and Williams 2006, 5.12)
 
@@ -91,9 +91,9 @@ MAX_WORK = 5e8
 RISE = 0.02
 """Of the bound, nats per row, that twice as many inducing inputs have to bring."""
 
-ROWS_PER_PARAMETER = 15
-"""With fewer rows than so many for each lengthscale, the kernel variance and the noise, the largest likelihood can be
-that of a function through noisy targets: a prior is asked, too."""
+ROWS_PER_INPUT = 20
+"""With fewer, the largest likelihood can be that of a function through noisy targets: lengthscales and noise get a
+prior."""
 
 NO_NOISE = 1e-3
 """With less noise, in units of the variance of the targets, rows are taken for those of a function without it."""
@@ -490,13 +490,13 @@ def search_exact(
     After the race the best kernels of each start go on with all rows, those with little noise from the start again:
     a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
 
-    Where rows are few for the parameters, these have a prior, unless there is no noise even so.
+    Of few rows for the inputs the parameters have a prior, unless there is no noise even so.
 
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, P].
     """
     search = functools.partial(_searched, X, Y, kernels, max_iter=max_iter, seed=seed, show=show)
-    if len(X) < ROWS_PER_PARAMETER * (X.shape[1] + 2):
+    if len(X) < ROWS_PER_INPUT * X.shape[1]:
         single = search(log_posterior)
         if single.noise > NO_NOISE:
             return dataclasses.replace(single, has_prior=True)
