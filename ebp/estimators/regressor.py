@@ -21,6 +21,7 @@ from ..network.coding import Moments
 from ..network.noise import Noise
 from ..network.passes import Passes, held_folds, judging_folds
 from ..network.second_order import Gaussian, batch_update, forward, in_units
+from .decorrelation import decorrelation
 from .estimators import check_second_order, dense_rows, is_plain, weight_of_rows
 from .second_order_estimator import Rows, SecondOrderEstimator
 from .seen_columns import SeenColumns
@@ -103,6 +104,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
 
     noises_: list[Noise]
     _spread: Array
+    _decorrelation: Array | None
 
     def __init__(
         self,
@@ -143,7 +145,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         self._draw_seed()
         # Rows held back choose the passes, and say by their errors how wide predictions are.
         chosen, errors = self._chosen_passes(rows, groups)
-        self._start(rows)
+        self._start_fit(rows)
         self._learn(rows, chosen)
         self._first: Rows | None = None
         self._spread = self._learned_spread(rows, errors)
@@ -262,10 +264,15 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         self.n_samples_seen_: int = len(rows.X)
         self._count: float = rows.total
         self._spread = np.ones(num_targets)
+        self._decorrelation = None
+
+    def _start_fit(self, rows: Rows) -> None:
+        self._start(rows)
+        self._decorrelation = decorrelation(self._inputs.standardised(rows.X), rows.weights)
 
     def _start_like(self, other: EBPRegressor, rows: Rows) -> None:
         self._is_single = other._is_single
-        self._start(rows)
+        self._start_fit(rows)
 
     def _change_units(self, targets: Moments) -> None:
         """Put the last layers and the noise into units in which all targets so far have mean 0 and deviation 1."""
@@ -342,7 +349,16 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         return np.where(np.isfinite(spread), spread, 1.0)
 
     def _standardised(self, rows: Rows) -> tuple[Array, Array]:
-        return self._inputs.standardised(rows.X), (rows.y - self._targets.mean) / self._targets.scale
+        return self._coded(rows.X), (rows.y - self._targets.mean) / self._targets.scale
+
+    def _coded(self, X: Array) -> Array:
+        """Inputs of the networks, [N, D]."""
+        X = self._inputs.standardised(X)
+        if self._decorrelation is None:
+            return X
+        # Columns that occurred after `fit` for the first time stay as they are.
+        num_known = len(self._decorrelation)
+        return np.hstack([X[:, :num_known] @ self._decorrelation, X[:, num_known:]])
 
     def _after_batch(
         self, network: int, posterior: Gaussian, X: Array, Y: Array, weight: Array | None, kept: float
@@ -398,7 +414,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
 
     def _moments_of(self, X: Array) -> tuple[Array, Array]:
         """The same of rows that are checked and dense."""
-        X = self._inputs.standardised(X)
+        X = self._coded(X)
         means = []
         variances = []
         for posterior, noise in zip(self.posteriors_, self.noises_, strict=True):

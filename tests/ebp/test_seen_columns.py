@@ -68,7 +68,7 @@ def test_networks_of_second_order_have_no_weights_for_them(kind: Any, documents:
     np.testing.assert_array_equal(found.predict(hashed), wanted.predict(plain[:, :60].toarray()))
     np.testing.assert_array_equal(found.predict(hashed[:2].toarray()), found.predict(hashed[:2]))
     assert found.n_features_in_ == NUM_COLUMNS
-    assert len(pickle.dumps(found)) < 20_000
+    assert len(pickle.dumps(found)) < 50_000
     found.partial_fit(hashed, y)
 
 

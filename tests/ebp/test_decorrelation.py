@@ -1,0 +1,42 @@
+"""`ebp.estimators.decorrelation`: what is in small differences of columns is learned, and the rest stays as it is."""
+
+import numpy as np
+import pytest
+
+from ebp import EBPRegressor
+from ebp.estimators.decorrelation import MAX_COLUMNS, decorrelation
+
+
+def test_columns_lose_their_correlations(rng: np.random.Generator) -> None:
+    """As far as N rows tell them; single columns change least, so that uncorrelated ones stay."""
+    X = rng.normal(size=(2000, 4)) @ rng.normal(size=(4, 4))
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    weight = np.ones(len(X))
+    found = decorrelation(X, weight)
+    assert found is not None
+    np.testing.assert_allclose(found, found.T, atol=1e-12)
+    np.testing.assert_allclose(np.cov((X @ found).T), np.eye(4), atol=0.1)
+    plain = decorrelation(np.linalg.qr(X)[0] * np.sqrt(len(X)), weight)
+    np.testing.assert_allclose(plain, np.eye(4), atol=1e-12)
+    # A weight counts rows; a column that does not vary is left alone.
+    twice = np.where(np.arange(len(X)) < 1000, 2.0, 0.0)
+    np.testing.assert_allclose(decorrelation(X, twice), decorrelation(np.vstack([X[:1000]] * 2), weight))
+    still = decorrelation(np.hstack([X, np.zeros((len(X), 1))]), weight)
+    assert still is not None
+    np.testing.assert_allclose(still[4], np.eye(5)[4], atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 10), (1, 3), (50, 1), (2 * MAX_COLUMNS, MAX_COLUMNS)])
+def test_few_rows_and_many_columns_are_left_alone(shape: tuple[int, int]) -> None:
+    assert decorrelation(np.ones(shape), np.ones(shape[0])) is None
+
+
+def test_a_small_difference_of_columns_is_learned(rng: np.random.Generator) -> None:
+    """A twentieth of two columns that are else the same; without the map the score is 0.18."""
+    common, difference = rng.normal(size=(2, 400))
+    X = np.stack([common, common + 0.05 * difference], axis=1)
+    model = EBPRegressor(10, epochs=10, max_count=3).fit(X[:300], difference[:300])
+    assert model.score(X[300:], difference[300:]) > 0.9
+    # Of equal columns nothing is known of their difference, so it is not made larger.
+    same = decorrelation(np.stack([common, common], axis=1), np.ones(400))
+    np.testing.assert_allclose(same @ [1.0, -1.0], [1.0, -1.0])
