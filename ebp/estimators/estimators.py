@@ -133,11 +133,12 @@ def dense_rows(X: Any, columns: SeenColumns) -> Any:
     return X.toarray()
 
 
-def is_plain(estimator: Any, X: Any, y: Any = None) -> bool:
+def is_plain(estimator: Any, X: Any, y: Any = None, kinds: str = "biuU") -> bool:
     """Whether rows need no more of scikit-learn's checks, which take longer than a network learns a row.
 
     :param X: they do not if it is an array [N, n_features_in_] of finite float64, after a call with such an array.
-    :param y: and this one of whole numbers, truth values or texts, [N]; None: not looked at.
+    :param y: and this one of finite numbers, truth values or texts, [N]; None: not looked at.
+    :param kinds: of y that are taken, as NumPy has them: whole numbers, truth values and texts; "f" for targets.
     """
     return (
         type(X) is np.ndarray
@@ -147,7 +148,8 @@ def is_plain(estimator: Any, X: Any, y: Any = None) -> bool:
         and X.shape[1] == getattr(estimator, "n_features_in_", None)
         and not hasattr(estimator, "feature_names_in_")
         and bool(np.isfinite(X).all())
-        and (y is None or (type(y) is np.ndarray and y.dtype.kind in "biuU" and y.shape == (len(X),)))
+        and (y is None or (type(y) is np.ndarray and y.dtype.kind in kinds and y.shape == (len(X),)))
+        and (kinds != "f" or bool(np.isfinite(y).all()))
     )
 
 

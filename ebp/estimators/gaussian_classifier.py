@@ -136,8 +136,8 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         self._draw_seed()
         self._start(rows, classes)
         # How often a row may count, by rows held back; then all rows are learned from the prior.
-        chosen, _ = self._race(rows, held_folds(len(rows.X), self._seed, strata=rows.y, groups=groups))
-        self._learn(rows, chosen)
+        self._race(rows, held_folds(len(rows.X), self._seed, strata=rows.y, groups=groups))
+        self._learn(rows)
         return self
 
     def partial_fit(

@@ -19,7 +19,7 @@ from gpflow_deep_base.columns import as_numbers
 
 from ..network.coding import Moments
 from ..network.noise import Noise
-from ..network.passes import Passes, held_folds, judging_folds
+from ..network.passes import held_folds, judging_folds
 from ..network.second_order import Gaussian, batch_update, forward, in_units
 from .decorrelation import decorrelation
 from .estimators import check_second_order, dense_rows, is_plain, weight_of_rows
@@ -72,10 +72,8 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
     Predictions are normal, or mixtures of normals, with the standard deviation of the network and of the noise.
 
     :param hidden: widths of the hidden layers, or one whole number for one layer; () for a linear model.
-    :param epochs: passes over the data in `fit`; `partial_fit` makes one.
-    :param early_stopping: choose how many passes, `epochs` at most, by rows that are held back: a network that learns
-        a part of the rows is tried after 10, 20, 40, ... passes. Then all rows are learned with the number of
-        passes whose log density was the best. Where the noise is small hundreds may be right, so give more `epochs`.
+    :param epochs: passes over the data in `fit`; `partial_fit` makes one. Where there is hardly any noise, more than 40
+        gain a little.
     :param max_count: how often a row may count in the posterior of `fit`: after so many passes, older ones are
         forgotten at the rate at which new ones come. "auto": 1, 3 or 8, by the log density of rows held back, of
         networks that learned the others (all rows in turn, of more than 400 as many); 3 for more than 5,000 rows.
@@ -95,7 +93,8 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
     rows. `partial_fit` makes one pass and forgets nothing.
 
     Inputs and targets are standardised by the training data, in `partial_fit` by the data so far: as the scale of the
-    targets changes, the last layer is put into the new units. The first 30 rows are kept, and learned anew with each
+    targets changes, the last layer is put into the new units. `fit` also takes away what correlations the inputs have,
+    see `ebp.estimators.decorrelation`. The first 30 rows are kept, and learned anew with each
     call, until there are so many. With a sample weight w a row's log P(y) counts w times.
 
     Sparse inputs are made dense, without the columns that never occur if these are most of more than 16,384: `predict`
@@ -111,7 +110,6 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         hidden: int | Sequence[int] = (50,),
         *,
         epochs: int = 40,
-        early_stopping: bool = False,
         max_count: int | str = "auto",
         batch_size: int = 10,
         num_networks: int = 1,
@@ -120,7 +118,6 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
     ) -> None:
         self.hidden = hidden
         self.epochs = epochs
-        self.early_stopping = early_stopping
         self.max_count = max_count
         self.batch_size = batch_size
         self.num_networks = num_networks
@@ -135,18 +132,20 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         :param X: [N, D], finite; or a frame, also of texts, levels, dates and gaps.
         :param y: [N] or [N, Q], finite.
         :param sample_weight: how often each row counts, [N], not negative; None: once.
-        :param groups: of each row its group, [N]: rows that are held back are whole groups; None: single rows.
+        :param groups: of each row its group, [N]: rows that are held back are whole groups; None: single rows, but all
+            that are equal in X and y together.
 
         Warns (`ConvergenceWarning`) if the predictions for the training data are worse than the mean of y, or if a
         few targets are so far from all others that these can hardly be told apart.
         """
         rows = self._check(X, y, sample_weight, reset=True)
         rows, groups = self._in_order(rows, rows.y, groups)
+        groups = rows.equal_ones() if groups is None else groups
         self._draw_seed()
-        # Rows held back choose the passes, and say by their errors how wide predictions are.
-        chosen, errors = self._chosen_passes(rows, groups)
+        # Rows held back choose how often one counts, and say by their errors how wide predictions are.
+        errors = self._choose_count(rows, groups)
         self._start_fit(rows)
-        self._learn(rows, chosen)
+        self._learn(rows)
         self._first: Rows | None = None
         self._spread = self._learned_spread(rows, errors)
         self._warn_if_worse_than_the_mean(rows)
@@ -230,17 +229,18 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
 
     def _check(self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool) -> Rows:
         X = as_numbers(X, self, reset=reset)
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=np.float64,
-            multi_output=True,
-            y_numeric=True,
-            reset=reset,
-            ensure_min_samples=1,
-        )
+        if reset or not is_plain(self, X, y, kinds="f"):
+            X, y = validate_data(
+                self,
+                X,
+                y,
+                accept_sparse="csr",
+                dtype=np.float64,
+                multi_output=True,
+                y_numeric=True,
+                reset=reset,
+                ensure_min_samples=1,
+            )
         check_second_order(self)
         if reset:
             self._columns = SeenColumns.of(X)
@@ -291,11 +291,11 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         self.noises_ = [noise._replace(rate=noise.rate * ratio**2) for noise in self.noises_]
         self._targets = targets
 
-    def _chosen_passes(self, rows: Rows, groups: NDArray[np.intp] | None) -> tuple[Passes, Array]:
-        """How many passes, and how often a row may count; and the errors for rows that were held back, [N, Q].
+    def _choose_count(self, rows: Rows, groups: NDArray[np.intp] | None) -> Array:
+        """How often a row may count; the errors for rows that were held back, [N, Q].
 
-        They are those of networks that made so many passes over the others; NaN for a row that was not held back, as
-        all are where nothing has to be tried.
+        They are those of networks that learned the others; NaN for a row that was not held back, as all are where
+        nothing has to be tried.
         """
         # Rows of weight 0 take no part in the race.
         counted_rows = np.flatnonzero(rows.weights > 0)
@@ -303,25 +303,22 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         rows = rows.part(counted_rows)
         groups = None if groups is None else groups[counted_rows]
         folds = held_folds(len(counted_rows), self._seed, groups=groups)
-        chosen, trials = self._race(rows, folds, early_stopping=bool(self.early_stopping))
+        trials = self._race(rows, folds)
         if not trials:
-            return chosen, errors
-        # Networks of the race that stopped at the choice; where there is none for a fold, one is trained.
-        finished_trials = [
-            trial
-            for trial in trials
-            if trial.model.count_ == chosen.max_count and trial.model.n_epochs_ == chosen.epochs
-        ]
+            return errors
+        # Networks of the race with the chosen count; where there is none for a fold, one is trained.
+        trials = [trial for trial in trials if trial.model.count_ == self.count_]
         for held in judging_folds(folds, len(counted_rows), self._seed, groups):
-            trial = next((trial for trial in finished_trials if trial.held is held), None)
+            trial = next((trial for trial in trials if trial.held is held), None)
             if trial is None:
-                trial = self._trial(rows, chosen.max_count, held)
-                for _ in range(chosen.epochs):
+                trial = self._trial(rows, self.count_, held)
+                for _ in range(self.epochs):
                     trial.next_pass()
             if len(held):
                 y = trial.others.y
                 errors[counted_rows[held]] = y - trial.model.predict(trial.others.X).reshape(y.shape)
-        return chosen, errors
+        # A network that knows nothing of a place is wrong there by no more than the targets differ.
+        return np.clip(errors, -np.ptp(rows.y, axis=0), np.ptp(rows.y, axis=0))
 
     def _scores(self, rows: Rows) -> Array:
         return self.log_density(rows.X, rows.y)

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from gpflow_deep_base.cost import Cost
 
 from ..network.coding import Moments
-from ..network.passes import Passes, chosen_passes
+from ..network.passes import MAX_TRIED_ROWS, chosen_count
 from ..network.second_order import Gaussian, PassMean, initial_posterior, with_inputs
 from .estimators import batches, group_numbers, layer_widths, say_pass
 from .row_order import row_order
@@ -41,6 +41,13 @@ class Rows(NamedTuple):
         """With others behind them."""
         weights = np.concatenate([self.weights, others.weights])
         return Rows(np.vstack([self.X, others.X]), np.concatenate([self.y, others.y]), weights)
+
+    def equal_ones(self) -> NDArray[np.intp] | None:
+        """Of ordered rows the number of each among different ones, [N]; None if none or all are equal, or of many."""
+        is_new = np.any(self.X[1:] != self.X[:-1], axis=1) | np.any(self.y[1:] != self.y[:-1], axis=1)
+        if np.all(is_new) or not np.any(is_new) or len(self.X) > MAX_TRIED_ROWS:
+            return None
+        return np.append(0, np.cumsum(is_new))
 
     @property
     def weights(self) -> Array:
@@ -166,28 +173,27 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
         model._start_like(self, learned)
         return Trial(model, learned, rows.part(held), held)
 
-    def _race(
-        self, rows: Rows, folds: Sequence[NDArray[np.intp]], *, early_stopping: bool = False
-    ) -> tuple[Passes, list[Trial]]:
-        """How many passes, and how often a row may count; and all that were tried."""
+    def _race(self, rows: Rows, folds: Sequence[NDArray[np.intp]]) -> list[Trial]:
+        """Set how often a row may count; all that were tried."""
         trials: list[Trial] = []
 
         def start(count: int, held: NDArray[np.intp]) -> Trial:
             trials.append(self._trial(rows, count, held))
             return trials[-1]
 
-        count = None if self.max_count == "auto" else int(self.max_count)
-        chosen = chosen_passes(start, self.epochs, folds, len(rows.X), count=count, early_stopping=early_stopping)
-        return chosen, trials
+        if self.max_count == "auto":
+            self.count_ = chosen_count(start, self.epochs, folds, len(rows.X))
+        else:
+            self.count_ = int(self.max_count)
+        return trials
 
-    def _learn(self, rows: Rows, chosen: Passes) -> None:
+    def _learn(self, rows: Rows) -> None:
         """All passes of `fit`."""
-        self.count_ = chosen.max_count
-        cost = Cost(chosen.epochs, "passes")
-        for number in range(1, chosen.epochs + 1):
+        cost = Cost(self.epochs, "passes")
+        for number in range(1, self.epochs + 1):
             self._next_pass(rows)
             cost(number)
-            say_pass(self.verbose, number, chosen.epochs, f", each row counts {self.count_} times at most")
+            say_pass(self.verbose, number, self.epochs, f", each row counts {self.count_} times at most")
         del self._last
 
     def _next_pass(self, rows: Rows) -> None:
@@ -214,7 +220,9 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
         # Each network takes the batches in an order of its own.
         for number, posterior in enumerate(self.posteriors_):
             mean = PassMean()
-            order = self._rng(number, 1, self.n_epochs_).permutation(len(X))
+            order = np.arange(len(X))
+            if len(X) > 1:
+                order = self._rng(number, 1, self.n_epochs_).permutation(order)
             for batch, weight in batches(order, self.batch_size, rows.weight):
                 # The part of h and lambda that this batch leaves.
                 kept_part = math.exp(-forgetting * (len(batch) if weight is None else float(np.sum(weight))))

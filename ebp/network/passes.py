@@ -14,16 +14,15 @@ is too few: of 400 rows it takes k = 3 for k = 8 in one seed of six, at a third 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "MAX_TRIED_ROWS",
-    "Passes",
     "Trial",
-    "chosen_passes",
+    "chosen_count",
     "default_epochs",
     "has_stopped",
     "held_folds",
@@ -64,22 +63,6 @@ MIN_RACED = 30
 MAX_TRIED_ROWS = 5000
 COUNT_OF_MANY = 3
 
-#: early_stopping of networks of second order tries this number of passes, then twice as many, and so on, and ends after
-#: so many trials without an improvement.
-FIRST_TRIED = 10
-TRIAL_PATIENCE = 2
-
-
-class Passes(NamedTuple):
-    """What a fit does.
-
-    :ivar epochs: passes.
-    :ivar max_count: how often a row counts at most.
-    """
-
-    epochs: int
-    max_count: int
-
 
 class Trial(Protocol):
     """A network that learns a part of the rows."""
@@ -103,59 +86,32 @@ def has_stopped(losses: Sequence[float]) -> bool:
     return len(losses) > PATIENCE and min(losses[-PATIENCE:]) >= min(losses[:-PATIENCE])
 
 
-def chosen_passes(
-    start: Callable[[int, NDArray[np.intp]], Trial],
-    epochs: int,
-    folds: Sequence[NDArray[np.intp]],
-    num_rows: int,
-    *,
-    count: int | None,
-    early_stopping: bool,
-) -> Passes:
-    """How many passes, and how often a row may count, that give rows held back the best score.
+def chosen_count(
+    start: Callable[[int, NDArray[np.intp]], Trial], epochs: int, folds: Sequence[NDArray[np.intp]], num_rows: int
+) -> int:
+    """How often a row may count, so that rows held back have the best score.
 
     :param start: from how often a row counts, and the rows that are held back, to a network before the first pass.
-    :param epochs: the most passes.
+    :param epochs: passes.
     :param folds: of `held_folds`.
     :param num_rows: of all rows.
-    :param count: how often a row may count, or None: to be chosen.
-    :param early_stopping: whether to choose the number of passes, too.
     """
-    # How often a row may count: what is to be tried.
-    counts = sorted({min(tried, epochs) for tried in COUNTS}) if count is None else [count]
-    if count is None and num_rows > MAX_TRIED_ROWS:
-        counts = [min(COUNT_OF_MANY, epochs)]
-    if num_rows < 2 or (len(counts) == 1 and not early_stopping):
-        return Passes(epochs, counts[0])
-    scored: dict[Passes, list[tuple[Array, Array]]] = {}
-    # All of them on the first part of the rows.
-    for tried in counts:
-        trial = start(tried, folds[0])
-        means: list[float] = []
-        for number in range(1, epochs + 1):
-            trial.next_pass()
-            # Scored after 10, 20, 40, ... passes and after the last one.
-            is_tried = early_stopping and number == FIRST_TRIED * 2 ** len(means)
-            if not is_tried and number < epochs:
-                continue
-            scored[Passes(number, tried)] = [trial.scores()]
-            means.append(_mean(*scored[Passes(number, tried)][0]))
-            # The last few trials were no better than those before.
-            if len(means) > TRIAL_PATIENCE and max(means[-TRIAL_PATIENCE:]) <= max(means[:-TRIAL_PATIENCE]):
-                break
-    candidates = _not_clearly_worse(scored)
-    # Those that are left on the other parts.
-    for held in folds[1:]:
+    candidates = sorted({min(tried, epochs) for tried in COUNTS})
+    if num_rows > MAX_TRIED_ROWS:
+        candidates = [min(COUNT_OF_MANY, epochs)]
+    if num_rows < 2:
+        return candidates[0]
+    scored: dict[int, list[tuple[Array, Array]]] = {count: [] for count in candidates}
+    # All of them on the first part of the rows, and those that are left on the others.
+    for held in folds:
         if len(candidates) == 1:
             break
-        for tried in sorted({choice.max_count for choice in candidates}):
-            numbers = [choice.epochs for choice in candidates if choice.max_count == tried]
-            trial = start(tried, held)
-            for number in range(1, max(numbers) + 1):
+        for count in sorted(candidates):
+            trial = start(count, held)
+            for _ in range(epochs):
                 trial.next_pass()
-                if number in numbers:
-                    scored[Passes(number, tried)].append(trial.scores())
-        candidates = _not_clearly_worse({choice: scored[choice] for choice in candidates})
+            scored[count].append(trial.scores())
+        candidates = _not_clearly_worse({count: scored[count] for count in candidates})
     return candidates[0]
 
 
@@ -167,7 +123,7 @@ def _mean(scores: Array, weight: Array) -> float:
     return mean if np.isfinite(mean) else -np.inf
 
 
-def _not_clearly_worse(scored: dict[Passes, list[tuple[Array, Array]]]) -> list[Passes]:
+def _not_clearly_worse(scored: dict[int, list[tuple[Array, Array]]]) -> list[int]:
     """The best choice so far, and then those that rows may yet prove to be better."""
     # The scores of all parts of the rows together.
     joined = {

@@ -8,8 +8,7 @@ import pytest
 from ebp.network.passes import (
     MAX_HELD,
     MAX_TRIED_ROWS,
-    Passes,
-    chosen_passes,
+    chosen_count,
     held_folds,
     held_rows,
     judging_folds,
@@ -30,33 +29,28 @@ class Told(NamedTuple):
         return scores, np.ones(len(scores))
 
 
-def choice(told: dict[int, Any], epochs: int, num_rows: int = 100, **options: Any) -> Passes:
-    arguments: dict[str, Any] = {"count": None, "early_stopping": False, "folds": [np.arange(1)]} | options
-    return chosen_passes(lambda count, held: Told(told[count], [0]), epochs, num_rows=num_rows, **arguments)
+def choice(told: dict[int, Any], epochs: int, num_rows: int = 100) -> int:
+    return chosen_count(lambda count, held: Told(told[count], [0]), epochs, [np.arange(1)], num_rows)
 
 
 def test_the_best_score_is_chosen() -> None:
-    """The last of each count; with early stopping, those after 10, 20, 40, ... passes, until two were no better."""
-    scores = {count: [0.0] * 90 for count in (1, 3, 8)}
-    scores[3][89] = 1.0
-    assert choice(scores, 90) == Passes(90, 3)
-    scores[8][19] = 2.0
-    scores[8][88] = 9.0  # never looked at
-    assert choice(scores, 90, early_stopping=True) == Passes(20, 8)
-    assert choice(scores, 90, early_stopping=True, count=1) == Passes(10, 1)
-    assert choice(scores, 90, count=5) == Passes(90, 5)
+    """That after the last pass."""
+    scores = {count: [0.0] * 9 for count in (1, 3, 8)}
+    scores[3][8] = 1.0
+    scores[8][7] = 9.0  # never looked at
+    assert choice(scores, 9) == 3
 
 
 def test_what_is_no_number_is_never_chosen() -> None:
-    assert choice({1: [0.0], 3: [np.nan], 8: [np.inf]}, 1) == Passes(1, 1)
-    assert choice({1: [-3.0] * 8, 3: [np.nan] * 8, 8: [-np.inf] * 8}, 8) == Passes(8, 1)
+    assert choice({1: [0.0], 3: [np.nan], 8: [np.inf]}, 1) == 1
+    assert choice({1: [-3.0] * 8, 3: [np.nan] * 8, 8: [-np.inf] * 8}, 8) == 1
 
 
 def test_few_passes_and_many_rows() -> None:
     """With two passes a row counts once or twice; of many rows nothing is tried."""
-    assert choice({1: [0.0, 0.0], 2: [0.0, 1.0]}, 2) == Passes(2, 2)
-    assert choice({}, 40, num_rows=MAX_TRIED_ROWS + 1) == Passes(40, 3)
-    assert choice({}, 40, num_rows=1) == Passes(40, 1)
+    assert choice({1: [0.0, 0.0], 2: [0.0, 1.0]}, 2) == 2
+    assert choice({}, 40, num_rows=MAX_TRIED_ROWS + 1) == 3
+    assert choice({}, 40, num_rows=1) == 1
 
 
 def test_a_race_decides_by_all_rows_where_a_part_does_not() -> None:
@@ -76,7 +70,7 @@ def test_a_race_decides_by_all_rows_where_a_part_does_not() -> None:
             runs[count] += 1
             return Told([told[count][held]] * 8, [0])
 
-        wrong += chosen_passes(start, 8, folds, 400, count=None, early_stopping=False).max_count != 8
+        wrong += chosen_count(start, 8, folds, 400) != 8
     assert wrong <= 5  # 0.2 % and the few that drop out too early: more than 5 of 300 in one of a thousand such tests
     assert runs[1] == 300
 
