@@ -208,8 +208,17 @@ def main(flags: Flags) -> None:
                     verdict = "\n".join([report.verdict(models, judged), *report.warnings(models)])
                     named = {report.label(other, models[other]): judged[other] for other in models}
                     parts = page_parts(study, job, named, courses, has_page=job_run is run)
-                    metrics = report.metrics(models[name])
-                    job_run.finish(result, text=table, metrics=metrics, verdict=verdict, parts=parts)
+                    job_run.finish(
+                        result,
+                        text=table,
+                        metrics=report.metrics(models[name]),
+                        chosen={
+                            "num_layers": report.depth(job.trainer.model),
+                            **({"kernel": config.kernel, "likelihood": config.likelihood} if job_run is run else {}),
+                        },
+                        verdict=verdict,
+                        parts=parts,
+                    )
 
 
 def prepare(flags: Flags) -> Study:

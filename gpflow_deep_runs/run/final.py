@@ -23,6 +23,9 @@ METRICS = {
 }
 """What runs are compared by, of whatever model, in the order in which TensorBoard shows it."""
 
+_NOT_COMPARED = FREE_ON_RESUME - {"data", "num_steps"} | {"compare", "eval_rows"}
+"""Flags that only say how a run is run and looked at."""
+
 
 def write_final(
     run: RunDir,
@@ -56,14 +59,15 @@ def write_final(
 
 
 def hparams_of(flags: str) -> dict[str, bool | float | str]:
-    """Flags by name, with their types as far as a line tells them, but those that only say how a run is run.
+    """Flags by name, with their types as far as a line tells them, but those that only say how a run is run and looked
+    at.
 
     :param flags: one a line.
     """
     hparams: dict[str, bool | float | str] = {}
     for line in flags.splitlines():
         name, has_value, value = line.removeprefix("--").partition("=")
-        if name in FREE_ON_RESUME - {"data", "num_steps"}:
+        if name in _NOT_COMPARED:
             continue
         if not has_value:
             hparams[name.removeprefix("no")] = not name.startswith("no")

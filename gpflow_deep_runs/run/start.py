@@ -365,6 +365,7 @@ class Run:
         *,
         text: str = "",
         metrics: Mapping[str, float | None] = MappingProxyType({}),
+        chosen: Mapping[str, bool | float | str] = MappingProxyType({}),
         verdict: str = "",
         parts: Sequence[Part] = (),
     ) -> None:
@@ -373,6 +374,7 @@ class Run:
         :param result: what the run reports.
         :param text: the report; "" prints nothing, for a child of another run, which has no page.
         :param metrics: what runs are compared by, by the names of `final.METRICS`.
+        :param chosen: settings that no flag gave, by the names of the flags: they are compared, too.
         :param verdict: what it comes to, in a sentence, for the top of report.html.
         :param parts: what report.html shows below it, each plot and picture also a file in plots/. The text is shown,
             too, unless one of them is called "Scores".
@@ -394,7 +396,7 @@ class Run:
         write_final(
             self.folder,
             int(self._step),
-            hparams=hparams_of(self.changed),
+            hparams={**hparams_of(self.changed), **chosen},
             numbers=metrics_of(metrics),
             text=text,
             images=pictures,

@@ -236,9 +236,9 @@ def test_flags_are_hparams_and_scores_of_one_name_for_all_models_their_metrics(t
     metrics: dict[str, float | None] = {"rmse": float(np.float32(2.0)), "log_density_nats": -1.0, "crps": None}
     with open_run(settings(tmp_path / "run"), flags, Data(), changed="--hidden=5,4\n--noskip\n--eval_every=7\n") as run:
         fit(run, Toy())
-        run.finish({"test": {"rmse": 2.0}}, text="table", metrics=metrics)
+        run.finish({"test": {"rmse": 2.0}}, text="table", metrics=metrics, chosen={"num_layers": 2})
     final = tmp_path / "run" / "tensorboard" / "run" / "final"
-    assert hparams(final) == {"hidden": "5,4", "skip": False}
+    assert hparams(final) == {"hidden": "5,4", "num_layers": 2, "skip": False}
     numbers = {tag: values for tag, values in tensors(final).items() if tag != "report"}
     assert {tag: (step, float(value)) for tag, ((step, value),) in numbers.items()} == {
         "~final/1_log_density_nats": (6, -1.0),
