@@ -218,14 +218,19 @@ def summary(
     name = title(depth(trainer.model))
     can_have_tails = isinstance(trainer.model.likelihood, gpflow.likelihoods.StudentT)
     # What a user should know of: intervals that are off, and scores below those of the simplest model.
-    if "test" in final.judged and (words := coverage_in_words(final.judged["test"], can_have_tails=can_have_tails)):
+    by_steps = not isinstance(trainer, FoundTrainer)
+    judged = final.judged.get("test")
+    if judged is not None and (
+        words := coverage_in_words(judged, can_have_tails=can_have_tails, is_trained_by_steps=by_steps)
+    ):
         entries["calibration"] = f"{name}: {words}"
     if train is not None and test is not None:
         log_density = final.scores["test"]["log_likelihood_nats"]
-        if words := worse_than_simplest(trainer.model.likelihood, log_density, train, test):
-            entries["warning"] = (
-                f"{name}: {words} on the test rows; train it for more steps, or give it other settings."
-            )
+        # A single row has no standard error, and says nothing.
+        margin = 0.0 if judged is None else float(np.nan_to_num(judged.log_density.error, nan=np.inf))
+        if words := worse_than_simplest(trainer.model.likelihood, log_density, train, test, margin=margin):
+            cure = "train it for more steps, or give it other settings" if by_steps else "give it other settings"
+            entries["warning"] = f"{name}: {words} on the test rows; {cure}."
     return entries
 
 

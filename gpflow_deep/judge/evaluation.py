@@ -137,18 +137,23 @@ def evaluate(
     return _of_labels(joined) if forecaster.task != "regression" else _of_numbers(joined, coverages)
 
 
-def coverage_in_words(found: Evaluation, *, can_have_tails: bool = False) -> str | None:
+def coverage_in_words(
+    found: Evaluation, *, can_have_tails: bool = False, is_trained_by_steps: bool = True
+) -> str | None:
     """What the share of rows within the central intervals of 50% says, and what to try.
 
     :param can_have_tails: whether the noise of the model is one with tails already.
-    :return: None if that share is between 40 and 60%, or not three standard errors away from 50%, or not known.
+    :param is_trained_by_steps: whether it has steps and layers that could be fewer.
+    :return: None if that share is between 40 and 60%, or less than three standard errors of a share of 50% away from
+        it, or not known.
     """
     half = (found.coverage or {}).get(0.5)
-    if half is None or TOO_NARROW < half.value < TOO_WIDE or abs(half.value - 0.5) <= 3 * half.error:
+    if half is None or TOO_NARROW < half.value < TOO_WIDE or abs(half.value - 0.5) <= 1.5 / np.sqrt(found.num_rows):
         return None
     share = f"central 50% intervals hold {half.value:.0%} of the rows"
     if half.value < 0.5:
-        return f"{share}: predictions are too sure; try fewer steps, more training rows or fewer layers."
+        cure = "fewer steps, more training rows or fewer layers" if is_trained_by_steps else "more training rows"
+        return f"{share}: predictions are too sure; try {cure}."
     if can_have_tails:
         return f"{share}: the noise that was learned is too wide; train it for more steps."
     return f'{share}: the noise has heavier tails than a Gaussian; try likelihood="studentt" (--likelihood=studentt).'

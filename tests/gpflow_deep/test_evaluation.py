@@ -84,9 +84,9 @@ def test_wrong_coverage_is_said_in_words(rng, factor, can_have_tails, said):
 
 def test_nothing_is_said_of_right_coverage_of_few_rows_and_of_labels(rng):
     assert coverage_in_words(evaluate(Known(), _rows(rng))) is None
-    few = evaluate(Known(2.0), _rows(rng, 4))  # all four within: an error of 0, or less than three errors away
-    few = few._replace(coverage={0.5: evaluation.Score(0.75, 0.25)})
-    assert coverage_in_words(few) is None
+    few = evaluate(Known(2.0), _rows(rng, 6))
+    for share in (0.0, 1.0):  # all six rows on one side, whose sample has a standard error of 0
+        assert coverage_in_words(few._replace(coverage={0.5: evaluation.Score(share, 0.0)})) is None
     assert coverage_in_words(few._replace(coverage=None)) is None
 
 
