@@ -101,6 +101,7 @@ NO_NOISE = 1e-3
 DF = 3.0
 """Degrees of freedom of Student's t noise, those of `ModelConfig`."""
 
+_TREND: KernelName = "squared_exponential+linear"
 _STARTS = (0.1, 1e-3)
 _JITTER_FACTOR = float(np.finfo(np.float64).eps)
 _FAILED = 1e25
@@ -490,17 +491,37 @@ def search_exact(
     After the race the best kernels of each start go on with all rows, those with little noise from the start again:
     a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
 
-    Of few rows for the inputs the parameters have a prior, unless there is no noise even so.
+    Of few rows for the inputs the parameters have a prior, unless there is no noise even so. Of up to `RACE_ROWS` rows
+    a function beside a trend is taken for `STRONG` evidence only, beyond the half a nat for each of its parameters that
+    it gains where there is none (Wilks 1938).
 
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, P].
     """
     search = functools.partial(_searched, X, Y, kernels, max_iter=max_iter, seed=seed, show=show)
+    single = None
     if len(X) < ROWS_PER_INPUT * X.shape[1]:
-        single = search(log_posterior)
-        if single.noise > NO_NOISE:
-            return dataclasses.replace(single, has_prior=True)
-    return search(log_marginal_likelihood)
+        single = dataclasses.replace(search(log_posterior), has_prior=True)
+    if single is None or single.noise <= NO_NOISE:
+        single = search(log_marginal_likelihood)
+    if _TREND in kernels and len(X) <= RACE_ROWS:
+        trend = _trend_alone(X, Y, max_iter)
+        evidence, _ = log_marginal_likelihood(single.theta, single.kernel, X, Y)
+        chance = 0.5 * (X.shape[1] + 1)
+        single = single if evidence > trend.value * Y.size + STRONG + chance else trend
+    return single
+
+
+def _trend_alone(X: Array, Y: Array, max_iter: int) -> SingleLayer:
+    """Bayesian linear regression: what is beside the trend has its least variance."""
+    D = X.shape[1]
+    limits = _limits(_TREND, D)
+    begin = first_theta(_TREND, D, max(_STARTS))
+    begin[0] = limits[0][0]
+    limits[: D + 1] = [(value, value) for value in begin[: D + 1]]
+    objective = functools.partial(log_marginal_likelihood, kernel=_TREND, X=X, Y=Y)
+    theta, value, count = _climb(objective, begin, limits, Y.size, max_iter, 1e-9)
+    return SingleLayer(_TREND, theta, None, value, count)
 
 
 def search_student_t(begin: SingleLayer, X: Array, Y: Array, *, max_iter: int = 200) -> SingleLayer:

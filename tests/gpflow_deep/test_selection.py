@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
 from scipy.stats import halfnorm, norm, qmc, t
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LinearRegression
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from gpflow_deep import Choice, DeepGPRegressor, ModelConfig, Predictor, Trainer, TrainingConfig, modern
@@ -242,10 +243,13 @@ def test_few_rows_of_a_noisy_line_are_a_line() -> None:
     X = rng.normal(size=(20, 1))
     Y = np.round(4 * X + 0.6 * rng.normal(size=(20, 1)))
     X_new = rng.normal(size=(200, 1))
-    single = single_layer.search_exact(X, Y - Y.mean(), CANDIDATES)
-    mean, _ = single.predict(X, Y - Y.mean(), X_new)
+    units = Units.fit(X, Y, "gaussian")
+    x, y = units.transform(X, Y)
+    x_new, line = units.transform(X_new, 4 * X_new)
+    single = single_layer.search_exact(x, y, CANDIDATES)
+    mean, _ = single.predict(x, y, x_new)
     assert single.has_linear
-    assert np.sqrt(np.mean(np.square(mean + Y.mean() - 4 * X_new))) < 0.2
+    assert Y.std() * np.sqrt(np.mean(np.square(mean - line))) < 0.2
 
 
 def test_the_density_with_a_prior_has_its_gradient(rng: np.random.Generator) -> None:
@@ -533,3 +537,20 @@ def test_a_fit_takes_one_thread_of_blas_and_gives_the_others_back(
         selection.fit_chosen(ModelConfig(preset="modern"), FREE, *rows(rng, 12))
         assert threads() == {2}
     assert seen == [{1}]
+
+
+@pytest.mark.parametrize("seed", [1000, 1001, 1002])
+def test_of_few_rows_on_a_plane_the_trend_is_all_that_is_taken(seed: int) -> None:
+    """With a short lengthscale a function through noise had nearly no noise, and predictions were sure and wrong."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(220, 2))
+    Y = X @ np.array([[2.0], [1.0]]) + 0.2 * rng.normal(size=(220, 1))
+    units = Units.fit(X[:20], Y[:20], "gaussian")
+    x, y = units.transform(X, Y)
+    single = single_layer.search_exact(x[:20], y[:20], CANDIDATES)
+    plane = LinearRegression().fit(x[:20], y[:20])
+    scale = np.sqrt(np.sum(np.square(y[:20] - plane.predict(x[:20]))) / (20 - 3))
+    mean, variance = single.predict(x[:20], y[:20], x[20:])
+    ours = norm.logpdf(y[20:], mean, np.sqrt(variance)).mean()
+    assert single.variance < 1e-4
+    assert ours > norm.logpdf(y[20:], plane.predict(x[20:]), scale).mean() - 0.1
