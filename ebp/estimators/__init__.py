@@ -5,6 +5,7 @@ calibration                   probabilities calibrated by predictions before lea
 continual, memory, recency    streams of classes
 one_by_one                    rows as dictionaries, as river has them
 predictor                     trained networks for new rows
+decorrelation                 inputs without correlations
 row_order                     fits that do not depend on the order of a file
 seen_columns                  columns that never occur cost nothing
 cross_validation              networks and rivals with each seed on each fold of data (fold_results)
@@ -21,6 +22,7 @@ __getattr__, __dir__, __all__ = attach(
         "classifier",
         "continual",
         "cross_validation",
+        "decorrelation",
         "estimators",
         "fold_results",
         "gaussian_classifier",
