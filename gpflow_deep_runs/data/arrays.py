@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gpflow_deep_base.container import read_npy, read_npz
 from gpflow_deep_base.files import atomic_path
+from gpflow_deep_runs.data.bits import unpacked
 from gpflow_deep_runs.data.delimited import HEAD_BYTES, dialect_of
 from gpflow_deep_runs.data.packed import open_unpacked
 from gpflow_deep_runs.data.sources import is_delimited
@@ -92,7 +93,4 @@ def _chosen(arrays: Mapping[str, NDArray[Any]], path: Path, part: str | None) ->
     if len(chosen_names) != 1 or chosen_names[0] not in arrays:
         raise ValueError(f"{path} holds {', '.join(part_names) or f'none of {NAMES}'}; say which with --part.")
     rows = arrays[chosen_names[0]]
-    # Bits may be packed, eight in a byte
-    if "n_features" not in arrays:
-        return rows
-    return np.unpackbits(rows.astype(np.uint8), axis=1)[:, : int(arrays["n_features"])]
+    return unpacked(rows, arrays["n_features"], path) if "n_features" in arrays else rows

@@ -32,7 +32,7 @@ from gpflow_deep_runs.data.typed import (
     texts_of,
 )
 
-__all__ = ["Column", "Kind", "Zone", "fits", "misfit", "parse", "style_of"]
+__all__ = ["Column", "Kind", "Zone", "fits", "misfit", "parse", "style_of", "values_of"]
 
 Kind = Literal["number", "boolean", "category", "date", "time", "text", "ignored"]
 
@@ -209,7 +209,7 @@ def _read(
         floats = hours_of(values) if column.kind == "time" else floats_of(values)
     # Values that stand for missing ones by --na_values
     if na_values:
-        absent = _missing_values(column, na_values)
+        absent = values_of(na_values, is_date=column.kind == "date")
         floats = np.where(np.isin(np.floor(floats) if column.kind == "date" else floats, absent), np.nan, floats)
     bad = ~np.isnan(floats) & ~np.isin(floats, (0, 1)) if column.kind == "boolean" else None
     return floats, bad, [f"{value:.15g}" for value in floats] if bad is not None and bad.any() else ()
@@ -227,15 +227,13 @@ def _without(found: NDArray[np.float64], missing: NDArray[np.float64]) -> NDArra
     return np.where(np.isin(found, missing), np.nan, found) if len(missing) else found
 
 
-def _missing_values(column: Column, na_values: Sequence[str]) -> NDArray[np.float64]:
-    """The values that stand for missing ones in a typed source."""
-    if not na_values:
-        return np.empty(0)
-    texts = pa.array([value.strip() for value in na_values], pa.string())
-    if column.kind == "date":
-        single_texts = [texts.slice(i, 1) for i in range(len(texts))]
-        return np.concatenate([times.read_dates(text, times.iso_format(text)) for text in single_texts])
-    return numerals.numbers(texts, Style())
+def values_of(texts: Sequence[str], *, is_date: bool) -> NDArray[np.float64]:
+    """The values of texts that a flag lists: numbers, or days since 1970-01-01 of ISO dates; NaN where one is none."""
+    cells = pa.array([text.strip() for text in texts], pa.string())
+    if is_date:
+        single_cells = [cells.slice(i, 1) for i in range(len(cells))]
+        return np.array([times.read_dates(cell, times.iso_format(cell))[0] for cell in single_cells])
+    return numerals.numbers(cells, Style())
 
 
 def _levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> pd.Categorical:
@@ -256,21 +254,21 @@ def _from_texts(
     if column.kind == "number" and style_of(column) == Style():
         plain = numerals.plain_numbers(values, missing_texts(na_values, markers=True))
         if plain is not None:
-            return _without(plain, _missing_values(column, na_values)), None, ()
+            return _without(plain, values_of(na_values, is_date=False)), None, ()
     # Otherwise each different text is read once, and spread over its rows
     cells = cells_of(values)
     is_word = column.kind == "boolean" and "true" not in {word.casefold() for word in column.true}
     missing = is_missing(cells.texts, na_values, markers=not is_word)
     if column.kind == "number":
         text_values = numerals.numbers(cells.texts, style_of(column))
-        missing |= np.isin(text_values, _missing_values(column, na_values))
+        missing |= np.isin(text_values, values_of(na_values, is_date=False))
     elif column.kind == "boolean":
         text_values = _truths(cells.texts, column)
     elif column.kind == "date":
         some = cells.texts.filter(pa.array(~missing))
         form = column.date_format or times.iso_format(some, has_zone=column.zone != "")
         text_values = times.read_dates(cells.texts, form, is_local=column.zone == "local")
-        missing |= np.isin(np.floor(text_values), _missing_values(column, na_values))
+        missing |= np.isin(np.floor(text_values), values_of(na_values, is_date=True))
     else:
         text_values = times.read_times(cells.texts, column.date_format or "%H:%M:%S")
     # A text that is no missing value and cannot be read does not fit

@@ -316,7 +316,8 @@ def read_batches(
     num_held = 1 + (skip_footer or 0)
     num_lines = 0
     try:
-        for batch in pa.csv.open_csv(_as_stream(stream, dialect), **_options(dialect, judge)):
+        text = io.BufferedReader(Pieces(_sealed(stream, dialect)), PIECE)
+        for batch in pa.csv.open_csv(text, **_options(dialect, judge)):
             table = pa.Table.from_batches([batch]).rename_columns(list(dialect.names))
             num_lines += len(table)
             if held is None:
@@ -347,10 +348,6 @@ def read_batches(
     first = " ".join(ragged[0].text.split())[:40]
     which = "of another length" if is_dropping else "at the foot"
     yield rest.replace_schema_metadata({"foot": f"{num_foot} lines {which}", "first": first})
-
-
-def _as_stream(stream: IO[bytes], dialect: Dialect) -> IO[bytes]:
-    return io.BufferedReader(Pieces(_sealed(stream, dialect)), PIECE)
 
 
 def _options(dialect: Dialect, judge: Callable[[pa.csv.InvalidRow], str]) -> dict[str, Any]:
@@ -641,9 +638,7 @@ def _delimiter(rows: dict[str, list[tuple[int, list[str]]]], where: str, *, is_k
     if not candidates:
         return ",", 0
     # Those with which every row is as long; the header that is highest up wins
-    fitting = [
-        d for d, table_rows in candidates.items() if all(len(row) == len(table_rows[0]) for row in _body(table_rows))
-    ]
+    fitting = [d for d, table_rows in candidates.items() if _num_alike(body := _body(table_rows)) == len(body)]
     least = min((starts[d] or 0 for d in fitting), default=0)  # the others would take the names for a title
     fitting = [d for d in fitting if starts[d] == least]
     if "\t" in fitting:  # no other text holds a tab in each row
@@ -662,15 +657,14 @@ def _delimiter(rows: dict[str, list[tuple[int, list[str]]]], where: str, *, is_k
     if fitting:
         return fitting[0], starts[fitting[0]] or 0
     # With none of them: the one that fits most rows, so that the error names the others
-    first = {
-        d: [row for _, row in numbered_rows]
-        for d, numbered_rows in rows.items()
-        if numbered_rows and len(numbered_rows[0][1]) > 1
-    }
-    if not first:
-        chosen = max(candidates, key=lambda d: sum(len(row) == len(candidates[d][0]) for row in candidates[d]))
-        return chosen, starts[chosen] or 0
-    return max(first, key=lambda d: sum(len(row) == len(first[d][0]) for row in first[d])), 0
+    first = {d: [row for _, row in some] for d, some in rows.items() if some and len(some[0][1]) > 1}
+    best = max(first or candidates, key=lambda d: _num_alike((first or candidates)[d]))
+    return best, 0 if first else starts[best] or 0
+
+
+def _num_alike(rows: Sequence[Sequence[str]]) -> int:
+    """How many rows are as long as the first one."""
+    return sum(len(row) == len(rows[0]) for row in rows)
 
 
 def _start_of(rows: list[list[str]]) -> int | None:

@@ -1,6 +1,6 @@
 """Values that may not be what they look like: numbers that stand for a missing value, codes, rows that sum up others.
 
-    check_sentinels("rain", np.array([0.0, 3.5, -9999.0, -9999.0]), where="weather.csv")      # asks what -9999 is
+    check_sentinels({"rain": np.array([0.0, 3.5, -9999.0, -9999.0])}, where="weather.csv")    # asks what -9999 is
     totals_of_texts(table)                                                          # {239: "its 'Region' is 'Total'"}
 
 None of them is guessed at: all are questions to the user, who answers by a flag.
@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_runs.data.cells import Contents, matches, one_chunk
+from gpflow_deep_runs.data.columns import values_of
 from gpflow_deep_runs.data.libraries import pa, pc
-from gpflow_deep_runs.data.numerals import Style, numbers
-from gpflow_deep_runs.data.times import iso_format, read_dates
 
 __all__ = [
     "TOTAL_WORD",
@@ -28,7 +27,6 @@ __all__ = [
     "check_numbers",
     "check_sentinels",
     "names_again",
-    "odd_values",
     "sentinels_of",
     "total_of_numbers",
     "totals_of_texts",
@@ -202,80 +200,53 @@ def _without_ends(values: NDArray[np.float64], known: frozenset[float]) -> NDArr
     return rest if len(rest) > 0.5 * len(values) else values
 
 
-def odd_values(values: NDArray[np.float64], *, keep: Sequence[str] = (), is_date: bool = False) -> list[str]:
-    """Values that may stand for a missing one, as a flag names them, the farthest first.
-
-    :param values: [n], NaN where missing; of dates the days since 1970-01-01.
-    :param keep: texts of values that are what they look like.
-    :param is_date: whether these are dates.
-    """
-    return [_written(value, is_date) for value in _asked(values, keep, is_date)[0]]
-
-
-def _asked(values: NDArray[np.float64], keep: Sequence[str], is_date: bool) -> tuple[list[float], list[float]]:
-    """Values to ask about, and these with those that the user wants to keep."""
-    if is_date:
-        kept_values = _days(keep)
-        known_days = frozenset(np.array(_DATES, "datetime64[D]").astype(np.float64).tolist())
-        candidates = sentinels_of(np.floor(values), known=known_days)
-    else:
-        kept_values = numbers(pa.array([text.strip() for text in keep], pa.string()), Style())
-        candidates = sentinels_of(values)
-    return [value for value in candidates if value not in kept_values], candidates
-
-
 def check_sentinels(
-    name: str,
-    values: NDArray[np.float64],
+    columns: Mapping[str, NDArray[np.float64]],
     *,
     where: str,
+    dates: Collection[str] = (),
     keep: Sequence[str] = (),
-    is_date: bool = False,
     is_sample: bool = False,
-    beside: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Ask what a value is that may stand for a missing one.
+    """Ask what values are that may stand for a missing one, about all columns at once.
 
-    :param name: of the column.
-    :param values: [n], NaN where missing; of dates the days since 1970-01-01.
+    :param columns: their values [n], NaN where missing; of dates the days since 1970-01-01.
     :param where: the file, for the error.
+    :param dates: columns of dates.
     :param keep: texts of values that are what they look like.
-    :param is_date: whether these are dates.
     :param is_sample: whether these are some of the values, whose places say nothing.
-    :param beside: of other columns what :func:`odd_values` found, so that one flag answers for all.
     :raises ValueError: naming column, value, how often it occurs, and the flags that answer.
     """
-    asked, candidates = _asked(values, keep, is_date)
-    if not asked:
+    whole = {name: np.floor(values) if name in dates else values for name, values in columns.items()}
+    known_days = frozenset(np.array(_DATES, "datetime64[D]").astype(np.float64).tolist())
+    candidates = {name: sentinels_of(v, known=known_days if name in dates else _KNOWN) for name, v in whole.items()}
+    # Those that the user does not want to keep, the farthest first
+    kept = {is_date: values_of(keep, is_date=is_date) for is_date in (True, False)}
+    asked = {name: [v for v in some if v not in kept[name in dates]] for name, some in candidates.items()}
+    odd = {name: [_written(value, name in dates) for value in some] for name, some in asked.items() if some}
+    if not odd:
         return
-    # The value that is asked about, where it is, and the range of the others
-    value = asked[0]
-    equal = np.floor(values) == value if is_date else values == value
-    others = values[np.isfinite(values) & ~np.isin(np.floor(values) if is_date else values, candidates)]
-    shown, low, high = (_written(number, is_date) for number in (value, others.min(), others.max()))
-    # Other columns with such values are named, so that one flag answers for all
-    more = {other: texts for other, texts in (beside or {}).items() if other != name}
-    named = dict.fromkeys([*(_written(number, is_date) for number in asked), *itertools.chain(*more.values())])
-    flag = ",".join(named)
+    # The first value, where it is, and the range of the others
+    (name, texts), *more = odd.items()
+    values = whole[name]
+    equal = values == asked[name][0]
+    others = values[np.isfinite(values) & ~np.isin(values, candidates[name])]
+    low, high = (_written(number, name in dates) for number in (others.min(), others.max()))
     places = f"in {int(equal.sum())} rows, the first is row {int(equal.argmax())} (from 0)"
     if is_sample:
         places = f"in {equal.mean():.2g} of its rows, in a sample"
-    also = "".join(f"; so has {other!r} {', '.join(texts)}" for other, texts in more.items())
+    # Other columns with such values are named, so that one flag answers for all
+    flag = ",".join(dict.fromkeys(itertools.chain(*odd.values())))
+    also = "".join(f"; so has {other!r} {', '.join(other_texts)}" for other, other_texts in more)
     raise ValueError(
-        f"column {name!r} of {where} has {shown} {places}, while its other values are from {low} to {high}{also}: give "
-        f"--na_values={flag} if {'they stand' if more else 'it stands'} for a missing value, or --keep_value={flag} if "
-        f"{'they are values' if more else 'it is a value'}."
+        f"column {name!r} of {where} has {texts[0]} {places}, while its other values are from {low} to {high}{also}: "
+        f"give --na_values={flag} if {'they stand' if more else 'it stands'} for a missing value, or "
+        f"--keep_value={flag} if {'they are values' if more else 'it is a value'}."
     )
 
 
 def _written(value: float, is_date: bool) -> str:
     return str(np.datetime64(int(np.floor(value)), "D")) if is_date else f"{value:.15g}"
-
-
-def _days(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Days since 1970-01-01 of ISO dates, NaN where a text is none."""
-    cells = pa.array([text.strip() for text in texts], pa.string())
-    return np.array([read_dates(cells.slice(i, 1), iso_format(cells.slice(i, 1)))[0] for i in range(len(cells))])
 
 
 class _Codes(NamedTuple):
@@ -325,7 +296,9 @@ def check_codes(contents: Contents) -> None:
     :raises ValueError: naming column, row, value and the flags that answer.
     """
     texts = contents.cells.texts
-    for codes in (*_CODES, *([_DECIMALS] if _is_repeated(contents) else [])):
+    # Codes are few, each of them twice on average
+    are_few = contents.is_value.sum() <= min(_MAX_CODES, contents.counts[contents.is_value].sum() / 2)
+    for codes in (*_CODES, *([_DECIMALS] if are_few else [])):
         if contents.share(matches(texts, codes.every)) < 1:
             continue
         odd = matches(texts, codes.odd) & contents.is_value
@@ -409,11 +382,6 @@ def _are_varied_clocks(hours: NDArray[np.float64]) -> bool:
         return False
     are_quarters = minutes <= {0, 15, 30, 45} and len(minutes) > 2 and len(np.unique(hours)) > 10
     return are_quarters or (len(minutes) > 10 and len(np.unique(hours)) >= 25)
-
-
-def _is_repeated(contents: Contents) -> bool:
-    """Whether a column has few different values, as codes have, each of them twice on average."""
-    return bool(contents.is_value.sum() <= min(_MAX_CODES, contents.counts[contents.is_value].sum() / 2))
 
 
 def totals_of_texts(table: pa.Table) -> dict[int, str]:

@@ -79,7 +79,8 @@ def of_levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> str:
     # Levels that stand for a missing value in other columns
     marked = texts.filter(pc.is_in(texts, value_set=pa.array(MARKERS, texts.type))).to_pylist()
     if marked:
-        parts.append(f"{_some(marked)} {_are(marked)} (--na_values={marked[0]} makes it missing)")
+        are = "is a level" if len(marked) == 1 else "are levels"
+        parts.append(f"{_some(marked)} {are} (--na_values={marked[0]} makes it missing)")
     # Levels that differ by case, blanks or points alone
     lower = pc.utf8_normalize(pc.utf8_lower(texts), "NFKC")
     lower = pc.replace_substring_regex(lower, "[\\s.,;:_-]+", "")
@@ -139,7 +140,3 @@ def _are_from_1(values: NDArray[np.float64], most: int) -> bool:
 
 def _some(texts: Sequence[str]) -> str:
     return ", ".join(map(shown, texts[:_SHOWN])) + (", ..." if len(texts) > _SHOWN else "")
-
-
-def _are(texts: Sequence[str]) -> str:
-    return "is a level" if len(texts) == 1 else "are levels"

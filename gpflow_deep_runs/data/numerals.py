@@ -208,15 +208,10 @@ def _scaled(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     return numbers(bare, style._replace(is_scaled=False)) * scales
 
 
-def _group_pattern(thousands: str) -> str:
-    """The pattern (RE2) of what stands between groups of digits."""
-    return f"[{re.escape(GROUPS[thousands])}]" if thousands else ""
-
-
 def pattern_of(style: Style) -> str:
     """The pattern of a cell that holds a number; of the signs before and after a unit only one may be there."""
     point = re.escape(style.decimal)
-    group = _group_pattern(style.thousands)
+    group = f"[{re.escape(GROUPS[style.thousands])}]" if style.thousands else ""
     sign = f"[{SIGNS}]"
     gap = f"[{SPACES}]*"
     # The digits, alone or in groups: of three, and of two as in India

@@ -58,14 +58,10 @@ def open_unpacked(path: str | os.PathLike[str], max_bytes: int | None = None) ->
             raise ValueError(f"{path} must hold one file, got {len(names)}; unpack it and give one of them.")
         stream: Any = archive.open(names[0])
     else:
-        openers: dict[str, Any] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open, "zst": _open_zst}
+        openers: dict[str, Any] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
+        openers["zst"] = lambda path, mode: pa.CompressedInputStream(pa.OSFile(str(path), mode), "zstd")
         stream = openers[packed](path, "rb")
     return cast(IO[bytes], io.BufferedReader(Pieces(_bounded(stream, max_bytes or _most_unpacked(path), path)), PIECE))
-
-
-def _open_zst(path: Path, mode: str) -> IO[bytes]:
-    """A file of Zstandard, by pyarrow."""
-    return cast(IO[bytes], pa.CompressedInputStream(pa.OSFile(str(path), mode), "zstd"))
 
 
 def budget_of(path: Path, max_bytes: int | None = None) -> Budget:

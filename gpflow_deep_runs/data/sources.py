@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import io
 import json
 import os
@@ -266,17 +267,13 @@ def _check_archive(path: Path, spec: TableSpec) -> None:
                 # The last cell tells how large a sheet is before it is read
                 places = [(match[1], int(match[2])) for match in _PLACE.finditer(archive.read(name))]
                 num_rows = max((row for _, row in places), default=0)
-                num_columns = max((_number_of(letters) for letters, _ in places), default=0)
+                # Of the columns A is 1 and AA is 27
+                numbers = (
+                    functools.reduce(lambda n, letter: 26 * n + letter - 64, letters, 0) for letters, _ in places
+                )
+                num_columns = max(numbers, default=0)
                 size = 8 * num_rows * num_columns
                 budget.take(size, f"a sheet of {num_rows:,} rows and {num_columns:,} columns")
-
-
-def _number_of(letters: bytes) -> int:
-    """The number of a column of a sheet: 1 of A, 27 of AA."""
-    number = 0
-    for letter in letters:
-        number = 26 * number + letter - ord("A") + 1
-    return number
 
 
 def _trimmed(table: Table, notes: Sequence[str], spec: TableSpec) -> Table:

@@ -134,7 +134,7 @@ def _of_all(found: Found, contents: Contents) -> Found | None:
 def _found(contents: Contents, *, any_unit: bool = False) -> Found | None:
     parts = list(map(apart, contents.cells.texts.to_pylist()))
     is_number = contents.is_value & np.array([part is not None and (part.is_known or any_unit) for part in parts], bool)
-    if not _are_most(contents, is_number):
+    if contents.share(is_number) <= 0.5:
         return None
     # Zeros may lack the unit that the others have
     units = np.array([part.unit if part else "" for part in parts], object)
@@ -145,7 +145,7 @@ def _found(contents: Contents, *, any_unit: bool = False) -> Found | None:
     if len(set(units[used])) > 1 and _are_codes(set(units[used]), bodies[used]):
         is_number &= units == ""
         used = is_number
-        if not _are_most(contents, is_number):
+        if contents.share(is_number) <= 0.5:
             return None
     # One unit for all, apart from thousands and millions
     base = _base(set(units[used]))
@@ -268,23 +268,15 @@ def _is_money(unit: str) -> bool:
 
 def _check_units(contents: Contents, units: NDArray[np.object_], used: NDArray[np.bool_]) -> None:
     different = list(dict.fromkeys(units[used]))
-    if double := [unit for unit in different if _BOTH in unit]:
-        raise ValueError(
-            f"{contents.what} has numbers with two units, such as "
-            f"{contents.example(used & np.isin(units, double))} (from 0); write them as plain numbers, or give "
-            f"--ignore={contents.name} or --categorical={contents.name}."
-        )
-    if len(different) < 2:
+    double = [unit for unit in different if _BOTH in unit]
+    if len(different) < 2 and not double:
         return
-    shown_units = [contents.example(used & (units == unit)) for unit in different[:2]]
+    examples = [contents.example(used & (units == unit)) for unit in double[:1] or different[:2]]
+    problem = "with two units" if double else f"of {len(different)} different units"
     raise ValueError(
-        f"{contents.what} has numbers of {len(different)} different units, such as {' and '.join(shown_units)} (from "
-        f"0); convert them to one unit, or give --ignore={contents.name} or --categorical={contents.name}."
+        f"{contents.what} has numbers {problem}, such as {' and '.join(examples)} (from 0); convert them to one unit, "
+        f"or give --ignore={contents.name} or --categorical={contents.name}."
     )
-
-
-def _are_most(contents: Contents, chosen: NDArray[np.bool_]) -> bool:
-    return contents.share(chosen) > 0.5
 
 
 def _are_codes(units: set[str], bodies: NDArray[np.object_]) -> bool:

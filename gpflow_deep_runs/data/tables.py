@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from gpflow_deep_base.files import parse_json
 from gpflow_deep_runs.data.cells import quoted
 from gpflow_deep_runs.data.columns import Column
-from gpflow_deep_runs.data.doubts import check_sentinels, names_again, odd_values, total_of_numbers, totals_of_texts
+from gpflow_deep_runs.data.doubts import check_sentinels, names_again, total_of_numbers, totals_of_texts
 from gpflow_deep_runs.data.features import Feature
 from gpflow_deep_runs.data.forced import Forced, forced_columns
 from gpflow_deep_runs.data.inference import infer, infer_columns
@@ -58,6 +58,7 @@ def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
     table = read_source(source, spec=spec)
     targets = _targets(table, spec)
     encoded = encode_table(table, targets, spec)
+    about = f"the file {Path(source).name}" if isinstance(source, str | os.PathLike) else table.where
     notes = encoded.notes + ([] if spec.task else [f"task {encoded.schema.task!r} inferred from the target"])
     return undivided(
         table.name,
@@ -67,7 +68,7 @@ def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
         feature_names=encoded.schema.feature_names,
         target_names=targets,
         class_names=encoded.schema.class_names,
-        source="; ".join([_about(source, table), *notes]),
+        source="; ".join([about, *notes]),
         splits=table.splits and [_renumbered(pair, encoded.kept, len(table.columns)) for pair in table.splits],
         schema=encoded.schema,
         image_shape=table.image_shape,
@@ -121,11 +122,9 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
             rest = encode_table(_without_totals(table, {row: why}, spec), targets, spec)
             return rest._replace(notes=[*totals, f"row {row} (from 0), a total, left out as {why}", *rest.notes])
     # Values that may stand for a missing one: the user is asked about all of them at once
-    kinds = {name: columns[name].kind == "date" for name in _of_kind(columns, "number", "date")}
-    odd = {name: odd_values(used.found[name], keep=spec.keep_value, is_date=kinds[name]) for name in kinds}
-    if asked := {name: texts for name, texts in odd.items() if texts}:
-        first = next(iter(asked))
-        check_sentinels(first, used.found[first], where=where, keep=spec.keep_value, is_date=kinds[first], beside=asked)
+    dates = _of_kind(columns, "date")
+    doubtful = {name: used.found[name] for name in _of_kind(columns, "number", "date")}
+    check_sentinels(doubtful, where=where, dates=dates, keep=spec.keep_value)
     notes = [*totals, *_left_out(used, spec)]
     survey = look(used.found, columns.values(), targets=targets)
     if len(used.kept) < 2:
@@ -363,7 +362,3 @@ def _known_targets(schema: Schema, columns: pa.Table, where: str) -> NDArray[Any
     Y = schema.encode_targets(cells, where=where)
     check_finite(Y, schema.target_names, f"Y of {where}")
     return Y
-
-
-def _about(source: Any, table: Table) -> str:
-    return f"the file {Path(source).name}" if isinstance(source, str | os.PathLike) else table.where

@@ -180,18 +180,12 @@ def check_sentinels(preset: StreamPreset, sample: Part, moments: tuple[Moments, 
     ends = np.stack([np.concatenate([x.low, y.low]), np.concatenate([x.high, y.high])])
     values = np.concatenate([np.concatenate([sample.X, sample.Y], axis=1), ends])
     places = {name: d for d, name in enumerate([*preset.feature_names, *preset.target_names])}
-    for name, column in _columns(preset.schema).items():
-        place = places.get(f"{name}.day" if column.kind == "date" else name)
-        is_label = name in preset.target_names and preset.class_names
-        if column.kind in ("number", "date") and place is not None and not is_label:
-            doubts.check_sentinels(
-                name,
-                values[:, place],
-                where="the stream",
-                keep=preset.table.keep_value,
-                is_date=column.kind == "date",
-                is_sample=True,
-            )
+    labels = preset.target_names if preset.class_names else ()
+    kinds = {name: column.kind for name, column in _columns(preset.schema).items() if name not in labels}
+    dates = [name for name, kind in kinds.items() if kind == "date" and f"{name}.day" in places]
+    found = {name: values[:, places[name]] for name, kind in kinds.items() if kind == "number"}
+    found |= {name: values[:, places[f"{name}.day"]] for name in dates}
+    doubts.check_sentinels(found, where="the stream", dates=dates, keep=preset.table.keep_value, is_sample=True)
 
 
 def _check_totals(shards: Shards, head: pa.Table, where: str, spec: TableSpec) -> None:

@@ -93,11 +93,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArr
 
 
 def _scale_to_json(scale: Scale) -> dict[str, Any]:
-    return {
-        "mean": scale.mean.tolist(),
-        "scale": scale.scale.tolist(),
-        "constant_columns": list(scale.constant_columns),
-    }
+    return {key: np.asarray(value).tolist() for key, value in scale._asdict().items()}
 
 
 def _scale_from_json(stored: dict[str, Any]) -> Scale:

@@ -75,7 +75,6 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
     "months behind years": ([f"20{v:02d}.{1 + v % 12:02d}" for v in draws(5).integers(0, 20, N)], Asked("%Y.%m")),
     "classes of books": (chosen("025.3", "510.1", "512.9"), Asked("codes, or numbers .*--numeric=q")),
     "9.99 of shares": (mixed(lambda r: f"{r.uniform(0, 1):.2f}", "9.99"), Asked("--na_values=9.99 ")),
-    "codes 01234": (chosen("01234", "99501", "02139"), Read("category", "leading zeros")),
     "hexadecimal": (chosen("0x1F", "0x2A"), Read("category", "2 levels")),
     "codes of shops": (chosen("4006381333931", "5901234123457", "4012345678901"), Asked("--categorical=q, or --num")),
     "days of six digits": (
@@ -86,13 +85,11 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
     "5 or -999": (chosen("5", "-999"), Asked("--na_values=-999 ")),
     "the last day of pandas": (chosen("2020-01-01", "2262-04-11"), Asked("--na_values=2262-04-11 ")),
     "codes 3D1": (chosen("3D1", "4A2", "5E1"), Read("category", "3 levels")),
-    "versions of three parts": (chosen("1.10.0", "1.1.0"), Read("category", "2 levels")),
     "prices": ([f"{v:.2f}" for v in draws(4).uniform(1, 9, N)], Read("number")),
     "shortest decimals": ([repr(v) for v in draws(5).uniform(1, 9, N).round(2)], Read("number")),
     "numbers with exponents": ([f"{v:.2e}" for v in draws(6).uniform(1, 9e4, N)], Read("number")),
     "heavy tails": ([f"{v:.1f}" for v in np.exp(2 * draws(7).normal(size=N))], Read("number")),
     "powers of ten": ([str(10**k) for k in draws(8).integers(0, 6, N)], Read("number")),
-    "-1, 0 and 1": (chosen("-1", "0", "1"), Read("number")),
     "percentages": ([str(v) for v in draws(9).integers(0, 101, N)], Read("number")),
     "18.00.00": ([f"{v:02d}.30.00" for v in draws(10).integers(0, 24, N)], Read("time", "hours")),
     "18h30": ([f"{v}h30" for v in draws(10).integers(0, 24, N)], Read("time", "hours")),
@@ -104,7 +101,6 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
     "true in German": (chosen("WAHR", "FALSCH"), Read("boolean", "WAHR is 1")),
     "yes in Japanese": (chosen("はい", "いいえ"), Read("boolean", "はい is 1")),
     "€110.5M and €565K": (["€110.5M", "€565K", "€0"] * 40, Read("number", "", 110.5e6)),
-    "2 bn and 300 mn": (["2 bn", "300 mn"] * 60, Read("number", "", 2e9)),
     "only the last row decides dd/mm": (
         [f"0{1 + i % 9}/0{1 + i % 7}/2020" for i in range(N - 1)] + ["31/01/2020"],
         Read("date", "%d/%m/%Y"),
@@ -113,9 +109,7 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
     "levels of two cases": (chosen("Male", "male", "Female"), Read("category", "'Male', 'male'|'male', 'Male'")),
     "levels with two blanks": (chosen("New York", "New  York", "Bonn"), Read("category", "different levels")),
     "yyyymmdd": ([day(draws(i)).replace("-", "") for i in range(N)], Read("date", "--numeric=q")),
-    "kilograms and pounds": (chosen("12 kg", "7 lb"), Asked("2 different units")),
     "one text among numbers": (mixed(lambda r: str(r.integers(1, 9)), "unknown", 999), Asked("--na_values=unknown")),
-    "1,234 alone": ([f"{v:,}" for v in draws(12).integers(1000, 9999, N)], Read("number", "")),
     "-998 and -999": (
         mixed(lambda r: "-998" if r.random() < 0.1 else f"{r.uniform(5, 30):.1f}", "-999"),
         Asked("--na_values=-999,-998 "),
@@ -126,7 +120,6 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
     ),
     "1, 2 and 9": (chosen("1", "2", "1", "2", "9"), Asked("--na_values=9 ")),
     "1, 2 and 3": (chosen("1", "2", "3"), Read("number")),
-    "0, 1 and -1": (chosen("0", "1", "-1"), Read("number")),
     "installations": (
         chosen("0", "1+", "100+", "1,000+", "50,000+", "5,000,000+"),
         Read("number", "'1,000\\+' is 1000"),
