@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from darn.model.config import Precision
 from darn.model.model import DARN, DARNConfig
-from darn.more.ordered import Category, Ordered, Rows, categories_header, categories_of, check_order, levels_in_order
+from darn.more.gaps import Changed
+from darn.more.ordered import Category, Ordered, categories_header, categories_of, check_order, levels_in_order
 
 __all__ = ["Chain", "chain_arrays", "chain_header", "chain_of", "chain_shapes"]
 
@@ -88,39 +89,36 @@ class Chain(Ordered):
         logits: NDArray[np.float64] = np.asarray(x @ self.weights) + self.bias
         return logits
 
-    def turns(self, rows: NDArray[np.float64]) -> Callable[[int, Rows], NDArray[np.float64]]:
+    def turns(self, rows: NDArray[np.float64]) -> Callable[[int], NDArray[np.float64]]:
         """b_j + x W_j of a column at a time, by the weights that are not zero.
 
         :param rows: zeros and ones, [N, n].
         """
         start = self.weights.indptr
 
-        def logit(j: int, part: Rows) -> NDArray[np.float64]:
+        def logit(j: int) -> NDArray[np.float64]:
             entries = slice(start[j], start[j + 1])
             before = self.weights.indices[entries]
-            earlier_bits = rows[:, before] if isinstance(part, slice) else rows[part[:, None], before]
-            logits: NDArray[np.float64] = self.bias[j] + earlier_bits @ self.weights.data[entries]
+            logits: NDArray[np.float64] = self.bias[j] + rows[:, before] @ self.weights.data[entries]
             return logits
 
         return logit
 
-    def by_state(
-        self, columns: NDArray[np.intp], states: NDArray[np.float64], linked: Sequence[int]
-    ) -> tuple[NDArray[np.intp], Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]]:
-        """What a state adds to the logits is the same in all rows.
+    def changed(self, rows: NDArray[np.float64], columns: NDArray[np.intp]) -> Changed:
+        """b + x W of the rows, and what each of the columns adds to that.
 
-        :param columns: that are zero in the rows.
-        :param states: what they can be, [S, columns].
-        :param linked: columns that are wanted, too.
+        :param rows: zeros and ones, [N, n]; zeros in these columns.
+        :param columns: their numbers, [N, T].
         """
-        weights = self._by_row[columns].toarray()
-        # Columns that a state can change, and the linked ones.
-        is_reached = weights.any(axis=0)
-        is_reached[columns] = True
-        is_reached[list(linked)] = True
-        targets = np.flatnonzero(is_reached)
-        of_state = states @ weights[:, targets]
-        return targets, lambda rows, a: a[:, None, targets] + of_state
+        a = self.logits(rows)
+        weights = self._by_row[columns.reshape(-1)].toarray().reshape(*columns.shape, -1)
+
+        def logits(states: NDArray[np.float64]) -> NDArray[np.float64]:
+            of_states: NDArray[np.float64] = states @ weights
+            of_states += a[:, None]
+            return of_states
+
+        return logits
 
     @functools.cached_property
     def _by_row(self) -> scipy.sparse.csr_matrix:

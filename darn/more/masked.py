@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from darn.more.ordered import Category, Ordered, Rows, categories_header, categories_of, check_order
+from darn.more.gaps import Changed
+from darn.more.ordered import Category, Ordered, categories_header, categories_of, check_order
 
 __all__ = ["MaskedNetwork", "network_arrays", "network_header", "network_of", "network_shapes"]
 
@@ -65,10 +66,10 @@ class MaskedNetwork(Ordered):
         a: NDArray[np.float64] = x @ direct + np.maximum(x @ into + self.hidden_bias, 0.0) @ out + self.bias
         return a
 
-    def turns(self, rows: NDArray[np.float64]) -> Callable[[int, Rows], NDArray[np.float64]]:
+    def turns(self, rows: NDArray[np.float64]) -> Callable[[int], NDArray[np.float64]]:
         """a_j of a column at a time: what is filled is added to the sums of those that see it.
 
-        :param rows: zeros and ones, [N, n]; zeros where they are to be filled.
+        :param rows: zeros and ones, [N, n].
         """
         direct, into, out = self._weights
         H = len(self.seen)
@@ -76,56 +77,49 @@ class MaskedNetwork(Ordered):
         to_sums = np.concatenate([into, direct], axis=1)
         sums = rows @ to_sums + np.concatenate([self.hidden_bias, self.bias])
         place = np.argsort(self.order)
-        filled: tuple[int, Rows] | None = None
+        last: int | None = None
 
-        def logit(j: int, part: Rows) -> NDArray[np.float64]:
-            nonlocal filled
-            if filled is not None:
-                last, of_last = filled
-                sums[of_last] += rows[of_last, last][:, None] * to_sums[last]
-            filled = (j, part)
+        def logit(j: int) -> NDArray[np.float64]:
+            nonlocal last
+            if last is not None:
+                is_one = rows[:, last] > 0.0
+                sums[is_one] += to_sums[last]
+            last = j
             # Units that see at most the columns before j.
             end = int(np.searchsorted(self.seen, place[j], side="right"))
-            hidden = np.maximum(sums[part, :end], 0.0)
-            logits: NDArray[np.float64] = hidden @ out[:end, j] + sums[part, H + j]
+            logits: NDArray[np.float64] = np.maximum(sums[:, :end], 0.0) @ out[:end, j] + sums[:, H + j]
             return logits
 
         return logit
 
-    def by_state(
-        self, columns: NDArray[np.intp], states: NDArray[np.float64], linked: Sequence[int]
-    ) -> tuple[NDArray[np.intp], Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]]:
-        """All columns from the first one of these on. What a state adds to the sums of hidden units is the same in all
-        rows.
+    def changed(self, rows: NDArray[np.float64], columns: NDArray[np.intp]) -> Changed:
+        """What the columns add to the sums of the hidden units and directly, and one pass from there.
 
-        :param columns: that are zero in the rows.
-        :param states: what they can be, [S, columns].
-        :param linked: columns that are wanted, too.
+        :param rows: zeros and ones, [N, n]; zeros in these columns.
+        :param columns: their numbers, [N, T].
         """
         direct, into, out = self._weights
-        place = np.argsort(self.order)
-        first = int(place[columns].min())
-        targets = np.flatnonzero((place >= first) | np.isin(place, place[list(linked)]))
-        # Units that see none of the columns are the same in all states.
-        begin = int(np.searchsorted(self.seen, first, side="right"))
-        of_state = states @ into[columns, begin:]
-        to_targets = np.ascontiguousarray(out[begin:, targets])
-        directly = states @ direct[np.ix_(columns, targets)]
+        sums = rows @ into + self.hidden_bias
+        directly = rows @ direct + self.bias
+        to_hidden = into[columns]
+        to_logits = direct[columns]
 
-        def logits(rows: NDArray[np.float64], a: NDArray[np.float64]) -> NDArray[np.float64]:
-            # Hidden units in each state, less those of the row without it.
-            sums = rows @ into[:, begin:] + self.hidden_bias[begin:]
-            change = np.maximum(sums[:, None] + of_state, 0.0) - np.maximum(sums, 0.0)[:, None]
-            state_logits: NDArray[np.float64] = (change.reshape(-1, change.shape[2]) @ to_targets).reshape(
-                len(rows), len(states), len(targets)
-            )
-            state_logits += directly
-            state_logits += a[:, None, targets]
-            return state_logits
+        def logits(states: NDArray[np.float64]) -> NDArray[np.float64]:
+            hidden = states @ to_hidden
+            hidden += sums[:, None]
+            np.maximum(hidden, 0.0, out=hidden)
+            a: NDArray[np.float64] = (hidden.reshape(-1, len(self.seen)) @ out).reshape(*states.shape[:2], -1)
+            a += states @ to_logits
+            a += directly[:, None]
+            return a
 
-        return targets, logits
+        return logits
 
     # Private.
+
+    @property
+    def _width(self) -> int:
+        return self.num_columns + len(self.seen)
 
     @functools.cached_property
     def _weights(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
