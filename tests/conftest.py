@@ -115,6 +115,16 @@ def global_generator() -> Iterator[None]:
 
 
 @pytest.fixture
+def eagerly() -> Iterator[None]:
+    """A few steps are quicker without compiling them."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture
 def traced_once() -> Iterator[Callable[[Any], Any]]:
     """`step = traced_once(tf.function(step))` fails the test if `step` was not traced exactly once by its end."""
     functions: list[Any] = []

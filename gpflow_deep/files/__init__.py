@@ -3,5 +3,5 @@
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["serialization", "stored_decoding", "stored_encoding", "stored_keras", "stored_names"]
+    __name__, submodules=["serialization", "stored_keras", "stored_names", "stored_objects"]
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gpflow
@@ -28,15 +28,14 @@ from gpflow_deep_base.files import write_bytes
 from gpflow_deep_base.limits import one_line
 
 from ..model.deep_gp import DeepGP
-from .stored_decoding import decode
-from .stored_encoding import BY_ARGUMENTS, encode
 from .stored_names import CustomObjects, Refused, given_names
+from .stored_objects import Encoded, decode, encode
 
 __all__ = ["check_savable", "load_model", "save_model"]
 
 #: What a file is, and the version of its content.
 _KIND = "a deep GP"
-_VERSION = 3
+_VERSION = 4
 
 #: Of the packages whose objects a file describes by attributes and arguments, which may change.
 _VERSIONS = {"gpflow": gpflow.__version__, "tensorflow_probability": tfp.__version__}
@@ -90,22 +89,21 @@ def _content(model: DeepGP) -> bytes:
     """The file of a model, after a copy made from it has shown that nothing is lost."""
     if not isinstance(model, DeepGP):
         raise ValueError(f"the model must be a DeepGP, got {type(model).__name__}.")
-    node, arrays, named = encode(model, "model")
+    encoded = encode(model, "model")
     structure = {
         "float": gpflow.default_float().__name__,
         "jitter": float(gpflow.default_jitter()),
         "versions": _VERSIONS,
-        "model": node,
+        "model": encoded.node,
     }
-    content = container_bytes(kind=_KIND, version=_VERSION, header=structure, arrays=arrays)
+    content = container_bytes(kind=_KIND, version=_VERSION, header=structure, arrays=encoded.arrays)
     # The copy has to have the same structure, the same arrays, and the same parameters and priors.
     try:
-        copy = _decoded(structure, arrays, named, "the model", sys.maxsize)
+        copy = _decoded(structure, encoded.arrays, encoded.named, "the model", sys.maxsize)
     except ValueError as error:
         raise ValueError(f"the model cannot be saved, because its copy could not be made: {error}") from error
-    encoded_copy = encode(copy, "model")
-    is_same = encoded_copy.node == node and all(_is_equal(arrays[name], encoded_copy.arrays[name]) for name in arrays)
-    if (lost := None if is_same else "a part of the model") or (lost := _lost(model, copy, named.values())):
+    lost = _lost(model, copy) if _is_same(encode(copy, "model"), encoded) else "a part of the model"
+    if lost is not None:
         raise ValueError(
             f"the model cannot be saved: {lost} comes back as something else. Transforms and priors come back by the "
             "arguments of their constructors, all other parts by their attributes."
@@ -113,16 +111,18 @@ def _content(model: DeepGP) -> bytes:
     return content
 
 
-def _lost(model: DeepGP, copy: DeepGP, classes: Iterable[Any]) -> str | None:
+def _lost(model: DeepGP, copy: DeepGP) -> str | None:
     """A parameter that has another value or prior; a user's own transform may not be what its arguments say."""
-    by_arguments = [cls for cls in classes if isinstance(cls, type) and issubclass(cls, BY_ARGUMENTS)]
-    if all(cls.__module__.split(".")[0] in ("tensorflow", "tensorflow_probability") for cls in by_arguments):
-        return None
     for old, new in zip(model.parameters, copy.parameters, strict=True):
         pairs = [(old, new), (old.log_prior_density(), new.log_prior_density())]
         if not all(_is_equal(before.numpy(), after.numpy()) for before, after in pairs):
             return f"the parameter {old.name}"
     return None
+
+
+def _is_same(one: Encoded, other: Encoded) -> bool:
+    """Whether two objects have the same structure, and the same arrays in it."""
+    return one.node == other.node and all(_is_equal(one.arrays[name], other.arrays[name]) for name in other.arrays)
 
 
 def _is_equal(old: np.ndarray, new: np.ndarray) -> bool:

@@ -15,12 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from gpflow_deep_base.limits import one_line
 
-from ..layers.features import mark_trainable
 from .stored_names import Refused, find_class
 
 __all__ = ["decode", "encode", "is_layer", "is_variable"]
@@ -80,25 +78,20 @@ def encode(layer: Any) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
 
 
 def decode(
-    config: dict[str, Any],
-    values: Sequence[np.ndarray],
-    trainable: Sequence[bool],
-    given: Mapping[str, Any],
-    trained: Sequence[bool] | None = None,
+    config: dict[str, Any], values: Sequence[tf.Variable], trainable: Sequence[bool], given: Mapping[str, Any]
 ) -> Any:
     """The layer that `encode` wrote.
 
-    :param values: of its variables.
+    :param values: TensorFlow's variables, which become those of the layer.
     :param trainable: of each of them, as Keras says.
-    :param trained: as TensorFlow's variables say, which GPflow asks; as Keras says if None.
     :param given: classes and functions by name, beside those that every file may name.
     :raises Refused: if the configuration names something else, or has other variables.
     """
     import keras
 
     custom_objects = _custom_objects(config, given)
-    # A variable without an array of its shape is refused before it takes any memory.
-    remaining = Counter(value.shape for value in values)
+    # A variable without a value of its shape is refused before it takes any memory.
+    remaining = Counter(tuple(value.shape) for value in values)
 
     def creator(next_creator: Callable[..., tf.Variable], **options: Any) -> tf.Variable:
         shape, dtype = _spec(options["initial_value"])
@@ -109,14 +102,13 @@ def decode(
 
     with tf.variable_creator_scope(creator):
         layer = keras.saving.deserialize_keras_object(deepcopy(config), custom_objects, safe_mode=True)
-    if [tuple(variable.shape) for variable in layer.variables] != [value.shape for value in values]:
+    kinds = [(tuple(value.shape), value.dtype) for value in values]
+    if [(tuple(variable.shape), variable.value.dtype) for variable in layer.variables] != kinds:
         raise Refused("has a Keras layer with other variables than it has arrays")
-    # Values, and which of them are trained.
     for variable, value, is_trained in zip(layer.variables, values, trainable, strict=True):
-        variable.assign(value)
         if variable.trainable != is_trained:
             variable.trainable = is_trained
-    mark_trainable([variable.value for variable in layer.variables], trainable if trained is None else trained)
+        variable._initialize(value)  # Keras' own way to take a variable that is there already
     return layer
 
 

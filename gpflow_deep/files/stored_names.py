@@ -7,10 +7,10 @@ For objects, whose constructors are not called:
 - a class that derives from `tf.Module`, as kernels, likelihoods, layers, transforms and priors do, of any module that
   the program has imported;
 - any class of GPflow and of this package;
-- a class that the caller gives.
+- a class that the caller gives: the one door for everything else.
 
 For values that the objects may call: an elementwise function of TensorFlow, the class of a transform or prior (see
-`stored_decoding`), and a function or class that the caller gives. No layer of Keras 2, which could load a program.
+`stored_objects`), and a function or class that the caller gives. No layer of Keras 2, which could load a program.
 
 A name is "module:qualified name", as in "gpflow.kernels.linears:Polynomial".
 """
@@ -26,16 +26,7 @@ from typing import Any
 import gpflow
 import tensorflow as tf
 
-__all__ = [
-    "CustomObjects",
-    "Refused",
-    "find_class",
-    "find_function",
-    "given_names",
-    "name_of_class",
-    "name_of_function",
-    "of_given",
-]
+__all__ = ["CustomObjects", "Refused", "find_class", "find_function", "given_names", "name_of", "of_given"]
 
 #: Classes and functions that a caller gives, or the same by name: "module:name" or "name", as they are in the file.
 CustomObjects = Iterable[Any] | Mapping[str, Any]
@@ -86,18 +77,31 @@ def given_names(custom_objects: CustomObjects) -> dict[str, Any]:
     return {name: thing for thing in objects for name in (thing.__qualname__, _full_name(thing))}
 
 
-def name_of_class(cls: type) -> str:
-    """The name by which `find_class` finds a class.
+def of_given(name: str, given: Mapping[str, Any]) -> Any:
+    """What the caller gives for a name, or None.
 
-    :raises Refused: if it would not.
+    :param given: what `given_names` returned.
     """
-    name = _full_name(cls)
-    if _is_keras_2(cls):
-        raise Refused(f"is of the Keras 2 class {_readable(name)} (Keras 3 can be saved)")
-    if _is_foreign(cls) or hasattr(cls, "__del__"):
-        raise Refused(f"is of the class {_readable(name)}")
-    if getattr(_found(name), "__qualname__", None) != cls.__qualname__:  # a notebook may have defined it once more
-        raise Refused(f"is of the class {_readable(name)}, which {_unfindable(cls)}")
+    return given.get(name, given.get(name.rpartition(":")[2]))
+
+
+def name_of(thing: Any) -> str:
+    """The name by which `find_class` finds a class, and `find_function` a function, though it may have to be given.
+
+    :raises Refused: if they would not.
+    """
+    for name, function in _functions().items():
+        if function is thing:
+            return name
+    name = _full_name(thing)
+    what = f"{'is of the class' if isinstance(thing, type) else 'is the function'} {_readable(name)}"
+    if isinstance(thing, type) and _is_forbidden(thing, tf.Module):
+        raise Refused(f"{what}, which no file may have (of Keras, layers of version 3 can be saved)")
+    if getattr(_looked_up(name), "__qualname__", None) != thing.__qualname__:  # a notebook may define it once more
+        places = {"<lambda>": "is a lambda", "<locals>": "is defined inside a function"}
+        reasons = (reason for place, reason in places.items() if place in thing.__qualname__)
+        reason = next(reasons, "its module does not have by this name")
+        raise Refused(f"{what}, which {reason}: define it by `def` or `class` at the top of a module")
     return name
 
 
@@ -108,45 +112,22 @@ def find_class(name: str, given: Mapping[str, Any], base: type = tf.Module) -> t
     :param base: a class of another module than GPflow's and this package's has to derive from it, unless it is given.
     :raises Refused: if the class is not of a kind that a file may name, or its module was not imported.
     """
+    what = f"has an object of the class {_readable(name)}"
     cls = of_given(name, given)
-    if cls is None:
-        cls = _found(name)
+    if cls is not None:
         if not isinstance(cls, type):
-            raise Refused(f"has an object of the class {_readable(name)}, which {_unknown(name)}")
-        # What is not given has to be of a kind that may be a part of a model.
-        is_part = issubclass(cls, base)
-        if _is_keras_2(cls) or (_is_foreign(cls) and not is_part) or hasattr(cls, "__del__"):
-            raise Refused(f"has an object of the class {_readable(name)}, which no file may have")
-        if not is_part and cls.__module__.split(".")[0] not in _OWN_PACKAGES:
-            raise Refused(
-                f"has an object of the class {_readable(name)}, which does not derive from {base.__name__}: if you "
-                f"trust it, give it, load_model(path, custom_objects=[{cls.__name__}])"
-            )
+            raise Refused(f"{what}, but custom_objects gives {cls!r} for it")
+        return cls
+    cls = _looked_up(name)
     if not isinstance(cls, type):
-        raise Refused(f"has an object of the class {_readable(name)}, but custom_objects gives {cls!r} for it")
+        module = name.partition(":")[0]
+        reason = "that module does not have: " if module in sys.modules else f"is not known: import {module} first, or "
+        raise Refused(f"{what}, which {reason}give it, {_door(name)}")
+    if _is_forbidden(cls, base):
+        raise Refused(f"{what}, which no file may have")
+    if not issubclass(cls, base) and cls.__module__.split(".")[0] not in _OWN_PACKAGES:
+        raise Refused(f"{what}, which does not derive from {base.__name__}: if you trust it, give it, {_door(name)}")
     return cls
-
-
-def of_given(name: str, given: Mapping[str, Any]) -> Any:
-    """What the caller gives for a name, or None.
-
-    :param given: what `given_names` returned.
-    """
-    return given.get(name, given.get(name.rpartition(":")[2]))
-
-
-def name_of_function(function: Callable[..., Any]) -> str:
-    """The name by which `find_function` finds a function; if it is neither TensorFlow's nor GPflow's, when given.
-
-    :raises Refused: if it would not.
-    """
-    for name, elementwise in _functions().items():
-        if elementwise is function:
-            return name
-    name = _full_name(function)
-    if getattr(_found(name), "__qualname__", None) != function.__qualname__:
-        raise Refused(f"is the function {_readable(name)}, which {_unfindable(function)}")
-    return name
 
 
 def find_function(name: str, given: Mapping[str, Any]) -> Callable[..., Any]:
@@ -154,15 +135,25 @@ def find_function(name: str, given: Mapping[str, Any]) -> Callable[..., Any]:
 
     :raises Refused: if it is neither given nor one that every file may name.
     """
-    function = of_given(name, given)
-    function = _functions().get(name) if function is None else function
+    function = of_given(name, given) or _functions().get(name)
     if not callable(function):
-        short = name.rpartition(":")[2].rpartition(".")[2]
-        raise Refused(
-            f"has the function {_readable(name)}: if you trust it, import it and give it, "
-            f"load_model(path, custom_objects=[{short}])"
-        )
+        raise Refused(f"has the function {_readable(name)}: if you trust it, import it and give it, {_door(name)}")
     return function
+
+
+def _door(name: str) -> str:
+    """How what a name says is given."""
+    return f"load_model(path, custom_objects=[{name.rpartition(':')[2].rpartition('.')[2]}])"
+
+
+def _is_forbidden(cls: type, base: type) -> bool:
+    """Whether no file may have a class that the caller does not give.
+
+    :param base: from which those of other packages have to derive.
+    """
+    is_keras_2 = any(f"{parent.__module__}.".startswith(_KERAS_2) for parent in cls.__mro__)
+    is_foreign = cls.__module__.split(".")[0] in _FOREIGN and not issubclass(cls, base)
+    return is_keras_2 or is_foreign or hasattr(cls, "__del__")
 
 
 def _full_name(thing: Any) -> str:
@@ -170,51 +161,26 @@ def _full_name(thing: Any) -> str:
     module = str(getattr(thing, "__module__", None))
     qualname = getattr(thing, "__qualname__", type(thing).__qualname__)
     parts = module.split(".")
-    outer = [".".join(parts[:end]) for end in range(1, len(parts))]
-    return next(
-        (name for name in (f"{home}:{qualname}" for home in outer) if _found(name) is thing), f"{module}:{qualname}"
-    )
+    names = [f"{'.'.join(parts[:end])}:{qualname}" for end in range(1, len(parts) + 1)]
+    return next((name for name in names if _looked_up(name) is thing), names[-1])
 
 
 def _readable(name: str) -> str:
     return name.replace(":", ".")
 
 
-def _is_keras_2(cls: type) -> bool:
-    return any(f"{base.__module__}.".startswith(_KERAS_2) for base in cls.__mro__)
-
-
-def _is_foreign(cls: type) -> bool:
-    return not issubclass(cls, tf.Module) and cls.__module__.split(".")[0] in _FOREIGN
-
-
-def _found(name: str) -> Any:
+def _looked_up(name: str) -> Any:
     """What has this name in a module that is there already, or None. Nothing is imported but own modules."""
     module_name, _, qualname = name.partition(":")
-    if module_name.split(".")[0] in _OWN_PACKAGES and module_name not in sys.modules:
+    is_own = module_name.split(".")[0] in _OWN_PACKAGES
+    if is_own and module_name not in sys.modules:
         try:
             importlib.import_module(module_name)
         except ImportError:
             return None
     thing: Any = sys.modules.get(module_name)
-    if module_name.split(".")[0] in _OWN_PACKAGES and qualname in getattr(thing, "__all__", ()):
+    if is_own and qualname in getattr(thing, "__all__", ()):
         return getattr(thing, qualname)  # of own packages, which import their parts when these are used
     for part in qualname.split("."):
         thing = vars(thing).get(part) if hasattr(thing, "__dict__") else None  # a module's __getattr__ may import
     return thing
-
-
-def _unfindable(thing: Any) -> str:
-    if "<lambda>" in thing.__qualname__:
-        return "is a lambda: define it by `def` at the top of a module"
-    if "<locals>" in thing.__qualname__:
-        return "is defined inside a function: define it at the top of a module"
-    return "its module does not have by this name: define it at the top of a module"
-
-
-def _unknown(name: str) -> str:
-    module_name, _, qualname = name.partition(":")
-    short = qualname.rpartition(".")[2]
-    if module_name in sys.modules:
-        return f"that module does not have: give it, load_model(path, custom_objects=[{short}])"
-    return f"is not known: import {module_name} first, or give it, load_model(path, custom_objects=[{short}])"

@@ -38,7 +38,7 @@ from gpflow.utilities.parameter_or_function import evaluate_parameter_or_functio
 from numpy.typing import NDArray
 from scipy.special import betainc, gammainc, pdtr, stdtr
 
-__all__ = ["Conditional", "conditional"]
+__all__ = ["Conditional", "conditional", "mixed_moments"]
 
 Array = NDArray[np.float64]
 
@@ -111,7 +111,7 @@ def _student_t(likelihood: StudentT, X: tf.Tensor) -> Conditional:
 
     def moments(weights: Array, f: Array, scale: Array) -> tuple[Array, Array]:
         factor = df / (df - 2) if df > 2 else 3.0
-        return _mixed(weights, f, np.broadcast_to(np.square(scale) * factor, f.shape))
+        return mixed_moments(weights, f, np.broadcast_to(np.square(scale) * factor, f.shape))
 
     return Conditional(
         lambda f: (f, np.broadcast_to(scale, (1, *f.shape[1:]))),
@@ -138,7 +138,7 @@ def _exponential(likelihood: Exponential, X: tf.Tensor) -> Conditional:
     return Conditional(
         lambda f: (_linked(likelihood, f),),
         lambda y, mean: -np.expm1(-np.maximum(y, 0.0) / mean),
-        lambda weights, mean: _mixed(weights, mean, np.square(mean)),
+        lambda weights, mean: mixed_moments(weights, mean, np.square(mean)),
         support=(0.0, np.inf),
     )
 
@@ -148,7 +148,7 @@ def _gamma(likelihood: Gamma, X: tf.Tensor) -> Conditional:
     return Conditional(
         lambda f: (_linked(likelihood, f), np.broadcast_to(shape, (1, *f.shape[1:]))),
         lambda y, scale, shape: np.asarray(gammainc(shape, np.maximum(y, 0.0) / scale)),
-        lambda weights, scale, shape: _mixed(weights, shape * scale, shape * np.square(scale)),
+        lambda weights, scale, shape: mixed_moments(weights, shape * scale, shape * np.square(scale)),
         support=(0.0, np.inf),
     )
 
@@ -162,7 +162,7 @@ def _beta(likelihood: Beta, X: tf.Tensor) -> Conditional:
 
     def moments(weights: Array, a: Array, b: Array) -> tuple[Array, Array]:
         mean = a / (a + b)
-        return _mixed(weights, mean, mean * (1.0 - mean) / (a + b + 1.0))
+        return mixed_moments(weights, mean, mean * (1.0 - mean) / (a + b + 1.0))
 
     cdf = lambda y, a, b: np.asarray(betainc(a, b, np.clip(y, 0.0, 1.0)))  # noqa: E731
     return Conditional(parameters, cdf, moments, support=(0.0, 1.0))
@@ -172,7 +172,7 @@ def _poisson(likelihood: Poisson, X: tf.Tensor) -> Conditional:
     return Conditional(
         lambda f: (_linked(likelihood, f) * likelihood.binsize,),
         lambda y, rate: np.where(y < 0, 0.0, pdtr(np.maximum(np.floor(y), 0.0), rate)),
-        lambda weights, rate: _mixed(weights, rate, rate),
+        lambda weights, rate: mixed_moments(weights, rate, rate),
         support=(0.0, np.inf),
         is_count=True,
     )
@@ -190,7 +190,7 @@ def _ordinal(likelihood: Ordinal, X: tf.Tensor) -> Conditional:
 
     def moments(weights: Array, f: Array) -> tuple[Array, Array]:
         labels = np.searchsorted(edges, f).astype(np.float64)
-        return _mixed(weights, labels, np.ones_like(f))
+        return mixed_moments(weights, labels, np.ones_like(f))
 
     return Conditional(lambda f: (f,), cdf, moments, support=(0.0, float(len(edges))), is_count=True)
 
@@ -204,7 +204,7 @@ def _of_distribution(likelihood: MultiLatentTFPConditional) -> Conditional:
 
     def moments(weights: Array, f: Array) -> tuple[Array, Array]:
         distribution = likelihood.conditional_distribution(tf.convert_to_tensor(f))
-        return _mixed(weights, np.asarray(distribution.mean()), np.asarray(distribution.variance()))
+        return mixed_moments(weights, np.asarray(distribution.mean()), np.asarray(distribution.variance()))
 
     is_real = isinstance(likelihood, HeteroskedasticTFPConditional)
     joint = Conditional(lambda f: (f,), cdf, moments, is_joint=True)
@@ -222,7 +222,7 @@ def _by_density(likelihood: ScalarLikelihood, X: tf.Tensor) -> Conditional:
         mean, variance = (np.asarray(m, np.float64) for m in (
             likelihood.conditional_mean(X, values), likelihood.conditional_variance(X, values)
         ))  # fmt: skip
-        center, width = _mixed(np.full(len(f), 1.0 / len(f)), mean, variance)
+        center, width = mixed_moments(np.full(len(f), 1.0 / len(f)), mean, variance)
         # Densities on a grid, and their integral up to each point by the trapezium rule.
         grid = np.linspace(center - _DEVIATIONS * width, center + _DEVIATIONS * width, _GRID, axis=-1)  # [N, P, G]
         density = np.stack([_densities(likelihood, X, f, grid[..., g]) for g in range(_GRID)], axis=-1)
@@ -272,7 +272,7 @@ def _constant(value: Any, X: tf.Tensor, lower_bound: float) -> Array:
     return np.asarray(evaluate_parameter_or_function(value, X, lower_bound=lower_bound), np.float64)
 
 
-def _mixed(weights: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+def mixed_moments(weights: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
     """Mean and standard deviation of a mixture."""
     center = np.tensordot(weights, mean, axes=1)
     return center, np.sqrt(np.tensordot(weights, variance + np.square(mean - center), axes=1))

@@ -25,7 +25,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
 from ..model.scores import gaussian_mixture_crps
-from .conditionals import Conditional, conditional
+from .conditionals import Conditional, conditional, mixed_moments
 
 __all__ = ["Predictive", "gaussian", "predictive", "root"]
 
@@ -230,7 +230,7 @@ def predictive(
 
 def gaussian(weights: Array, means: Array, variances: Array) -> Predictive:
     """Mixtures of Gaussians: weights [S], means and variances of the targets [S, N, P]."""
-    center, width = _moments(weights, means, variances)
+    center, width = mixed_moments(weights, means, variances)
     return Predictive(weights, (means, variances), _gaussian_cdf, center, width, is_gaussian=True)
 
 
@@ -266,11 +266,6 @@ def _nodes(weights: Array, means: Array, variances: Array, *, is_joint: bool) ->
         shares = shares / shares.sum()
     values = means[:, None] + np.sqrt(variances)[:, None] * eps[None, :, None, :]
     return values.reshape(-1, *means.shape[1:]), (weights[:, None] * shares).reshape(-1)
-
-
-def _moments(weights: Array, means: Array, variances: Array) -> tuple[Array, Array]:
-    mean = np.tensordot(weights, means, axes=1)
-    return mean, np.sqrt(np.tensordot(weights, variances + np.square(means - mean), axes=1))
 
 
 def _gaussian_cdf(y: Array, means: Array, variances: Array) -> Array:

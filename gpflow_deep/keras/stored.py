@@ -16,8 +16,7 @@ import numpy as np
 
 from gpflow_deep_base.limits import one_line
 
-from ..files.stored_decoding import decode
-from ..files.stored_encoding import NUMBERS_AND_TEXT, encode
+from ..files.stored_objects import decode, encode, plain_dtype
 
 __all__ = ["from_text", "to_text"]
 
@@ -59,7 +58,4 @@ def _base64(array: np.ndarray) -> str:
 
 
 def _array(kind: str, shape: list[int], content: str) -> np.ndarray:
-    dtype = np.dtype(kind)
-    if dtype.kind not in NUMBERS_AND_TEXT or dtype.names is not None:
-        raise ValueError(f"has an array of the type {kind}")
-    return np.frombuffer(base64.b64decode(content, validate=True), dtype).reshape(shape).copy()
+    return np.frombuffer(base64.b64decode(content, validate=True), plain_dtype(kind)).reshape(shape).copy()

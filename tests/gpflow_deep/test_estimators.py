@@ -6,7 +6,6 @@ import pickle
 import pickletools
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,22 +49,6 @@ TRAINED: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def eagerly() -> Iterator[None]:
-    """A few steps are quicker without compiling them."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
-
-
-@pytest.fixture
-def numpys_generator() -> Iterator[None]:
-    """Some of scikit-learn's checks draw from NumPy's global generator; tests must leave it as it was."""
-    state = np.random.get_state()  # noqa: NPY002
-    yield
-    np.random.set_state(state)  # noqa: NPY002
-
-
 def houses(rng: np.random.Generator, num_rows: int = 60) -> tuple[pd.DataFrame, pd.Series]:
     """Inputs and targets in units of their own."""
     X = pd.DataFrame({"area": 100 + 20 * rng.normal(size=num_rows), "age": 40 * rng.random(num_rows)})
@@ -97,7 +80,7 @@ def classifier(data: Any) -> DeepGPClassifier:
 @pytest.mark.ci
 @pytest.mark.slow
 @parametrize_with_checks([DeepGPRegressor(**QUICKEST, likelihood="gaussian"), DeepGPClassifier(**QUICKEST)])
-def test_scikit_learns_checks(estimator: Any, check: Any, eagerly: None, numpys_generator: None) -> None:
+def test_scikit_learns_checks(estimator: Any, check: Any, eagerly: None, global_generator: None) -> None:
     if "check_regressors_train" in str(check) or "check_classifiers_train" in str(check):
         tf.config.run_functions_eagerly(False)
         estimator = clone(estimator).set_params(**{**TRAINED, "num_layers": 1, "max_iter": 40})

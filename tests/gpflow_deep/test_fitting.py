@@ -2,7 +2,6 @@
 data."""
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import gpflow
@@ -13,15 +12,6 @@ import tensorflow as tf
 from gpflow_deep import ModelConfig, Trainer, TrainingConfig
 from gpflow_deep.judge.forecasts import LinearModel
 from gpflow_deep.train import fitting
-
-
-@pytest.fixture
-def eagerly() -> Iterator[None]:
-    """A few steps are quicker without compiling them."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
-
 
 SMALL = ModelConfig(num_layers=1, num_inducing=5, preset="modern")
 

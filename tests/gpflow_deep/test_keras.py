@@ -405,7 +405,7 @@ def test_stored_parts_of_strangers(X: np.ndarray) -> None:
     config = gp_layer(kernel=gpflow.kernels.RBF()).get_config()
     for old, new, message in (
         ("gpflow.kernels:SquaredExponential", "antigravity:Kernel", "the stored kernel cannot be read: .*antigravity"),
-        ('"arrays":{', '"arrays":{"more":["|O",[1],"AAAAAAAAAAA="],', "an array of the type"),
+        ('"arrays":{', '"arrays":{"more":["|O",[1],"AAAAAAAAAAA="],', "has the type .*O"),
         ('"part"', '"parts"', "the stored kernel cannot be read"),
     ):
         damaged = {**config, "kernel": config["kernel"].replace(old, new)}

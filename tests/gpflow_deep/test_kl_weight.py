@@ -2,13 +2,11 @@
 
 import json
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from gpflow_deep import DeepGPRegressor, DeepSigmaPointProcess, ModelConfig
 from gpflow_deep.train.fitting import choose_kl_weight, fit
@@ -16,14 +14,6 @@ from gpflow_deep.train.kl_weight import KL_WEIGHTS, KLWeight, best_kl_weight, st
 
 CONFIG = ModelConfig(posterior="sigma_points", sigma_points=3, num_inducing=5, preset="modern")
 TINY: dict[str, Any] = {"max_iter": 2, "batch_size": 10}
-
-
-@pytest.fixture
-def eagerly() -> Iterator[None]:
-    """A few steps are quicker without compiling them."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 class Table:

@@ -246,12 +246,12 @@ def test_only_deep_gps_are_saved(tmp_path: Path) -> None:
 def stored(rng: np.random.Generator, tmp_path: Path) -> tuple[Path, dict[str, Any], Arrays]:
     """A file, and what is in it."""
     save_model(small(rng), tmp_path / "model.npz")
-    _, structure, arrays = load_container(tmp_path / "model.npz", kind="a deep GP", versions=(3,))
+    _, structure, arrays = load_container(tmp_path / "model.npz", kind="a deep GP", versions=(4,))
     return tmp_path / "model.npz", structure, arrays
 
 
 def write(path: Path, structure: dict[str, Any], arrays: Arrays) -> None:
-    save_container(path, kind="a deep GP", version=3, header=structure, arrays=arrays)
+    save_container(path, kind="a deep GP", version=4, header=structure, arrays=arrays)
 
 
 def test_missing_cut_and_other_files(tmp_path: Path, stored: tuple[Path, dict[str, Any], Arrays]) -> None:
@@ -263,7 +263,7 @@ def test_missing_cut_and_other_files(tmp_path: Path, stored: tuple[Path, dict[st
     with pytest.raises(ValueError, match=r"model\.npz cannot be read as a deep GP \("):
         load_model(path)
     save_container(path, kind="a deep GP", version=99, header={}, arrays={})
-    with pytest.raises(ValueError, match=r"cannot be read as a deep GP \(it has version 99, and this program reads 3"):
+    with pytest.raises(ValueError, match=r"cannot be read as a deep GP \(it has version 99, and this program reads 4"):
         load_model(path)
     with pytest.raises(
         ValueError, match=r"takes [0-9,]+ bytes, and all of it may take 1,000; .* allow more with max_bytes"
@@ -272,8 +272,15 @@ def test_missing_cut_and_other_files(tmp_path: Path, stored: tuple[Path, dict[st
         load_model(path, max_bytes=1000)
 
 
+def state_of(node: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of an object."""
+    state: dict[str, Any] = node["object"][1]
+    return state
+
+
 def kernel_of(structure: dict[str, Any]) -> dict[str, Any]:
-    return structure["model"]["state"]["layers"][0]["state"]["kernel"]
+    kernel: dict[str, Any] = state_of(state_of(structure["model"])["layers"][0])["kernel"]
+    return kernel
 
 
 def no_settings(structure: dict[str, Any]) -> None:
@@ -285,21 +292,21 @@ def no_model(structure: dict[str, Any]) -> None:
 
 
 def unknown_class(structure: dict[str, Any]) -> None:
-    kernel_of(structure)["object"] = "trap:Kernel"
+    kernel_of(structure)["object"][0] = "trap:Kernel"
 
 
 def class_to_call(structure: dict[str, Any]) -> None:
     """Called as a link function, it would write a file; others of Keras 2 would load programs from a path."""
     writer = {"class": "gpflow.monitor:ScalarToTensorBoard"}
-    kernel_of(structure)["state"]["link"] = {"partial": [writer, [str(Path.cwd() / "sprung"), 1], {"dict": []}]}
+    state_of(kernel_of(structure))["link"] = {"partial": [writer, [str(Path.cwd() / "sprung"), 1], {"dict": []}]}
 
 
 def abstract(structure: dict[str, Any]) -> None:
-    kernel_of(structure)["object"] = "gpflow.kernels.base:Kernel"
+    kernel_of(structure)["object"][0] = "gpflow.kernels.base:Kernel"
 
 
 def circle(structure: dict[str, Any]) -> None:
-    structure["model"]["state"]["layers"] = {"tuple": [{"again": 7000}]}
+    state_of(structure["model"])["layers"] = {"tuple": [{"again": 7000}]}
 
 
 def other_object(structure: dict[str, Any]) -> None:
@@ -342,42 +349,32 @@ def test_files_of_strangers_are_refused_in_one_line(
 # Small files that ask for much.
 
 
-def made(cls: type, number: int = 10**6, **arguments: Any) -> dict[str, Any]:
-    return {"made": f"{cls.__module__}:{cls.__qualname__}", "arguments": arguments, "number": number}
+def made(cls: type, **arguments: Any) -> dict[str, Any]:
+    return {"made": [f"{cls.__module__}:{cls.__qualname__}", arguments]}
 
 
-def doubled(cls: type, argument: str, first: dict[str, Any]) -> dict[str, Any]:
-    """40 objects, each of the one before it twice: 2^40 parts, if they are walked through."""
-    node = {**first, "number": 10**6}
-    for number in range(10**6 + 1, 10**6 + 41):
-        node = made(cls, number, **{argument: [node, {"again": number - 1}]})
+def nested(depth: int) -> dict[str, Any]:
+    """Chains in chains: each would walk through all that is inside."""
+    node = made(tfp.bijectors.Exp)
+    for _ in range(depth):
+        node = made(tfp.bijectors.Chain, bijectors=[node])
     return node
 
 
 LONG = {"range": [0, 10**8, 1]}
-ONE = {"float": "1"}
+ONE = {"float": ["1"]}
 COLUMN, ROW = [[0.0]] * 40_000, [1.0] * 40_000
 BOMBS: dict[str, dict[str, Any]] = {
     "normal": made(tfp.distributions.Normal, loc=LONG, scale=ONE),
     "categorical": made(tfp.distributions.Categorical, logits=LONG),
-    "deterministic": made(tfp.distributions.Deterministic, loc=LONG),
-    "finite": made(tfp.distributions.FiniteDiscrete, outcomes=LONG, probs=LONG),
-    "clip": made(tfp.bijectors.SoftClip, low=LONG),
-    "shift": made(tfp.bijectors.Shift, shift=LONG),
     "permute": made(tfp.bijectors.Permute, permutation=LONG),
     "operator": made(tf.linalg.LinearOperatorDiag, diag=LONG),
     "not called": {"tuple": [LONG]},
     "many ranges": {"tuple": [{"range": [0, 10**5, 1]}] * 1000},
     "uniform": made(tfp.distributions.Uniform, low=COLUMN, high=ROW, validate_args=True),
-    "sigmoid": made(tfp.bijectors.Sigmoid, low=COLUMN, high=ROW),
-    "triangular": made(tfp.distributions.Triangular, low=COLUMN, high=ROW, peak=ROW),
-    "many smaller ones": {
-        "tuple": [made(tfp.bijectors.Sigmoid, 10**6 + i, low=COLUMN[:2000], high=ROW[:2000]) for i in range(20)]
-    },
-    "chain of chains": doubled(tfp.bijectors.Chain, "bijectors", made(tfp.bijectors.Exp)),
-    "product of products": doubled(
-        tf.linalg.LinearOperatorComposition, "operators", made(tf.linalg.LinearOperatorDiag, diag=[1.0, 2.0])
-    ),
+    "inside another one": made(tfp.bijectors.Chain, bijectors=[made(tfp.bijectors.Sigmoid, low=COLUMN, high=ROW)]),
+    "many smaller ones": {"tuple": [made(tfp.bijectors.Sigmoid, low=COLUMN[:2000], high=ROW[:2000])] * 20},
+    "chain of chains": {"tuple": [nested(21)]},
     "equal hashes": {"set": [k * (2**61 - 1) for k in range(10_000)]},
     "equal keys": {"dict": [[k * (2**61 - 1), 0] for k in range(10_000)]},
 }
@@ -389,9 +386,9 @@ def test_small_files_that_ask_for_much_are_refused_before_anything_is_made(
 ) -> None:
     """A few bytes of a file would take gigabytes, or more steps than there is time."""
     path, structure, arrays = stored
-    structure["model"]["state"]["more"] = BOMBS[name]
+    state_of(structure["model"])["more"] = BOMBS[name]
     write(path, structure, arrays)
-    with pytest.raises(ValueError, match=r"may take \d|over and over|few different hashes") as error:
+    with pytest.raises(ValueError, match=r"may take \d|inside more than 20|few different hashes") as error:
         load_model(path)
     assert str(error.value).startswith(f"{path} has a ")
     assert "\n" not in str(error.value)
@@ -401,6 +398,6 @@ def test_what_is_refused_for_its_memory_can_be_allowed(
     stored: tuple[Path, dict[str, Any], Arrays],
 ) -> None:
     path, structure, arrays = stored
-    structure["model"]["state"]["more"] = {"tuple": [{"range": [0, 10**8, 1]}]}
+    state_of(structure["model"])["more"] = {"tuple": [{"range": [0, 10**8, 1]}]}
     write(path, structure, arrays)
     assert load_model(path, max_bytes=10**9).more == (range(10**8),)

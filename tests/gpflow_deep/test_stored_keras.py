@@ -13,9 +13,8 @@ import tensorflow as tf
 from keras import layers
 
 from gpflow_deep.files import stored_keras
-from gpflow_deep.files.stored_decoding import decode
-from gpflow_deep.files.stored_encoding import encode
 from gpflow_deep.files.stored_names import Refused
+from gpflow_deep.files.stored_objects import decode, encode
 
 
 class OwnDense(layers.Layer):
@@ -61,9 +60,9 @@ class Features(tf.Module):
         if is_first:
             self.network = network
         self.weights = [variable.value for variable in network.trainable_variables]
-        self.bias = network.trainable_variables[-1]
         if not is_first:
             self.network = network
+        self.bias = network.trainable_variables[-1]
 
 
 def sequential(*parts: Any) -> Any:
@@ -153,6 +152,10 @@ def test_weights_that_are_met_before_their_layer_are_the_layers(rng: np.random.G
             lambda: [network := sequential(layers.Dense(1)), network.layers[0]],
             "shares weights with another Keras layer",
         ),
+        (
+            lambda: [network := sequential(layers.Dense(1)), network.variables[0], network][1:],
+            r"x\[0\] is a variable of a Keras layer that comes after it: keep the layer first",
+        ),
     ],
 )
 def test_what_cannot_be_saved(make: Callable[[], Any], message: str) -> None:
@@ -161,11 +164,11 @@ def test_what_cannot_be_saved(make: Callable[[], Any], message: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def changed(change: Callable[[dict[str, Any]], Any]) -> tuple[dict[str, Any], list[np.ndarray]]:
+def changed(change: Callable[[dict[str, Any]], Any]) -> tuple[dict[str, Any], list[tf.Variable]]:
     """The configuration and the weights of a layer of 2 x 3 weights and 2 biases, with something changed."""
     config, variables, _ = stored_keras.encode(sequential(layers.Dense(2)))
     change(config["config"]["layers"][1])
-    return config, [variable.numpy() for variable in variables]
+    return config, [variable.value for variable in variables]
 
 
 def part(module: Any, name: Any, config: Any = None, **more: Any) -> Callable[[dict[str, Any]], None]:
