@@ -310,10 +310,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         trials = [trial for trial in trials if trial.model.count_ == self.count_]
         for held in judging_folds(folds, len(counted_rows), self._seed, groups):
             trial = next((trial for trial in trials if trial.held is held), None)
-            if trial is None:
-                trial = self._trial(rows, self.count_, held)
-                for _ in range(self.epochs):
-                    trial.next_pass()
+            trial = self._trial(rows, self.count_, held) if trial is None else trial
             if len(held):
                 y = trial.others.y
                 errors[counted_rows[held]] = y - trial.model.predict(trial.others.X).reshape(y.shape)

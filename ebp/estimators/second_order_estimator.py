@@ -61,19 +61,15 @@ class Rows(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """An estimator that learns a part of the rows, see `passes.Trial`.
+    """An estimator that has learned a part of the rows.
 
-    :ivar held: numbers of the other rows, [H].
+    :ivar others: rows that were held back.
+    :ivar held: their numbers, [H].
     """
 
     model: Any
-    learned: Rows
     others: Rows
     held: NDArray[np.intp]
-
-    def next_pass(self) -> None:
-        """Learn them once more."""
-        self.model._next_pass(self.learned)
 
     def scores(self) -> tuple[Array, Array]:
         """Of the other rows, in nats, and their weights; [H] each."""
@@ -162,7 +158,7 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
         return rows.part(order), None if groups is None else groups[order]
 
     def _trial(self, rows: Rows, count: int, held: NDArray[np.intp]) -> Trial:
-        """An estimator before its first pass over rows but for those held back."""
+        """An estimator that has learned the rows but for those held back."""
         # A copy with the seed of this one, at the start of its first pass.
         learned = rows.part(np.delete(np.arange(len(rows.X)), held))
         model = clone(self)
@@ -171,18 +167,20 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
         model.count_ = count
         model._columns = SeenColumns(rows.X.shape[1], None)
         model._start_like(self, learned)
-        return Trial(model, learned, rows.part(held), held)
+        for _ in range(self.epochs):
+            model._next_pass(learned)
+        return Trial(model, rows.part(held), held)
 
     def _race(self, rows: Rows, folds: Sequence[NDArray[np.intp]]) -> list[Trial]:
         """Set how often a row may count; all that were tried."""
         trials: list[Trial] = []
 
-        def start(count: int, held: NDArray[np.intp]) -> Trial:
+        def scores(count: int, held: NDArray[np.intp]) -> tuple[Array, Array]:
             trials.append(self._trial(rows, count, held))
-            return trials[-1]
+            return trials[-1].scores()
 
         if self.max_count == "auto":
-            self.count_ = chosen_count(start, self.epochs, folds, len(rows.X))
+            self.count_ = chosen_count(scores, self.epochs, folds, len(rows.X))
         else:
             self.count_ = int(self.max_count)
         return trials

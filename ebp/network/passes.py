@@ -14,14 +14,12 @@ is too few: of 400 rows it takes k = 3 for k = 8 in one seed of six, at a third 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "MAX_TRIED_ROWS",
-    "Trial",
     "chosen_count",
     "default_epochs",
     "has_stopped",
@@ -64,18 +62,6 @@ MAX_TRIED_ROWS = 5000
 COUNT_OF_MANY = 3
 
 
-class Trial(Protocol):
-    """A network that learns a part of the rows."""
-
-    def next_pass(self) -> None:
-        """Learn them once more."""
-        ...
-
-    def scores(self) -> tuple[Array, Array]:
-        """The log density or log probability of each of the other rows in nats, and its weight; [H] each."""
-        ...
-
-
 def default_epochs(num_rows: int) -> int:
     """Passes of epochs="auto": 16,000 rows in all, from 3 passes (5,334 rows or more) to 20 (800 rows or fewer)."""
     return int(np.clip(-(-AUTO_UPDATES // num_rows), MIN_AUTO_EPOCHS, MAX_AUTO_EPOCHS))
@@ -87,11 +73,15 @@ def has_stopped(losses: Sequence[float]) -> bool:
 
 
 def chosen_count(
-    start: Callable[[int, NDArray[np.intp]], Trial], epochs: int, folds: Sequence[NDArray[np.intp]], num_rows: int
+    scores: Callable[[int, NDArray[np.intp]], tuple[Array, Array]],
+    epochs: int,
+    folds: Sequence[NDArray[np.intp]],
+    num_rows: int,
 ) -> int:
     """How often a row may count, so that rows held back have the best score.
 
-    :param start: from how often a row counts, and the rows that are held back, to a network before the first pass.
+    :param scores: from how often a row counts, and the rows that are held back, to log densities or log probabilities
+        that a network of the others has for these in nats, and their weights; [H] each.
     :param epochs: passes.
     :param folds: of `held_folds`.
     :param num_rows: of all rows.
@@ -107,10 +97,7 @@ def chosen_count(
         if len(candidates) == 1:
             break
         for count in sorted(candidates):
-            trial = start(count, held)
-            for _ in range(epochs):
-                trial.next_pass()
-            scored[count].append(trial.scores())
+            scored[count].append(scores(count, held))
         candidates = _not_clearly_worse({count: scored[count] for count in candidates})
     return candidates[0]
 

@@ -1,6 +1,6 @@
 """`ebp.network.passes`: held rows are drawn by the seed, and what is chosen is what they say."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,40 +15,26 @@ from ebp.network.passes import (
 )
 
 
-class Told(NamedTuple):
-    """A trial with the scores that a table tells, of each pass a number or [H], by how often a row counts."""
-
-    told: Any
-    num_passes: list[int]
-
-    def next_pass(self) -> None:
-        self.num_passes[0] += 1
-
-    def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        scores = np.atleast_1d(self.told[self.num_passes[0] - 1])
-        return scores, np.ones(len(scores))
-
-
 def choice(told: dict[int, Any], epochs: int, num_rows: int = 100) -> int:
-    return chosen_count(lambda count, held: Told(told[count], [0]), epochs, [np.arange(1)], num_rows)
+    """That of scores by how often a row counts."""
+
+    def scores(count: int, held: Any) -> tuple[np.ndarray, np.ndarray]:
+        return np.atleast_1d(told[count]), np.ones(1)
+
+    return chosen_count(scores, epochs, [np.arange(1)], num_rows)
 
 
 def test_the_best_score_is_chosen() -> None:
-    """That after the last pass."""
-    scores = {count: [0.0] * 9 for count in (1, 3, 8)}
-    scores[3][8] = 1.0
-    scores[8][7] = 9.0  # never looked at
-    assert choice(scores, 9) == 3
+    assert choice({1: 0.0, 3: 1.0, 8: 0.5}, 9) == 3
 
 
 def test_what_is_no_number_is_never_chosen() -> None:
-    assert choice({1: [0.0], 3: [np.nan], 8: [np.inf]}, 1) == 1
-    assert choice({1: [-3.0] * 8, 3: [np.nan] * 8, 8: [-np.inf] * 8}, 8) == 1
+    assert choice({1: -3.0, 3: np.nan, 8: -np.inf}, 8) == 1
 
 
 def test_few_passes_and_many_rows() -> None:
     """With two passes a row counts once or twice; of many rows nothing is tried."""
-    assert choice({1: [0.0, 0.0], 2: [0.0, 1.0]}, 2) == 2
+    assert choice({1: 0.0, 2: 1.0}, 2) == 2
     assert choice({}, 40, num_rows=MAX_TRIED_ROWS + 1) == 3
     assert choice({}, 40, num_rows=1) == 1
 
@@ -66,11 +52,11 @@ def test_a_race_decides_by_all_rows_where_a_part_does_not() -> None:
         told = {1: base - 1.0, 3: base + 0.14 * rng.normal(size=400) - 0.02, 8: base}
         folds = held_folds(400, seed)
 
-        def start(count: int, held: Any, told: dict[int, Any] = told) -> Told:
+        def scores(count: int, held: Any, told: dict[int, Any] = told) -> tuple[np.ndarray, np.ndarray]:
             runs[count] += 1
-            return Told([told[count][held]] * 8, [0])
+            return told[count][held], np.ones(len(held))
 
-        wrong += chosen_count(start, 8, folds, 400) != 8
+        wrong += chosen_count(scores, 8, folds, 400) != 8
     assert wrong <= 5  # 0.2 % and the few that drop out too early: more than 5 of 300 in one of a thousand such tests
     assert runs[1] == 300
 
