@@ -585,10 +585,12 @@ def _searched(
             if noise == min(_STARTS) and len(X) > RACE_ROWS:
                 single = dataclasses.replace(single, theta=first_theta(single.kernel, X.shape[1], noise))
             begins.append(climb(single, min(max_iter, MIDDLE)))
-    # Two are climbed to the end: the best by its marginal likelihood, and the best by left-out rows.
+    # Two are climbed to the end: the best by its marginal likelihood, and the best by left-out rows. Those say little of
+    # parameters that all rows, as few as need a prior, were fitted to.
+    is_few = objective is log_posterior
     best = max(begins, key=lambda candidate: candidate.value)
     left_out = [leave_one_out(candidate, X, Y)[1].sum(axis=1) for candidate in begins]
-    other = begins[int(np.argmax([scores.mean() for scores in left_out]))]
+    other = best if is_few else begins[int(np.argmax([scores.mean() for scores in left_out]))]
     ends = [climb(candidate, max_iter) for candidate in ([best] if other is best else [best, other])]
     best = max(ends, key=lambda candidate: candidate.value)
     # The other one is taken if its left-out rows gain more than a standard error.
@@ -616,8 +618,9 @@ def _searched(
     plain = climb(max(tried, key=lambda candidate: candidate.value), max_iter)
     gain, error = paired_gain(*(leave_one_out(candidate, X, Y)[1].sum(axis=1) for candidate in (best, plain)))
     # Few rows, left out, say little of a trend, of which all of them may be strong evidence.
-    is_trend = best.kernel.removesuffix(LINEAR) in PLAIN and (best.value - plain.value) * Y.size > STRONG
-    return best if gain > error or is_trend else plain
+    is_strong = (best.value - plain.value) * Y.size > STRONG
+    is_better = (is_strong and (is_few or best.kernel.removesuffix(LINEAR) in PLAIN)) or (gain > error and not is_few)
+    return best if is_better else plain
 
 
 def _some_rows(num_rows: int, seed: int) -> NDArray[Any]:
