@@ -491,7 +491,8 @@ def search_exact(
     After the race the best kernels of each start go on with all rows, those with little noise from the start again:
     a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
 
-    Of few rows for the inputs the parameters have a prior, unless there is no noise even so. Of up to `RACE_ROWS` rows
+    Of few rows for the inputs the parameters have a prior, unless there is no noise even so, and another kernel needs
+    `STRONG` evidence. Of up to `RACE_ROWS` rows
     a function beside a trend is taken for `STRONG` evidence only, beyond the half a nat for each of its parameters that
     it gains where there is none (Wilks 1938).
 
@@ -585,8 +586,8 @@ def _searched(
             if noise == min(_STARTS) and len(X) > RACE_ROWS:
                 single = dataclasses.replace(single, theta=first_theta(single.kernel, X.shape[1], noise))
             begins.append(climb(single, min(max_iter, MIDDLE)))
-    # Two are climbed to the end: the best by its marginal likelihood, and the best by left-out rows. Those say little of
-    # parameters that all rows, as few as need a prior, were fitted to.
+    # Two are climbed to the end, the best by its marginal likelihood and by left-out rows; but not by those where rows
+    # are few, to which parameters are fitted closely.
     is_few = objective is log_posterior
     best = max(begins, key=lambda candidate: candidate.value)
     left_out = [leave_one_out(candidate, X, Y)[1].sum(axis=1) for candidate in begins]
