@@ -121,7 +121,7 @@ UNSETTLED = 0.05
 """Rise of the bound over the last two windows, nats per row, that is told."""
 
 HOPELESS = 0.5
-"""Nats per row: a model that is so much behind at the first look is given up."""
+"""Nats per row: a model that is so much behind at the first look, after a twelfth of its steps, is given up."""
 
 _NEIGHBOURS = 5
 
@@ -681,8 +681,11 @@ class _Search:
                 tried.run(rows, look - tried.num_steps, anew=number == 0, show=self.show_steps)
             tried_scores = tried.scores(held, self.Y, by_crps=self.by_crps)
             gain, error = paired_gain(tried_scores.merit, scores.merit)
-            # At the first look it may be behind by a standard error, but not hopelessly.
-            is_behind = gain < -(HOPELESS if number == 0 and not self.by_crps else error)
+            # At the first look it may be behind by more than a standard error, but not hopelessly.
+            leeway = error
+            if number == 0 and not self.by_crps:
+                leeway = 2 * error if self.is_exact else HOPELESS
+            is_behind = gain < -leeway
             if gain > error or is_behind or tried.config.num_layers > 2:
                 break
         return tried_scores, gain, error
