@@ -148,8 +148,15 @@ def is_plain(estimator: Any, X: Any, y: Any = None, kinds: str = "biuU") -> bool
         and X.shape[1] == getattr(estimator, "n_features_in_", None)
         and not hasattr(estimator, "feature_names_in_")
         and bool(np.isfinite(X).all())
-        and (y is None or (type(y) is np.ndarray and y.dtype.kind in kinds and y.shape == (len(X),)))
-        and (kinds != "f" or bool(np.isfinite(y).all()))
+        and (
+            y is None
+            or (
+                type(y) is np.ndarray
+                and y.dtype.kind in kinds
+                and y.shape == (len(X),)
+                and (kinds != "f" or bool(np.isfinite(y).all()))
+            )
+        )
     )
 
 
