@@ -94,14 +94,14 @@ def name_of(thing: Any) -> str:
         if function is thing:
             return name
     name = _full_name(thing)
-    what = f"{'is of the class' if isinstance(thing, type) else 'is the function'} {_readable(name)}"
+    subject = f"{'is of the class' if isinstance(thing, type) else 'is the function'} {_readable(name)}"
     if isinstance(thing, type) and _is_forbidden(thing, tf.Module):
-        raise Refused(f"{what}, which no file may have (of Keras, layers of version 3 can be saved)")
+        raise Refused(f"{subject}, which no file may have (of Keras, layers of version 3 can be saved)")
     if getattr(_looked_up(name), "__qualname__", None) != thing.__qualname__:  # a notebook may define it once more
         places = {"<lambda>": "is a lambda", "<locals>": "is defined inside a function"}
         reasons = (reason for place, reason in places.items() if place in thing.__qualname__)
         reason = next(reasons, "its module does not have by this name")
-        raise Refused(f"{what}, which {reason}: define it by `def` or `class` at the top of a module")
+        raise Refused(f"{subject}, which {reason}: define it by `def` or `class` at the top of a module")
     return name
 
 
@@ -112,21 +112,21 @@ def find_class(name: str, given: Mapping[str, Any], base: type = tf.Module) -> t
     :param base: a class of another module than GPflow's and this package's has to derive from it, unless it is given.
     :raises Refused: if the class is not of a kind that a file may name, or its module was not imported.
     """
-    what = f"has an object of the class {_readable(name)}"
+    subject = f"has an object of the class {_readable(name)}"
     cls = of_given(name, given)
     if cls is not None:
         if not isinstance(cls, type):
-            raise Refused(f"{what}, but custom_objects gives {cls!r} for it")
+            raise Refused(f"{subject}, but custom_objects gives {cls!r} for it")
         return cls
     cls = _looked_up(name)
     if not isinstance(cls, type):
         module = name.partition(":")[0]
         reason = "that module does not have: " if module in sys.modules else f"is not known: import {module} first, or "
-        raise Refused(f"{what}, which {reason}give it, {_door(name)}")
+        raise Refused(f"{subject}, which {reason}give it, {_door(name)}")
     if _is_forbidden(cls, base):
-        raise Refused(f"{what}, which no file may have")
+        raise Refused(f"{subject}, which no file may have")
     if not issubclass(cls, base) and cls.__module__.split(".")[0] not in _OWN_PACKAGES:
-        raise Refused(f"{what}, which does not derive from {base.__name__}: if you trust it, give it, {_door(name)}")
+        raise Refused(f"{subject}, which does not derive from {base.__name__}: if you trust it, give it, {_door(name)}")
     return cls
 
 

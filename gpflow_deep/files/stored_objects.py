@@ -325,10 +325,10 @@ class _Decoder:
                 return again
             # Plain values, and containers.
             case str(kind), [*parts] if kind in _PLAIN:
-                made = _PLAIN[kind].make(*map(self.value, parts))
-                if isinstance(made, range):
-                    self._take((len(made),), "a range")
-                return made
+                value = _PLAIN[kind].make(*map(self.value, parts))
+                if isinstance(value, range):
+                    self._take((len(value),), "a range")
+                return value
             case str(kind), [*pairs] if kind in _MAPPINGS:
                 keys = _distinct(self.value(key) for key, _ in pairs)
                 return _MAPPINGS[kind](zip(keys, (self.value(item) for _, item in pairs), strict=True))
