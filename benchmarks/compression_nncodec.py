@@ -98,7 +98,7 @@ for number, step in enumerate(request):
     np.savez(folder / f"{number}.npz", **found)
 print("ANSWER" + json.dumps({"sizes": sizes, "version": importlib.metadata.version("nncodec")}))
 """
-_STEPS = range(-32, -3)  # four to an octave, up to about a half
+_STEPS = range(-48, -3)  # four to an octave, from 1/4096 up to about a half
 
 #: Data set, images at most, epochs.
 _SETS: dict[str, tuple[str, int | None, int]] = {
