@@ -58,17 +58,31 @@ def found(kind: Any, flags: Sequence[NamedFlag]) -> list[Contradiction]:
     given += [pair for pair in pairs if _said(ask, pair) not in ("", *(alone[choice[:2]] for choice in pair))]
     # Other flags by which something else is said, or nothing.
     contradictions = []
+    others_beside = [(other, _needed(ask, other, choices)) for other in choices]
     for part in given:
         message = _said(ask, part)
         names = [choice.name for choice in part]
         unless = dict[str, list[Any]]()
-        for other in choices:
-            if other.name not in names:
-                outcomes = {ask(values, names) for values in _combined([*part, other])}
-                if outcomes != {message}:
-                    unless.setdefault(other.name, []).append(other.label)
+        for other, needed in others_beside:
+            beside = [choice for choice in needed if choice.name not in names]
+            if other.name not in names and not _is_said(ask, message, part, [other, *beside]):
+                unless.setdefault(other.name, []).append(other.label)
         contradictions.append(Contradiction({choice.name: choice.label for choice in part}, unless, message))
     return contradictions
+
+
+def _is_said(ask: _Ask, message: str, part: Sequence[_Choice], others: Sequence[_Choice]) -> bool:
+    """Whether that is still what is said where others are given, too."""
+    names = [choice.name for choice in part]
+    return {ask(values, names) for values in _combined([*part, *others])} == {message}
+
+
+def _needed(ask: _Ask, other: _Choice, choices: Sequence[_Choice]) -> list[_Choice]:
+    """The first choice that another one needs, as --target needs --data: else that would be all that is said of it."""
+    if _is_said(ask, "", [other], []):
+        return []
+    rest = [choice for choice in choices if choice.name != other.name]
+    return [choice for choice in rest if _is_said(ask, "", [other], [choice])][:1]
 
 
 def holds(kind: Any, flags: Sequence[NamedFlag], known: Contradiction) -> bool:

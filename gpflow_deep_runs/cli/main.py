@@ -100,7 +100,8 @@ def _chosen(main: Main | Mapping[str, Main], argv: Sequence[str]) -> tuple[Main,
     if name in main:
         return main[name], [f"{argv[0]} {name}", *argv[2:]]
     if name == "--help":
-        print("\n\n".join(help_text(_kind(function), f"{program} {command}") for command, function in main.items()))
+        with output_may_be_lost():
+            print("\n\n".join(help_text(_kind(function), f"{program} {command}") for command, function in main.items()))
         raise SystemExit(0)
     print(
         f"{program}: error: say {' or '.join(main)}, then flags, --name=value, got {name!r}; see --help.",
@@ -126,7 +127,8 @@ def _parsed(main: Main, argv: Sequence[str]) -> Any:
             settings.check_folder()  # now, and not after minutes of reading data
         return flags
     except HelpWanted as help_request:
-        print(help_request)
+        with output_may_be_lost():
+            print(help_request)
         raise SystemExit(0) from None
     except (ValueError, OSError) as error:
         explained = _explained(error)

@@ -1,6 +1,7 @@
 """gpflow_deep_runs.cli.described and gpflow_deep_runs.command: what is said before TensorFlow starts."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -160,6 +161,12 @@ def test_before_tensorflow_starts(script: str, flags: list[str], status: int, me
         ("predict_dgp.py", ["--run_dir=test", "--data=README.md"], 2, "there is tests"),
         ("train_dgp.py", ["--run_dir=a", "--dataset=boston", "--target=x"], 2, "--target describes your own table"),
         ("train_dgp.py", ["--run_dir=a", "--latent_dim=2", "--posterior=sghmc"], 2, "got posterior=sghmc; leave one"),
+        (
+            "train_dgp.py",
+            ["--run_dir=a", "--data=y", "--target=x", "--latent_dim=2", "--posterior=global"],
+            2,
+            "leave",
+        ),
         ("track_rbm.py", ["--run_dir=a", "--seed=3", "--notrack", "--patience=5"], 2, "leave out --notrack"),
         ("train_darn.py", ["--run_dir=a", "--conditional_units=9"], 2, "conditional_units=9 is for the conditionals"),
         ("train_darn.py", ["--run_dir=a", "--strategy=mirrored"], 2, "--hidden must be given with"),
@@ -184,6 +191,17 @@ def test_what_is_wrong_is_said_in_words(
     assert (stop.value.code, message in said.out + said.err) == (status, True), said.out + said.err
     if status:
         assert len(said.err.splitlines()) == 1
+
+
+def test_help_that_nobody_reads_to_its_end_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)  # as `| head` does
+    with open(write_end, "w", encoding="utf-8") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        with pytest.raises(SystemExit) as stop:
+            answer(["train_dgp.py", "--help"])
+        pipe.write("the rest, at the end of the interpreter")
+    assert stop.value.code == 0
 
 
 @pytest.mark.parametrize(
