@@ -492,9 +492,8 @@ def search_exact(
     a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
 
     Of few rows for the inputs the parameters have a prior, unless there is no noise even so, and another kernel needs
-    `STRONG` evidence. Of up to `RACE_ROWS` rows
-    a function beside a trend is taken for `STRONG` evidence only, beyond the half a nat for each of its parameters that
-    it gains where there is none (Wilks 1938).
+    `STRONG` evidence. Of up to `RACE_ROWS` rows a function beside a trend is taken for `STRONG` evidence only, beyond
+    the half a nat for each of its parameters that it gains where there is none (Wilks 1938).
 
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, P].
