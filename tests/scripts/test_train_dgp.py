@@ -93,7 +93,8 @@ def test_regression(folder: Path, regression: Finished) -> None:
     for scores in result["models"].values():
         assert set(scores["test"]) == set(scores["valid"]) == JUDGED
         assert 0 <= scores["test"]["coverage_50"] <= scores["test"]["coverage_95"] <= 1
-    assert [scores.get("warning") is None for scores in result["models"].values()] == [True, False, False]
+    # Eight rows tell of the deep GP after four steps that it is worse than least squares, and nothing of the GP.
+    assert [scores.get("warning") is None for scores in result["models"].values()] == [True, True, False]
     for line in (
         r"^linear .* ± ",
         r"^deep GP \(2 layers\): [\d.]+ ± [\d.]+ nats a row (better|worse) than .*settled.* after 4 steps\.$",
