@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from gpflow_deep_base.limits import one_line
 
+from ..model.upstream import take_variable
 from .stored_names import Refused, find_class
 
 __all__ = ["decode", "encode", "is_layer", "is_variable"]
@@ -108,7 +109,7 @@ def decode(
     for variable, value, is_trained in zip(layer.variables, values, trainable, strict=True):
         if variable.trainable != is_trained:
             variable.trainable = is_trained
-        variable._initialize(value)  # Keras' own way to take a variable that is there already
+        take_variable(variable, value)
     return layer
 
 

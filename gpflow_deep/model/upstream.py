@@ -9,6 +9,7 @@
 * `HeteroskedasticTFPConditional` keeps its distribution class in a variable of a function inside its constructor.
 * A `tf.Module` keeps what it tracks for checkpoints in attributes with a prefix.
 * `gpflow.set_trainable` sets `_trainable` of a distributed variable, but TensorFlow asks the variable's copies.
+* A Keras variable makes its TensorFlow variable itself; `_initialize` is how it takes one that is there already.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ __all__ = [
     "distribution_class",
     "mark_copies",
     "repaired",
+    "take_variable",
 ]
 
 #: Of the attributes by which TensorFlow tracks the others of a module.
@@ -144,3 +146,8 @@ def mark_copies(model: tf.Module) -> None:
         if isinstance(variable, tf.distribute.DistributedValues) and "_trainable" in vars(variable):
             for copy_of_it in variable.values:
                 copy_of_it._trainable = variable._trainable
+
+
+def take_variable(keras_variable: Any, variable: tf.Variable) -> None:
+    """Let a Keras variable be this TensorFlow variable."""
+    keras_variable._initialize(variable)
