@@ -13,6 +13,7 @@
     doors      names of a package that are imported at their first use
     text       aligned tables, times and means with their errors
     page       a report as one HTML file, with plots as SVG and without the network
+    threads    one thread of BLAS for small matrices
     quiet      TensorFlow's start without its noise, from the first import of this package on
 
 Nothing here imports TensorFlow when it is imported.

@@ -40,10 +40,10 @@ import tensorflow as tf
 from gpflow.likelihoods import Gaussian, Likelihood, StudentT
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from threadpoolctl import threadpool_limits
 
 from gpflow_deep_base.cost import LEAST_SECONDS, tell
 from gpflow_deep_base.text import within
+from gpflow_deep_base.threads import one_blas_thread
 
 from ..judge.predictive import gaussian
 from ..model.scaling import Units
@@ -268,7 +268,7 @@ def fit_chosen(
     """
     check_counts(max_iter, batch_size)
     course = _Course(training, max_iter, batch_size, validation_fraction, seed)
-    with _one_blas_thread():
+    with one_blas_thread():
         return _Search(config, free, X, Y, course, show, show_steps).fit()
 
 
@@ -316,15 +316,8 @@ def begin_chosen(
     """
     check_counts(max_iter, batch_size)
     course = _Course(training, max_iter, batch_size, 0.0, seed)
-    with _one_blas_thread():
+    with one_blas_thread():
         return _Search(config, free, X, Y, course, show, show_steps=False).begin(with_single=with_single)
-
-
-def _one_blas_thread() -> threadpool_limits:
-    """For the matrices of single layers: several threads that wait for each other take 1.7 times the CPU seconds of one
-    on idle cores and six times on busy ones, and their number changes the last bits. TensorFlow has threads of its own.
-    """
-    return threadpool_limits(1, user_api="blas")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from gpflow_deep_base.columns import as_numbers
 from gpflow_deep_base.cost import Cost
 from gpflow_deep_base.stopping import Best
+from gpflow_deep_base.threads import one_blas_thread
 from rbm_tracking import evaluation
 from rbm_tracking.estimates.ais import Bracket
 from rbm_tracking.estimates.strata import starts
@@ -265,11 +266,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             trials.append((width, decay, np.nan if choice is None else choice.log_likelihood))
             return Trial(width, decay, choice, is_overfit, dict(vars(self)))
 
-        best = best_trial(self._given_width, self.l2, trial)
-        self.__dict__.update(best.left)
-        self.trials_ = trials
-        # Log Z is checked once more, for modes that the chains miss
-        self._check_again(self._nodes, first)
+        with one_blas_thread():
+            best = best_trial(self._given_width, self.l2, trial)
+            self.__dict__.update(best.left)
+            self.trials_ = trials
+            # Log Z is checked once more, for modes that the chains miss
+            self._check_again(self._nodes, first)
         self.trajectory_ = self._nodes if self.keep_trajectory else []
         del self._nodes
         return self
