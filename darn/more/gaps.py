@@ -99,11 +99,7 @@ class Gaps:
             of_all = self._of_columns()
             np.copyto(signed, np.inf, where=states @ of_all > 0.0)
             has_earlier = states @ np.take_along_axis(of_all, at, axis=2) > 0.0
-            level_is_certain = self.links.is_certain[at]
-            is_one = states > 0.0
-            signed_missing = np.where(has_earlier, np.where(is_one, -np.inf, np.inf), signed_missing)
-            is_implied = level_is_certain & ~has_earlier
-            signed_missing = np.where(is_implied, np.where(is_one, np.inf, -np.inf), signed_missing)
+            signed_missing = decision(has_earlier, states > 0.0, self.links.is_certain[at], signed_missing)
         np.copyto(signed, np.inf, where=self.is_missing[:, None])
         return sum_of_log_sigmoids(signed), log_sigmoid(signed_missing).sum(axis=2), a
 
@@ -284,12 +280,17 @@ def _tilts(
 
 
 def decision(
-    has_earlier: NDArray[np.bool_], is_one: NDArray[np.bool_], level: Level, otherwise: NDArray[np.float64]
+    has_earlier: NDArray[np.bool_],
+    is_one: NDArray[np.bool_],
+    is_certain: NDArray[np.bool_] | bool,
+    otherwise: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Of a level, infinity where the others of its category say what it is, minus infinity where it is not that."""
-    if level.is_certain:
-        return np.where(has_earlier == is_one, -np.inf, np.inf)
-    return np.where(has_earlier, np.where(is_one, -np.inf, np.inf), otherwise)
+    """Of levels, infinity where the others of their category say what they are, minus infinity where they are not that.
+
+    :param is_certain: whether one is the last level of a category that is never missing; shapes as NumPy joins them.
+    """
+    agrees = np.where(has_earlier != is_one, np.inf, -np.inf)
+    return np.where(has_earlier | is_certain, agrees, otherwise)
 
 
 def log_sigmoid(a: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -235,7 +235,7 @@ class Ordered(abc.ABC):
         decided = np.full(x.shape, np.nan)
         for j, level in self._levels.items():
             has_earlier = x[:, level.earlier].any(axis=1)
-            decided[:, j] = decision(has_earlier, x[:, j] > 0, level, decided[:, j])
+            decided[:, j] = decision(has_earlier, x[:, j] > 0, level.is_certain, decided[:, j])
         return decided
 
     def _still_missing(self, rows: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
