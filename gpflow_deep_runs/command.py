@@ -7,6 +7,7 @@ import importlib
 import importlib.metadata
 import sys
 
+from gpflow_deep_runs.cli.output import print_asked_for
 from gpflow_deep_runs.verbs import VERBS, script_of
 
 __all__ = ["main"]
@@ -32,10 +33,10 @@ def main() -> None:
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
     # What needs no script: help, the version, and a verb that does not exist.
     if verb in ("", "--help", "-h", "help"):
-        print(usage())
+        print_asked_for(usage())
         raise SystemExit(0 if verb else 2)
     if verb == "--version":
-        print(importlib.metadata.version("gpflow-deep"))
+        print_asked_for(importlib.metadata.version("gpflow-deep"))
         raise SystemExit(0)
     if verb not in VERBS:
         near = [MEANT[verb]] if verb in MEANT else difflib.get_close_matches(verb, VERBS, n=1)

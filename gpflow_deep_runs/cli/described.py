@@ -31,7 +31,7 @@ from gpflow_deep_runs.cli.flags import (
     text_of,
     words_beside_bool,
 )
-from gpflow_deep_runs.cli.output import output_may_be_lost
+from gpflow_deep_runs.cli.output import print_asked_for
 from gpflow_deep_runs.run_dir import RunDir, check_free, check_same_flags, is_resumed
 from gpflow_deep_runs.verbs import VERBS
 
@@ -220,8 +220,7 @@ def _check(name: str, description: Description, arguments: Sequence[str], progra
             _check_dataset(values)
             _check_table(values)
     except HelpWanted as help_request:
-        with output_may_be_lost():
-            print(help_request)
+        print_asked_for(help_request)
         raise SystemExit(0) from None
     except ValueError as error:
         _refuse(program, str(error))

@@ -26,7 +26,7 @@ from absl import flags as absl_flags
 from gpflow_deep_base.stopping import Interrupted
 from gpflow_deep_base.text import within
 from gpflow_deep_runs.cli.flags import HelpWanted, help_text, parse
-from gpflow_deep_runs.cli.output import output_may_be_lost
+from gpflow_deep_runs.cli.output import output_may_be_lost, print_asked_for
 
 __all__ = ["call", "run"]
 
@@ -100,8 +100,9 @@ def _chosen(main: Main | Mapping[str, Main], argv: Sequence[str]) -> tuple[Main,
     if name in main:
         return main[name], [f"{argv[0]} {name}", *argv[2:]]
     if name == "--help":
-        with output_may_be_lost():
-            print("\n\n".join(help_text(_kind(function), f"{program} {command}") for command, function in main.items()))
+        print_asked_for(
+            "\n\n".join(help_text(_kind(function), f"{program} {command}") for command, function in main.items())
+        )
         raise SystemExit(0)
     print(
         f"{program}: error: say {' or '.join(main)}, then flags, --name=value, got {name!r}; see --help.",
@@ -127,8 +128,7 @@ def _parsed(main: Main, argv: Sequence[str]) -> Any:
             settings.check_folder()  # now, and not after minutes of reading data
         return flags
     except HelpWanted as help_request:
-        with output_may_be_lost():
-            print(help_request)
+        print_asked_for(help_request)
         raise SystemExit(0) from None
     except (ValueError, OSError) as error:
         explained = _explained(error)

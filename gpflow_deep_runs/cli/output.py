@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
-__all__ = ["open_closed_streams", "output_may_be_lost"]
+__all__ = ["open_closed_streams", "output_may_be_lost", "print_asked_for"]
 
 
 class _MayBeLost:
@@ -56,6 +56,12 @@ def output_may_be_lost() -> Iterator[None]:
                 stream.flush()
     finally:
         sys.stdout, sys.stderr = streams
+
+
+def print_asked_for(text: object) -> None:
+    """Print what the command line asks for, such as help, of which nobody has to read all (`| head`)."""
+    with output_may_be_lost():
+        print(text)
 
 
 def open_closed_streams() -> None:
