@@ -13,7 +13,6 @@ from scipy.optimize import approx_fprime
 from scipy.stats import halfnorm, norm, qmc, t
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from gpflow_deep import Choice, DeepGPRegressor, ModelConfig, Predictor, Trainer, TrainingConfig, modern
 from gpflow_deep.model.scaling import Units
@@ -517,26 +516,6 @@ def test_of_few_noisy_rows_no_deeper_model_is_tried(
     single = SingleLayer("matern52", np.log([1.0, 1.0, 1.0, 1.0, noise]), None, 0.0, 0)
     search._rivals(single, [(np.arange(48), np.arange(48, 60))], None, rng.normal(size=(60, 1)))
     assert (2 in tried) == is_tried
-
-
-def test_a_fit_takes_one_thread_of_blas_and_gives_the_others_back(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def threads() -> set[int]:
-        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
-
-    seen: list[set[int]] = []
-    search = single_layer.search_exact
-
-    def watched(*args: Any, **options: Any) -> SingleLayer:
-        seen.append(threads())
-        return search(*args, **options)
-
-    monkeypatch.setattr(selection, "search_exact", watched)
-    with threadpool_limits(2, user_api="blas"):
-        selection.fit_chosen(ModelConfig(preset="modern"), FREE, *rows(rng, 12))
-        assert threads() == {2}
-    assert seen == [{1}]
 
 
 @pytest.mark.parametrize("seed", [1000, 1001, 1002])
