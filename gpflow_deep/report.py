@@ -411,12 +411,29 @@ def html(model: Any, X: Any, y: Any, *, others: Mapping[str, Any] | None = None,
     # All models on the same rows, this one last.
     judged = {name: evaluate(other, (inputs, targets)) for name, other in (others or {}).items()}
     judged[own_title] = evaluate(predictor, (inputs, targets))
-    models = {name: {"num_layers": depth(predictor.model)} if name == own_title else {} for name in judged}
+    models = {name: _trained(model, predictor) if name == own_title else {} for name in judged}
     can_have_tails = isinstance(predictor.model.likelihood, gpflow.likelihoods.StudentT)
-    sentences = [verdict(models, judged), coverage_in_words(judged[own_title], can_have_tails=can_have_tails)]
-    sentences.append(caption(predictor.task, predictor.target_names))
+    words = coverage_in_words(
+        judged[own_title], can_have_tails=can_have_tails, is_trained_by_steps=not _is_single(predictor)
+    )
+    sentences = [verdict(models, judged), words, caption(predictor.task, predictor.target_names)]
     parts = pages.model_parts(predictor, judged, inputs, targets, names)
     return page(heading or own_title, "\n".join(filter(None, sentences)), parts)
+
+
+def _trained(model: Any, predictor: Predictor) -> dict[str, Any]:
+    """What is known of the training of a model, for :func:`verdict`."""
+    entries: dict[str, Any] = {"num_layers": depth(predictor.model)}
+    if getattr(model, "choice_", None) is not None and _is_single(predictor):
+        return {**entries, "trained_by": "L-BFGS"}
+    if hasattr(model, "is_settled_"):
+        return {**entries, "num_steps": model.n_iter_, "is_settled": model.is_settled_}
+    return entries
+
+
+def _is_single(predictor: Predictor) -> bool:
+    """Whether a model is a single layer with Gaussian noise, which has no steps unless one asks for them."""
+    return depth(predictor.model) == 1 and isinstance(predictor.model.likelihood, gpflow.likelihoods.Gaussian)
 
 
 def label(name: str, model: Mapping[str, Any]) -> str:

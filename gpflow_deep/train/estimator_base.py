@@ -86,6 +86,7 @@ class DeepGPEstimator(BaseEstimator):
     :ivar choice_: what was tried and taken, a `Choice`, which prints as a table; None if nothing was to be chosen.
     :ivar predictor_: the trained model in the units of the data, a `Predictor`.
     :ivar n_iter_: steps made.
+    :ivar is_settled_: whether training settled before `max_iter`, as the bound rose no more.
     :ivar bounds_: mean bound of each window of 100 steps of `fit`, nats per row.
     :ivar validation_scores_: mean log density of the held-out rows after each window; empty without them.
     :ivar kl_weight_: how the weight of the KL was chosen, a `KLWeight`; None if it was given, or not needed.
@@ -138,6 +139,7 @@ class DeepGPEstimator(BaseEstimator):
         fitted = self._fitted(X, Y, class_names, seed)
         self._keep(fitted.predictor, fitted.trainer, seed)
         self.n_iter_ = fitted.num_steps
+        self.is_settled_ = fitted.is_settled
         self.kl_weight_ = fitted.kl_weight
         self.trust_ = {} if fitted.sampler is None else fitted.sampler.trust()
         self.bounds_ = np.array(fitted.bounds)

@@ -298,6 +298,20 @@ def test_a_page_shows_the_model_and_escapes_names(rng: np.random.Generator) -> N
     assert "<a>" not in found
 
 
+def test_a_page_advises_what_its_training_has(rng: np.random.Generator) -> None:
+    X, Y = rng.normal(size=(60, 2)), rng.normal(size=(60, 1))
+    units = Units(Scale(np.zeros(2), np.ones(2)), Scale(np.zeros(1), np.full(1, 1e-2)))  # much too sure
+    single, deep = Predictor(make_model(rng, (2, 1)), units), Predictor(make_model(rng, (2, 2, 1)), units)
+    chosen = SimpleNamespace(predictor_=single, choice_="a table", n_iter_=30, is_settled_=True)
+    found = report.html(chosen, X, Y)
+    assert "fitted by L-BFGS." in found
+    assert "too sure; try more training rows." in found
+    stepped = SimpleNamespace(predictor_=deep, choice_=None, n_iter_=500, is_settled_=False)
+    found = report.html(stepped, X, Y)
+    assert "not settled, more steps may help, after 500 steps" in found
+    assert "too sure; try fewer steps, more training rows or fewer layers." in found
+
+
 def test_dependence_is_the_mean_of_predictions_with_one_input_varied(rng: np.random.Generator) -> None:
     predictor, parts = _trained(rng)
     X, _ = parts["test"]
