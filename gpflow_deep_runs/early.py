@@ -1,12 +1,19 @@
 """To be imported first by a script that trains: what can be said before TensorFlow starts is said at once.
 
-That is --help, flags that are wrong, files that are not there, and a --run_dir that cannot be had.
+That is --help, flags that are wrong, files that are not there, and a --run_dir that cannot be had; and, in a terminal,
+that it takes some seconds until there is more to be said.
 """
 
 import sys
+from pathlib import Path
 
 from gpflow_deep_runs.cli.described import answer
 from gpflow_deep_runs.cli.output import open_closed_streams
 
+_SLOW = ("train_dgp", "predict_dgp", "train_ebp", "train_darn", "track_rbm", "compress_network", "compress_with_darn")
+"""Scripts that need TensorFlow from the start."""
+
 open_closed_streams()
 answer(sys.argv)
+if sys.stderr.isatty() and Path(sys.argv[0]).stem in _SLOW:
+    print("TensorFlow starts, which takes some seconds", file=sys.stderr, flush=True)

@@ -71,18 +71,17 @@ class Progress:
         return "; ".join(filter(None, [f"step {self.step} of {self._total}", self._scalars(), f"{remaining} left"]))
 
     def _scalars(self) -> str:
-        """The newest headline in few words: "elbo -1118.7, valid log_likelihood -5.827"."""
-        return ", ".join(
-            f"{_words(tag)} {value:.5g}"
-            for part_scalars in self._newest.values()
-            for tag, value in part_scalars.items()
-        )
-
-
-def _words(tag: str) -> str:
-    """A tag without its unit, with its part where that is not the training part."""
-    *parts, name = tag.removesuffix("_nats").removesuffix("_percent").split("/")
-    return " ".join([*(part for part in parts if part != "train"), name])
+        """The newest headline in so few words that a bar fits beside it: "elbo -1118.7, valid nll -5.827"."""
+        words = list[str]()
+        names = set[str]()
+        for tag, value in (item for of_part in self._newest.values() for item in of_part.items()):
+            name = tag.removesuffix("_nats").removesuffix("_percent").rpartition("/")[2]
+            part = next((part for part in PARTS[1:] if _is_of(part, tag)), "")
+            # A name that was there already is not said again: "error 3.1, valid 3.4".
+            shown = [part, *([name] if name not in names or not part else [])]
+            names.add(name)
+            words.append(" ".join([*filter(None, shown), f"{value:.5g}"]))
+        return ", ".join(words)
 
 
 def _is_of(part: str, tag: str) -> bool:

@@ -332,7 +332,7 @@ class Run:
                 save=save,
                 agree=partial(devices.values_of_chief, self.strategy),
                 steps_per_call=steps_per_call,
-                progress=settings.progress and self.is_chief,
+                progress=settings.progress and self.is_chief and not is_done(int(self._step) + 1),  # no bar of a step
                 max_seconds=settings.max_seconds if max_seconds is None else max_seconds,
             )
 

@@ -76,6 +76,17 @@ def test_a_newer_scalar_of_a_part_takes_the_place_of_the_older() -> None:
         assert shown.line().split("; ")[1] == "loss 0.5, valid error 3"
 
 
+def test_a_bar_has_room_beside_its_scalars() -> None:
+    """Names of parts of a run are not said, nor a name twice."""
+    with Progress(0, 300, is_shown=False) as shown:
+        shown.advance(
+            100, {"b/seed_0_fold_1/train/log_evidence_nats": -0.0985, "b/seed_0_fold_1/test/error_percent": 3}
+        )
+        assert shown.line().split("; ")[1] == "log_evidence -0.0985, test error 3"
+        shown.advance(200, {"train/log_likelihood_nats": -8.0508, "valid/log_likelihood_nats": -8.1102})
+        assert "log_likelihood -8.0508, valid -8.1102" in shown.line()
+
+
 @pytest.mark.parametrize(
     ("scalars", "tags"),
     [
