@@ -99,6 +99,7 @@ def dialect_of(
     names: Sequence[str] = (),
     encoding: str = "",
     skip_rows: int | None = None,
+    wanted: Sequence[str] = (),
 ) -> Dialect:
     """How a table is written, by its first bytes.
 
@@ -108,6 +109,7 @@ def dialect_of(
     :param names: of the columns of a file that has none.
     :param encoding: what the user says; "" to find out.
     :param skip_rows: lines above the header; None to find out.
+    :param wanted: names that the header has, if one of the first rows has them all.
     :raises ValueError: naming `where`: text of no known encoding; no header, names that occur twice; or more than one
         delimiter fits.
     """
@@ -124,6 +126,9 @@ def dialect_of(
         raise ValueError(f"{where} is empty; check how it was written.")
     notes += [note] if note else []
     # Titles above the header are left out
+    if skip_rows is None and wanted and not names:
+        cells = [{*map(str.strip, row)} for _, row in rows[start : start + _HEAD_ROWS]]
+        start += next((number for number, some in enumerate(cells) if {*wanted} <= some), 0)
     body = [row for _, row in rows[start:]]
     num_above = skip_rows or 0
     num_titles = num_above + rows[start][0]
@@ -145,12 +150,14 @@ def dialect_of(
     # So it is if it holds numbers, or values that occur again, where names are optional
     number = (
         ""
-        if _are_years(header, body[1:]) or _counts(header)
+        if _are_years(header, body[1:]) or _counts(header) or _heads_numbers(header, body[1:])
         else next((name for name in header if _NUMBER.fullmatch(name)), "")
     )
-    if names_optional and (number or _occurs_again(header, body[1:])):
-        if not number:
-            notes.append("the first line is a row, as its values occur again (--names=NAME,... names the columns)")
+    are_values = number != "" and _are_values(header)
+    if are_values or (names_optional and (number or _occurs_again(header, body[1:]))):
+        why = f"it holds numbers such as {number}" if number else "its values occur again"
+        if not (number and names_optional):
+            notes.append(f"the first line is a row, as {why} (--names=NAME,... names the columns)")
         chosen = tuple(f"x{d}" for d in range(len(header)))
         return Dialect(chosen, delimiter, codec, False, num_titles, tuple(notes))
     if number:
@@ -165,6 +172,9 @@ def dialect_of(
     is_short = len(header) > len(body[0])
     num_titles = num_above + rows[start + 1][0] if is_short else num_titles
     header = [name or unnamed(d, header) for d, name in enumerate(header)]
+    if len(twice := {name for name in header if header.count(name) > 1}) and not twice & {*wanted}:
+        header = _numbered(header)
+        notes.append(f"columns of one name are numbered, as {quoted(sorted(twice))} and {next(iter(twice))}.1")
     check_names(header, where)
     return Dialect(tuple(header), delimiter, codec, True, num_titles, tuple(notes), is_short, places)
 
@@ -203,6 +213,12 @@ def _occurs_again(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Whether values of a first line occur twice in it, or again below it."""
     columns = zip(header, zip(*rows, strict=False), strict=False)
     return len(set(header)) < len(header) or any(name in map(str.strip, column) for name, column in columns)
+
+
+def _are_values(header: Sequence[str]) -> bool:
+    """Whether a first line holds numbers alone that are no names: some have decimals or signs, or occur twice."""
+    are_numbers = len(header) > 1 and all(map(_NUMBER.fullmatch, header))
+    return are_numbers and (len(set(header)) < len(header) or any(set(name) & set(".,-+") for name in header))
 
 
 def _lengthened(header: list[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], str]:
@@ -248,6 +264,25 @@ def _are_years(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 def _counts(header: Sequence[str]) -> bool:
     """Whether a header has no first name, and then 0, 1, 2, ..., as pandas names columns beside an index."""
     return len(header) > 1 and [*header] == ["", *map(str, range(len(header) - 1))]
+
+
+def _heads_numbers(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a header of names and of whole numbers has a name above a column of numbers, so that it is no row."""
+    numbers = [name for name in header if _NUMBER.fullmatch(name)]
+    columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=False)]
+    return all(map(str.isdecimal, numbers)) and any(
+        name[:1].isalpha() and len(cells) > 2 and all(map(_NUMBER.fullmatch, cells))
+        for name, cells in zip(header, columns, strict=False)
+    )
+
+
+def _numbered(header: Sequence[str]) -> list[str]:
+    """Names of which those that were there before have a number, as pandas numbers them: x, x.1."""
+    names: list[str] = []
+    for name in header:
+        candidates = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
+        names.append(next(one for one in candidates if one not in names and (one == name or one not in header)))
+    return names
 
 
 def check_names(names: Sequence[str], where: str) -> None:

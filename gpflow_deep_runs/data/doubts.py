@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data.cells import Contents, matches, one_chunk
+from gpflow_deep_runs.data.cells import Contents, is_missing, matches, one_chunk
 from gpflow_deep_runs.data.columns import values_of
 from gpflow_deep_runs.data.libraries import pa, pc
 
@@ -26,6 +26,7 @@ __all__ = [
     "check_codes",
     "check_numbers",
     "check_sentinels",
+    "labels_of",
     "names_again",
     "sentinels_of",
     "total_of_numbers",
@@ -78,6 +79,11 @@ TOTAL_WORD = f"(?i:[\\s*#(\\[\u03a3]*(?:the )?(?:{_SURE_TOTALS})[\\s*:.)\\]=]*)"
 
 _TOTAL_OF = f"(?i:[\\s*#(\\[\u03a3]*(?:{_SURE_TOTALS}) \\pL+(?: \\pL+)?[\\s*:.)\\]=]*)"
 """A total and what it is of, such as "Total Nacional", which at the end of a table is asked about."""
+
+_PLAIN = "\\s*[-+]?[0-9.,]*[0-9][0-9.,]*(?:[eE][-+]?[0-9]+)?\\s*"
+
+_LABEL = r"(?:[^\W\d]|[{(\[%\u00b0$\u20ac\u00a3#]).*|[0-9]{1,2}[sdn]"
+"""Names and units, and what the tables of the USGS have below their names."""
 
 _PART = "(?i:[\\s*(\\[]*sub[- ]?totals?\\b.*|zwischensumme.*|sous-total.*)"
 _STATISTIC = (
@@ -469,6 +475,31 @@ def names_again(table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
             is_name = pc.equal(pc.utf8_trim_whitespace(column), name).to_numpy(zero_copy_only=False)
             repeats &= is_name | (blank & name.startswith("Unnamed: "))
     return is_empty, repeats
+
+
+def labels_of(table: pa.Table, without: Collection[str] = ()) -> list[str]:
+    """The first texts of each of the first rows, at most two, that are further lines of names or units.
+
+    At least two columns of plain numbers have a text in each of them, its own, and none of them a number.
+
+    :param without: columns that say nothing, as they are levels.
+    """
+    heads = []
+    for name in table.column_names:
+        head = one_chunk(table[name].slice(0, _HEAD))
+        if name not in without and pa.types.is_string(head.type) and len(head) > 3:
+            heads.append(pc.utf8_trim_whitespace(pc.fill_null(head, "")))
+    for count in (2, 1):
+        labels: list[tuple[str, ...]] = []
+        for head in heads:
+            is_number = matches(head, _PLAIN)
+            is_rest = is_number | is_missing(head, (), markers=True)
+            if is_number[count:].any() and is_rest[count:].all() and not is_rest[:count].all():
+                labels.append(tuple(head.slice(0, count).to_pylist()))
+        rows = list(zip(*labels, strict=True))
+        if rows and all(len({*row}) > 1 and all(re.fullmatch(_LABEL, text) for text in row) for row in rows):
+            return [row[0] for row in rows]
+    return []
 
 
 def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:

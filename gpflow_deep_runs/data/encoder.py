@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from absl import logging
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
@@ -100,6 +101,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         encoded = encode_table(table, (), spec)
         if len(encoded.kept) < len(table.columns):
             raise ValueError(f"{table.where} must have rows to use alone, but {'; '.join(encoded.notes)}; drop them.")
+        if encoded.notes:
+            logging.warning("%s: %s.", table.where, "; ".join(encoded.notes))
         # Missing values stay NaN, or become what these rows say
         if self.missing == "keep":
             plain = tuple(replace(feature, num_missing=0) for feature in encoded.schema.columns)

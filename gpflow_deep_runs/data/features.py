@@ -47,6 +47,7 @@ class Feature:
     :param parts: of a date: those that X has.
     :param num_missing: missing values in the table that the model learned from.
     :param bins: of a number, of :meth:`moments` of a date, or of a time.
+    :param is_open: of a category: a level that is not known is one more of the rare ones, without a flag.
     """
 
     column: Column
@@ -55,6 +56,7 @@ class Feature:
     parts: tuple[DatePart, ...] = ()
     num_missing: int = 0
     bins: Bins | None = None
+    is_open: bool = False
 
     @property
     def name(self) -> str:
@@ -132,7 +134,7 @@ class Feature:
         :param first_row: number of the first of them in what `where` names.
         :raises ValueError: naming the column, the first such row and its value, and the flag that reads it.
         """
-        if self.column.kind != "category":
+        if self.column.kind != "category" or self.is_open:
             return
         known_levels = [*self.levels, *self.rare]
         is_unknown = self.coded(values) < 0
@@ -146,7 +148,8 @@ class Feature:
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary for JSON; entries that say nothing are left out."""
-        facts = {"levels": self.levels, "rare": self.rare, "parts": self.parts, "num_missing": self.num_missing}
+        facts: dict[str, Any] = {"levels": self.levels, "rare": self.rare, "parts": self.parts}
+        facts |= {"num_missing": self.num_missing, "is_open": self.is_open}
         binned = {} if self.bins is None else {"bins": self.bins.to_json()}
         return {"column": self.column.to_json(), **{key: value for key, value in facts.items() if value}, **binned}
 
@@ -164,7 +167,8 @@ class Feature:
         num_missing = int(stored.get("num_missing", 0))
         bins = Bins.from_json(stored["bins"]) if "bins" in stored else None
         column = Column.from_json(stored["column"])
-        return cls(column, levels, rare, cast(tuple[DatePart, ...], parts), num_missing, bins)
+        is_open = bool(stored.get("is_open", False))
+        return cls(column, levels, rare, cast(tuple[DatePart, ...], parts), num_missing, bins, is_open)
 
 
 def date_parts(days: NDArray[np.float64], parts: Sequence[DatePart] = PARTS) -> NDArray[np.float64]:

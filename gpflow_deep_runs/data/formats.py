@@ -24,7 +24,7 @@ ORDERS = ("dmy", "mdy", "ymd")
 _NUMERIC = [
     *(f"{y}{s}%m{s}%d" for s in "-/. " for y in ("%Y", "%y")),
     *(f"{a}{s}{b}{s}{y}" for s in "-/. " for y in ("%Y", "%y") for a, b in (("%d", "%m"), ("%m", "%d"))),
-    *("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y"),
+    *("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%Y%m%dT%H%M%S"),
 ]
 _NAMED = [
     f"{weekday}{date}"
@@ -41,7 +41,7 @@ _NAMED = [
         ),
     )
 ]
-_COMPACT = ["%Y%m%d", "%Y%m%dT%H%M%S", "%Y%m%d%H%M%S", "%Y"]
+_COMPACT = ["%Y%m%d", "%Y%m%d%H%M%S", "%Y"]
 _CLOCKS = ["%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I %p"]
 _TIMES = [*_CLOCKS, "%M:%S.%f", "%H.%M.%S", "%Hh%M"]
 _LIKE_A_TIME = "(?s:.*)(?::[0-9]{2}|[0-9] ?(?i:[ap]\\.?m))(?s:.*)|[0-9]{1,2}(?:\\.[0-9]{2}\\.|h)[0-9]{2}"

@@ -56,6 +56,12 @@ _WORDS = (
     *(("wahr", "falsch"), ("vrai", "faux"), ("verdadero", "falso"), ("vero", "falso"), ("verdadeiro", "falso")),
     *(("waar", "onwaar"), ("prawda", "fałsz"), ("истина", "ложь")),
 )
+_WORD = re.compile(r"(?!(?:am|pm|bc|ad|st|nd|rd|th)\b)[^\W\d_]{2,}(?:[ /.][^\W\d_]+)*\.?", re.IGNORECASE)
+"""Units that are words, and not those of times or places."""
+
+_LETTERED = "(?i:[a-z ./-]{1,12}[0-9]{3,}|[0-9]{3,}[a-z]{1,3}|[a-z ./-]{1,8}[0-9]{1,2}[ ./-]{1,2}[0-9]{3,})"
+"""Codes of digits and letters."""
+
 _ID = re.compile(
     r"(?i:(?:.*[\s_.-])?(?:id|uuid|guid)|index|idx|rows?|row[\s_.]?(?:id|num|no|number|index|names?)|unnamed: [\d.]+"
     r"|level_0|#|n[or]\.?|(?:s|sl|sr|serial|case)[\s_.]*(?:no|nr|number)\.?|obs|observation)|.*[a-z0-9]I[dD]"
@@ -66,12 +72,14 @@ class _Numbers(NamedTuple):
     """A column of numbers as text, whose decimal sign may follow from the other columns.
 
     :ivar flagged: a number with a flag, if there is one; then the texts of `contents` are without flags.
+    :ivar hint: what else they may be.
     """
 
     contents: Contents
     is_tolerant: bool
     found: Found
     flagged: str = ""
+    hint: str = ""
 
 
 def infer_columns(
@@ -101,7 +109,9 @@ def infer_columns(
     }
     signs = {sign for _, sign in first.values() if sign}
     return {
-        name: result if isinstance(result, Column) else _number_column(result, forced.get(name), signs, delimiter)
+        name: result
+        if isinstance(result, Column)
+        else _number_column(result, forced.get(name), na_values, signs, delimiter)
         for name, (result, _) in first.items()
     }
 
@@ -123,7 +133,7 @@ def infer(
         or not of one unit or format; or there are two readings.
     """
     result, _ = _looked_at(name, values, where, forced, na_values, is_tolerant)
-    return result if isinstance(result, Column) else _number_column(result, forced, {decimal} - {""}, "")
+    return result if isinstance(result, Column) else _number_column(result, forced, na_values, {decimal} - {""}, "")
 
 
 def _looked_at(
@@ -344,7 +354,11 @@ def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _N
     if found is not None:
         return "code"
     _check_digits(contents)
-    return _unit_note(contents.sample(_SAMPLE))
+    unit, note = _unit_of(contents.sample(_SAMPLE))
+    if _WORD.fullmatch(unit) and _unit_of(contents)[0] == unit and contents.is_value.sum() > 1:
+        result = _as_numbers(contents, is_forced=True, is_tolerant=is_tolerant)
+        return cast(_Numbers, result)._replace(hint=f"--categorical={contents.name} reads levels")
+    return note
 
 
 def _without_flags(contents: Contents) -> Contents | None:
@@ -359,12 +373,16 @@ def _without_flags(contents: Contents) -> Contents | None:
     return contents._replace(cells=contents.cells._replace(texts=without_flags(texts)))
 
 
-def _number_column(pending: _Numbers, forced: Forced | None, signs: Set[str], delimiter: str) -> Column:
+def _number_column(
+    pending: _Numbers, forced: Forced | None, na_values: Sequence[str], signs: Set[str], delimiter: str
+) -> Column:
     contents = pending.contents
     told: Sign = SIGNS.get(forced.how, "") if forced else ""
     style, values = pending.found.readings[told or decimal_of(contents, pending.found, signs, delimiter)]
     # Texts that are no numbers in this style
     bad = contents.is_value & np.isnan(values)
+    if bad.any() and forced is None and _are_lettered(contents, bad):
+        return _text_column(contents, na_values, f"codes, such as {contents.example(bad)}")
     column = Column(contents.name, "number", *style)
     if bad.any() and (not pending.is_tolerant or contents.share(bad) >= 0.5):
         row, text, count = contents.cells.first(bad)
@@ -373,21 +391,36 @@ def _number_column(pending: _Numbers, forced: Forced | None, signs: Set[str], de
     is_id = forced is None and not style.unit and _is_id_name(contents.name) and contents.counts.max() == 1
     if is_id and contents.is_value.all() and (values == np.round(values)).all():
         return Column(contents.name, "ignored", note=_ID_NOTE)
-    note = notes.of_numbers(contents, style, values)
+    note = "; ".join(filter(None, [notes.of_numbers(contents, style, values), pending.hint]))
     if pending.flagged:
         read = f"{shown(pending.flagged)} has a flag, which is left out (--categorical={column.name} keeps it)"
         return replace(column, has_flags=True, note="; ".join(filter(None, [read, note])))
     return replace(column, note=note)
 
 
-def _unit_note(contents: Contents) -> str:
-    """That a text of numbers with a unit that is not known could be read as numbers."""
+def _are_lettered(contents: Contents, bad: NDArray[np.bool_]) -> bool:
+    """Whether numbers, and texts among them that are none, are codes of which some have letters, as C536365."""
+    texts = contents.cells.texts
+    is_lettered = matches(texts, _LETTERED) & bad
+    is_digits = matches(texts, "[0-9]{4,}") & ~bad
+    are_many = is_lettered.sum() >= 2 and contents.counts[bad].sum() >= 3 and contents.share(bad) >= 0.02
+    good = contents.is_value & ~bad
+    return bool(
+        are_many
+        and contents.share(is_lettered) >= 0.8 * contents.share(bad)
+        and contents.share(is_digits) >= 0.8 * contents.share(good)
+        and matches(texts.filter(pa.array(good)), "[0-9]+").all()
+    )
+
+
+def _unit_of(contents: Contents) -> tuple[str, str]:
+    """The one unit, which is not known, of a text of numbers, and that --numeric reads them; ("", "") if it is none."""
     parts = [apart(text) if text[:1].isdigit() else None for text in contents.cells.texts.to_pylist()]
     is_number = np.array([part is not None for part in parts], bool)
     units = {part.unit for part, is_value in zip(parts, contents.is_value, strict=True) if part and is_value}
     if contents.share(is_number) < 1 or len(units) != 1:
-        return ""
-    return f"--numeric reads {contents.example(is_number)} as a number"
+        return "", ""
+    return units.pop(), f"--numeric reads {contents.example(is_number)} as a number"
 
 
 def _check_digits(contents: Contents) -> None:

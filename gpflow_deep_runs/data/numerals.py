@@ -31,6 +31,7 @@ __all__ = [
     "numbers",
     "pattern_of",
     "plain_numbers",
+    "singular_of",
     "without_flags",
 ]
 
@@ -180,7 +181,7 @@ def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     # Texts that are no numbers become null; the sign is read before unit and groups are taken away
     rest = pc.if_else(pa.array(matches(texts, pattern_of(style))), texts, pa.scalar(None, texts.type))
     is_negative = pc.match_substring_regex(rest, "^[^0-9]*[-\u2212(]")
-    for text in (style.unit, *GROUPS[style.thousands]):
+    for text in (style.unit, singular_of(style.unit), *GROUPS[style.thousands]):
         rest = pc.replace_substring(rest, text, "") if text else rest
     # Only digits, the decimal sign and the exponent are left
     rest = pc.utf8_trim(rest, f"(){SIGNS}{SPACES}")
@@ -190,6 +191,11 @@ def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     return np.array(
         pc.if_else(is_negative, pc.negate(magnitudes), magnitudes).to_numpy(zero_copy_only=False), dtype=np.float64
     )
+
+
+def singular_of(unit: str) -> str:
+    """The word that a unit is for one, as "year" of "years"; "" if it has none."""
+    return unit[:-1] if len(unit) > 3 and unit.isalpha() and unit.endswith("s") else ""
 
 
 def without_flags(texts: pa.Array) -> pa.Array:
@@ -227,7 +233,8 @@ def pattern_of(style: Style) -> str:
         cells = [f"{sign}?{gap}{body}"]
         bare = [body]
     else:
-        unit = re.escape(style.unit)
+        unit = "|".join(re.escape(text) for text in (style.unit, singular_of(style.unit)) if text)
+        unit = f"(?:{unit})"
         inner = f"(?:{digits})" if style.unit[-1].isalpha() else body  # in "Rs.500" the point is not decimal
         bare = [f"{unit}{gap}{inner}", f"{body}{gap}{unit}"]
         zero = f"0+(?:{point}0+)?"

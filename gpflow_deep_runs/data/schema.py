@@ -67,19 +67,28 @@ class Schema:
 
     @classmethod
     def of(
-        cls, columns: Mapping[str, Column], targets: Sequence[str], survey: Survey, spec: TableSpec, *, where: str
+        cls,
+        columns: Mapping[str, Column],
+        targets: Sequence[str],
+        survey: Survey,
+        spec: TableSpec,
+        *,
+        where: str,
+        chooses: bool = False,
     ) -> Schema:
         """What a model has to know of a table, but for `fills`.
 
         :param columns: how each column is read, in the order of X; the targets among them.
         :param survey: of the cells of all rows.
         :param where: name of the table, for errors.
+        :param chooses: as of `survey.features_of`.
         :raises ValueError: naming the columns and the flags that help: missing values, unless they are to be imputed;
             text of too many levels; targets that do not fit the task, or do not vary.
         """
-        if spec.missing == "error":
+        if spec.missing != "impute":
             check_missing({name: survey[name].num_missing for name in columns if name in survey}, where)
-        features = features_of([column for name, column in columns.items() if name not in targets], survey, spec, where)
+        inputs = [column for name, column in columns.items() if name not in targets]
+        features = features_of(inputs, survey, spec, where, chooses=chooses)
         chosen = tuple(columns[name] for name in targets)
         task: Task = task_of(chosen, survey, spec.task, where) if targets else "regression"
         classes = () if task == "regression" else class_names_of(chosen[0], survey[targets[0]])
@@ -89,7 +98,7 @@ class Schema:
             task,
             classes,
             na_values=spec.na_values,
-            missing=spec.missing,
+            missing=spec.missing or "error",
             unknown=spec.unknown,
             names=spec.names,
             encoding=spec.encoding,

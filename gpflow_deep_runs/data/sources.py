@@ -36,6 +36,7 @@ from gpflow_deep_runs.data.delimited import (
     read_batches,
     read_text,
 )
+from gpflow_deep_runs.data.doubts import labels_of
 from gpflow_deep_runs.data.encodings import encoding_of
 from gpflow_deep_runs.data.libraries import pa, pc, pd
 from gpflow_deep_runs.data.packed import COMPRESSIONS, UNPACK_ERRORS, budget_of, open_unpacked
@@ -135,7 +136,7 @@ def _other_table(path: Path, spec: TableSpec) -> Table:
     """A table of a spreadsheet, of lines of JSON, or of Stata."""
     suffix = path.suffix.lower()
     where = str(path)
-    sheets = None
+    sheets: dict[str, pd.DataFrame | None] | None = None
     try:
         if suffix == ".dta":
             frame = pd.read_stata(path)
@@ -144,8 +145,7 @@ def _other_table(path: Path, spec: TableSpec) -> Table:
             frame = _json_frame(content, budget_of(path, spec.max_bytes), is_lines=suffix != ".json")
         else:
             _check_archive(path, spec)
-            options: Any = {"dtype": object, "keep_default_na": False, "na_values": [""]}
-            sheets = pd.read_excel(path, sheet_name=None, header=None, **options)
+            sheets = _sheets_of(path, spec.sheet)
     except ImportError as error:
         raise ValueError(f"reading {path} needs a library that is not installed ({error}); write it as CSV.") from error
     except Exception as error:  # of libraries, whose errors are of many kinds where a file is damaged
@@ -212,16 +212,29 @@ def _frame_of(found: Mapping[str, Any]) -> pd.DataFrame:
     raise ValueError('each row must be an object, as {"a": 1, "b": "x"}')
 
 
-def _sheet_table(sheets: Mapping[str, pd.DataFrame], path: Path, spec: TableSpec) -> Table:
-    """The sheet that the user names, or the first one, which may hold titles above a header and notes below the rows.
+def _sheets_of(path: Path, name: str) -> dict[str, pd.DataFrame | None]:
+    """The sheets of a workbook up to the one that is wanted, or the first one that may be a table; the others None."""
+    with pd.ExcelFile(path) as book:
+        sheets: dict[str, pd.DataFrame | None] = dict.fromkeys(map(str, book.sheet_names))
+        for sheet in [name] if name else sheets:
+            if sheet in sheets:
+                sheets[sheet] = book.parse(sheet, header=None, dtype=object, keep_default_na=False, na_values=[""])
+            if (cells := sheets.get(sheet)) is not None and min(cells.shape) > 1:
+                break
+        return sheets
+
+
+def _sheet_table(sheets: Mapping[str, pd.DataFrame | None], path: Path, spec: TableSpec) -> Table:
+    """The sheet that the user names, or the first one with rows and columns, with titles and notes around its table.
 
     It is written as text and read as such.
 
+    :param sheets: as of :func:`_sheets_of`.
     :raises ValueError: naming the sheets, if there is none of that name.
     """
-    chosen = spec.sheet or next(iter(sheets))
-    if chosen not in sheets:
-        raise ValueError(f"--sheet must be one of {', '.join(map(repr, sheets))} in {path}, got {chosen!r}.")
+    if spec.sheet and spec.sheet not in sheets:
+        raise ValueError(f"--sheet must be one of {', '.join(map(repr, sheets))} in {path}, got {spec.sheet!r}.")
+    chosen, cells = [(name, cells) for name, cells in sheets.items() if cells is not None][-1]
     where = str(path)
     notes = list[str]()
     if len(sheets) > 1:
@@ -229,9 +242,10 @@ def _sheet_table(sheets: Mapping[str, pd.DataFrame], path: Path, spec: TableSpec
         notes.append(f"{said} (--sheet=NAME reads another)")
         where = f"{path} ({said}; --sheet=NAME reads another)"
     buffer = io.StringIO()
-    sheets[chosen].apply(_as_texts).to_csv(buffer, header=False, index=False, sep="\t")
+    cells.apply(_as_texts).to_csv(buffer, header=False, index=False, sep="\t")
     content = buffer.getvalue().encode()
-    dialect = dialect_of(content, where, is_whole=True, names=spec.names, skip_rows=spec.skip_rows)
+    known: Any = {"names": spec.names, "skip_rows": spec.skip_rows, "wanted": (*spec.target, *spec.features)}
+    dialect = dialect_of(content, where, is_whole=True, **known)
     table = read_text(content, dialect, where, skip_footer=spec.skip_footer)
     return _trimmed(Table(table, where, path.name.split(".")[0], "\t"), [*notes, *dialect.notes], spec)
 
@@ -286,6 +300,19 @@ def _trimmed(table: Table, notes: Sequence[str], spec: TableSpec) -> Table:
         if name.startswith("Unnamed: ") and not _has_values(columns[name]):
             left_out.append((name, "it has no name and no values"))
     columns = columns.drop_columns([name for name, _ in left_out])
+    # Keys of statistical offices, which are several columns in one
+    if "," in (key := columns.column_names[0]) and "\\" in key and table.delimiter != ",":
+        names = [name.strip() for name in key.partition("\\")[0].split(",")]
+        parts = pc.split_pattern(columns[key], ",")
+        if pc.all(pc.equal(pc.list_value_length(parts), len(names))).as_py() and not {*names} & {*columns.column_names}:
+            keys = {name: pc.list_element(parts, d) for d, name in enumerate(names)}
+            rest = {name: columns[name] for name in columns.column_names[1:]}
+            columns = pa.table(keys | rest, metadata=columns.schema.metadata)
+            said.append(f"{key!r} is {len(names)} columns")
+    # Rows that are further lines of names
+    for label in (labels := labels_of(columns, (*spec.categorical, *spec.ignore))):
+        said.append(f"a row with {label!r} left out as a further line of names")
+    columns = columns.slice(len(labels))
     # Lines at the foot that are no rows: by their length, and by what they hold
     if foot := (columns.schema.metadata or {}).get(b"foot"):
         first = columns.schema.metadata[b"first"].decode()
@@ -343,6 +370,7 @@ def file_dialect(path: Path, spec: TableSpec, *, names_optional: bool) -> Dialec
         names=spec.names,
         encoding=spec.encoding,
         skip_rows=spec.skip_rows,
+        wanted=(*spec.target, *spec.features),
     )
 
 

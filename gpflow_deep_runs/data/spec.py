@@ -40,7 +40,8 @@ class TableSpec:
     :param date_parts: what dates become, of day, day_of_year, weekday and hour; the parts that vary if not given.
     :param na_values: texts that stand for a missing value, besides the empty cell, NaN, NULL and their like.
     :param missing: what to do with missing values; impute puts in the mean or the most frequent level of the training
-        rows and adds a column that says where, and leaves out rows whose target is missing.
+        rows and adds a column that says where, and leaves out rows whose target is missing. If not given, a
+        table with a target is read as by impute, unless --bad_rows=drop leaves out such rows; streams and bits are not.
     :param unknown: what to do with levels in new rows that the training data do not have; level reads them as a rare
         one, or without --rare as none of the known ones.
     :param rare: join the levels of a column that fewer rows than this have; none if not given.
@@ -68,7 +69,7 @@ class TableSpec:
     dates: tuple[str, ...] = ()
     date_parts: tuple[str, ...] = ()
     na_values: tuple[str, ...] = ()
-    missing: Missing = "error"
+    missing: Missing | None = None
     unknown: Unknown = "error"
     rare: int | None = None
     bad_rows: BadRows = "error"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gpflow_deep_runs.data.cells import Contents, matches, shown
 from gpflow_deep_runs.data.libraries import pa
-from gpflow_deep_runs.data.numerals import EXPONENT, GROUPS, SIGNS, SPACES, Style, numbers, pattern_of
+from gpflow_deep_runs.data.numerals import EXPONENT, GROUPS, SIGNS, SPACES, Style, numbers, pattern_of, singular_of
 from gpflow_deep_runs.data.units import CURRENCIES, SCALES, UNITS
 
 __all__ = ["Found", "Part", "Reading", "Sign", "apart", "decimal_of", "find_style", "is_code"]
@@ -138,6 +138,8 @@ def _found(contents: Contents, *, any_unit: bool = False) -> Found | None:
         return None
     # Zeros may lack the unit that the others have
     units = np.array([part.unit if part else "" for part in parts], object)
+    singular = {singular_of(unit): unit for unit in set(units)}
+    units = np.array([singular.get(unit, unit) if unit else "" for unit in units], object)
     bodies = np.array([part.body if part else "" for part in parts], object)
     is_zero = (units == "") & np.array([_ZERO.fullmatch(body) is not None for body in bodies], bool)
     used = is_number & ~is_zero if (is_number & ~is_zero).any() else is_number

@@ -8,6 +8,7 @@ survey = merged(survey, look(parsed(columns, more, ...), ...)) # and of further 
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -37,6 +38,15 @@ _YEAR = 366
 
 MAX_NAMED = 20
 """Most columns that an error names."""
+
+_MEASURED = "(?![0-9]+[A-Za-z]?$)[-+\u2212~<>\u2264\u2265(]?\\W?\\s*[0-9].*"
+"""Texts that begin as numbers do, and are no codes."""
+
+_PERIOD = "(?i:[0-9]{2,4}.{0,2}(?:[qwmhts]|kw|week)[ -]?[0-9]{1,2}|(?:[qhwts]|kw|week)[ -]?[0-9]{1,2}.{0,3}[0-9]{2,4})"
+"""Quarters, weeks, half-years and the like, of a year."""
+
+_MAX_WORDS = 30
+"""Most different words of texts that are measurements, such as 5 h 20 min."""
 
 MAX_FORCED_LEVELS = 1_000
 """Most levels with a column of their own, for columns that --categorical names."""
@@ -199,10 +209,13 @@ def check_missing(counts: Mapping[str, int], where: str, *, is_new: bool = False
         )
 
 
-def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, where: str) -> tuple[Feature, ...]:
+def features_of(
+    columns: Iterable[Column], survey: Survey, spec: TableSpec, where: str, *, chooses: bool = False
+) -> tuple[Feature, ...]:
     """What each column becomes.
 
     :param survey: of the cells of all rows.
+    :param chooses: whether texts of too many levels that no flag names are joined or left out, see :func:`_chosen`.
     :raises ValueError: naming all columns with too many levels, and the flags that help; or an input whose name would
         not be the only one.
     """
@@ -214,6 +227,9 @@ def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, wher
         is_allowed = len(levels) <= MAX_FORCED_LEVELS
         # Texts are levels if the rare ones are joined
         if column.kind == "text":
+            if chooses and spec.rare is None and column.name not in spec.features and (made := _chosen(column, facts)):
+                features.append(made)
+                continue
             is_allowed = spec.rare is not None and 1 <= len(levels) <= MAX_LEVELS
             column = replace(column, kind="category")
         if not is_allowed:
@@ -230,6 +246,35 @@ def features_of(columns: Iterable[Column], survey: Survey, spec: TableSpec, wher
             "column, or leave it out with --ignore."
         )
     return tuple(features)
+
+
+def _chosen(column: Column, facts: Facts) -> Feature | None:
+    """What texts of too many levels become: the most frequent levels if they are those of most rows, else nothing.
+
+    :return: None if they may be measurements, numbers or periods in a format of their own, which only the user knows.
+    """
+    texts = list(facts.counts)
+    if _share(_MEASURED, texts) > 0.9:
+        words = {word for text in texts for word in re.findall(r"[^\W\d_]+", text)}
+        if len(words) <= _MAX_WORDS:
+            return None
+    if _share(_PERIOD, texts) > 0.9:
+        return None
+    # The levels of more rows than the first one that would be too many
+    ordered = sorted(facts.counts.values(), reverse=True)
+    least = 1 + (ordered[MAX_LEVELS] if len(ordered) > MAX_LEVELS else 1)
+    if 2 * sum(count for count in ordered if count >= least) >= sum(ordered):
+        note = f"{column.note}, those of fewer than {least} rows are one (--rare=N, --categorical={column.name})"
+        levels, rare = _levels(facts.counts, least, column.order)
+        feature = Feature(replace(column, kind="category", note=note), levels, rare, num_missing=facts.num_missing)
+        return replace(feature, is_open=True)
+    why = f"{column.note}, too many for levels; --rare=N or --categorical={column.name} makes levels of them"
+    return Feature(replace(column, kind="ignored", note=why))
+
+
+def _share(pattern: str, texts: Sequence[str]) -> float:
+    """The part of some texts that a pattern matches as a whole."""
+    return sum(re.fullmatch(pattern, text, re.DOTALL) is not None for text in texts) / max(1, len(texts))
 
 
 def _levels(

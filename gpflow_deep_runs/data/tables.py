@@ -1,6 +1,6 @@
 """A user's own table as rows, and new tables read alike for prediction.
 
-    data = read_table("houses.csv", TableSpec(target=("price",), missing="impute"))     # or a frame of pandas or polars
+    data = read_table("houses.csv", TableSpec(target=("price",)))     # or a frame of pandas or polars
     write_json("schema.json", schema_of(divide(data)).to_json())
     X, Y = apply_schema(Schema.from_json(stored), "new_houses.csv")                      # Y is None without "price"
 
@@ -21,13 +21,13 @@ from absl import logging
 from numpy.typing import NDArray
 
 from gpflow_deep_base.files import parse_json
-from gpflow_deep_runs.data.cells import quoted
+from gpflow_deep_runs.data.cells import MISSING, quoted
 from gpflow_deep_runs.data.columns import Column
 from gpflow_deep_runs.data.doubts import check_sentinels, names_again, total_of_numbers, totals_of_texts
 from gpflow_deep_runs.data.features import Feature
 from gpflow_deep_runs.data.forced import Forced, forced_columns
 from gpflow_deep_runs.data.inference import infer, infer_columns
-from gpflow_deep_runs.data.libraries import pa
+from gpflow_deep_runs.data.libraries import pa, pc
 from gpflow_deep_runs.data.numeric import check_finite, undivided
 from gpflow_deep_runs.data.rows import Indices, Rows
 from gpflow_deep_runs.data.schema import Schema
@@ -39,6 +39,10 @@ __all__ = ["Encoded", "NewRows", "Schema", "TableSpec", "apply_schema", "columns
 __all__ += ["read_table", "schema_of"]
 
 
+_GAPS = ("NA", "na", "N.A.", "n.a.", "?", "??", "missing", "Missing", "MISSING")
+"""Texts that are no classes."""
+
+
 def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
     """Read a table and find out what its columns are.
 
@@ -48,7 +52,7 @@ def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
 
     :param source: a file, see `sources.SUFFIXES`; a frame of pandas or polars; a table of Arrow.
     :param spec: what is known of it. The target is not needed for an .npz file with X and y.
-    :return: the data set in one part "all", with a schema. With `spec.missing` "impute", X is NaN where a value is
+    :return: the data set in one part "all", with a schema. Unless `spec.missing` is "error", X is NaN where a value is
         missing, until `rows.divide` (or `Schema.learned`, for folds) puts in what the training rows say; rows whose
         target is missing are left out.
     :raises ValueError: naming the file, the columns and the flags that help: a file that is missing, empty, truncated
@@ -57,7 +61,11 @@ def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
     """
     table = read_source(source, spec=spec)
     targets = _targets(table, spec)
-    encoded = encode_table(table, targets, spec)
+    chooses = spec.missing is None and spec.bad_rows == "error"
+    encoded = encode_table(table, targets, replace(spec, missing="impute") if chooses else spec)
+    has_gaps = any(f.num_missing for f in encoded.schema.columns) or any("a target" in note for note in encoded.notes)
+    if chooses and not has_gaps:  # a new row with a missing value is one that the model has not seen
+        encoded = encoded._replace(schema=replace(encoded.schema, missing="error"))
     about = f"the file {Path(source).name}" if isinstance(source, str | os.PathLike) else table.where
     notes = encoded.notes + ([] if spec.task else [f"task {encoded.schema.task!r} inferred from the target"])
     return undivided(
@@ -104,6 +112,10 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
         )
     # Rows that hold nothing, repeat the names, or sum up others by their words
     table, totals = _without_odd(table, spec)
+    for name in (name for name in targets if name in table.columns.column_names and name not in spec.categorical):
+        if gaps := _gaps_of(table.columns[name]):
+            table = table._replace(columns=_with_gaps(table.columns, name, gaps))
+            totals.append(f"{', '.join(map(repr, gaps))} of the target is missing (--categorical={name} keeps it)")
     plain: dict[str, NDArray[np.float64]] = {}
     columns = columns_of(table.columns, targets, spec, where=where, delimiter=table.delimiter, plain=plain)
     for name, values in plain.items():  # texts that are read already
@@ -133,10 +145,28 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
     named = {f"({name})" if name in columns else name: why for name, why in table.left_out}
     columns |= {name: Column(name, "ignored", note=why) for name, why in named.items()}
     # X and Y by what was found out
-    schema = Schema.of(columns, targets, survey, spec, where=where)
+    schema = Schema.of(columns, targets, survey, spec, where=where, chooses=True)
+    notes += [f"{f.name!r} left out" for f in schema.columns if not f.is_used and columns[f.name].kind == "text"]
+    if not schema.feature_names:  # texts alone
+        Schema.of(columns, targets, survey, spec, where=where)
     X = schema.encode(used.found, where=where)
     Y = schema.encode_targets(used.found, where=where) if targets else None
     return Encoded(schema, X, Y, used.kept, notes)
+
+
+def _gaps_of(values: pa.ChunkedArray) -> list[str]:
+    """Texts of a target that stand for no value beside two words or more, as they do beside numbers."""
+    if not pa.types.is_string(values.type):
+        return []
+    texts = {text.strip() for text in pc.unique(values).to_pylist() if text is not None}
+    words = [text for text in texts - {*_GAPS, *MISSING} if not text[:1].isdigit()]
+    return sorted(texts & {*_GAPS}) if len(words) > 1 else []
+
+
+def _with_gaps(table: pa.Table, name: str, gaps: Sequence[str]) -> pa.Table:
+    is_gap = pc.is_in(pc.utf8_trim_whitespace(table[name]), value_set=pa.array(gaps))
+    place = table.column_names.index(name)
+    return table.set_column(place, name, pc.if_else(is_gap, pa.scalar(None, pa.string()), table[name]))
 
 
 def columns_of(
@@ -236,7 +266,9 @@ def apply_schema(
     :raises ValueError: as :func:`read_table`; if columns are missing; and naming value, row, column and flag: values
         that are missing, or no known level or class.
     """
-    file_spec = TableSpec(names=schema.names, encoding=new.encoding or schema.encoding, sheet=new.sheet or schema.sheet)
+    known: Any = {"encoding": new.encoding or schema.encoding, "sheet": new.sheet or schema.sheet}
+    levels = tuple(f.name for f in schema.columns if f.column.kind == "category")
+    file_spec = TableSpec(schema.required, names=schema.names, categorical=levels, **known)
     table = read_source(source, spec=file_spec)
     for name, why in table.left_out:
         if name == "(the file)":
@@ -347,6 +379,9 @@ def _renumbered(pair: tuple[Indices, Indices], kept: Indices, num_rows: int) -> 
 
 def _known_targets(schema: Schema, columns: pa.Table, where: str) -> NDArray[Any] | None:
     targets = {column.name: column for column in schema.targets}
+    for name in schema.target_names:
+        gaps = [gap for gap in _gaps_of(columns[name]) if gap not in schema.class_names]
+        columns = _with_gaps(columns, name, gaps) if gaps else columns
     cells = parsed(targets, columns, na_values=schema.na_values, where=where)
     missing = np.any([is_missing(values) for values in cells.values()], axis=0)
     if missing.all():

@@ -71,7 +71,6 @@ WRONG: list[tuple[str, str, bytes, str]] = [
     ("header alone", "t.csv", b"a,b,y\n", "at least 2 rows"),
     ("one row", "t.csv", b"a,b,y\n1,2,3\n", "at least 2 rows"),
     ("one column", "t.csv", b"y\n1\n2\n4\n", r"no column besides the target"),
-    ("a name twice but for spaces", "t.csv", PLAIN.replace(b"b", b" a ", 1), r"'a'.*twice"),
     ("another suffix", "t.sav", b"x", r"must end in \.csv, \.tsv, .*\.parquet or \.npz, got t\.sav"),
     ("gzip of another sum", "t.csv.gz", gzip.compress(PLAIN, mtime=0)[:-8] + b"\0" * 8, "CRC"),
     ("no npz", "t.npz", PLAIN, "cannot be read as"),
@@ -150,4 +149,4 @@ def test_a_column_of_nothing(tmp_path: Path) -> None:
 
 def test_a_very_long_cell(tmp_path: Path) -> None:
     long = "x" * 3_000_000
-    refused(write(tmp_path, "t.csv", f"a,y\n{long},1\nb,2\nc,\n".encode()), r"'y' \(1\)")
+    refused(write(tmp_path, "t.csv", f"a,y\n{long},1\nb,2\nc,\n".encode()), r"'y' \(1\)", missing="error")

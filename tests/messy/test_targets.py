@@ -42,7 +42,7 @@ def path(tmp_path: Path) -> Path:
         ({"target": ("nothing",)}, "--target must.*'nothing'"),
         ({"target": ("A",)}, "--target.*'A'"),
         ({"target": ("price", "class"), **NOT_NOTE}, "'class'"),
-        ({"target": ("gone",), "ignore": ("note",)}, r"'gone' \(3\)"),
+        ({"target": ("gone",), "ignore": ("note",), "missing": "error"}, r"'gone' \(3\)"),
         ({"target": ("price",), "ignore": ("price",)}, "price"),
         ({"target": ("price",), "ignore": ("nothing", "note", "gone")}, "--ignore.*'nothing'"),
         ({"target": ("price",), "categorical": ("nothing",), **NOT_NOTE}, "--categorical.*'nothing'"),

@@ -18,7 +18,7 @@ def twice(*cells: str) -> list[str]:
 
 
 CASES = [
-    Case("no text", ["red", "", "blue", "red"], Refused(r"'a' \(1\).*--missing")),
+    Case("no text", ["red", "", "blue", "red"], Refused(r"'a' \(1\).*--missing"), {"missing": "error"}),
     Case(
         "no text, imputed",
         ["red", "", "blue", "red"],

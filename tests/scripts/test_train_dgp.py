@@ -338,7 +338,7 @@ LINE = ["--data=line.npz"]
 ERRORS: list[tuple[list[str], str]] = [
     (["--data=houses.csv", "--target=cost"], "--target must name columns of houses.csv, got 'cost'"),
     (["--data=houses.csv"], "--target must be a column"),
-    (["--data=missing.csv", "--target=price"], "missing values in 'size' \\(1\\)"),
+    (["--data=missing.csv", "--target=price", "--missing=error"], "missing values in 'size' \\(1\\)"),
     (["--data=nothing.csv", "--target=price"], "there is none at nothing.csv"),
     (["--dataset=no_such_data"], "--dataset must be one of .*got 'no_such_data'"),
     (["--dataset=boston"], "data set 'boston' needs .*--data_dir"),

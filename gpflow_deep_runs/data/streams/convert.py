@@ -147,7 +147,7 @@ def _dialect(path: Path, spec: TableSpec) -> Dialect:
     """How a text is written; a file without a line of names has the columns x0, x1, ..."""
     dialect = file_dialect(path, spec, names_optional=True)
     if any("first line is a row" in note for note in dialect.notes):
-        return file_dialect(path, spec, names_optional=False)  # which says that names occur twice
+        return file_dialect(path, spec, names_optional=False)  # whose names may occur twice
     return dialect
 
 

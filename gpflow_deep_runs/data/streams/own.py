@@ -381,7 +381,7 @@ def _count(shards: Shards, known: _Known, spec: TableSpec, *, progress: bool) ->
         counted = used
     # One pass over these; a second one over all, if an error has to name every column with missing values
     survey = _pass(shards, known, counted, spec, progress) if counted or known.empty else {}
-    if spec.missing == "error" and any(facts.num_missing for facts in survey.values()) and counted != used:
+    if spec.missing != "impute" and any(facts.num_missing for facts in survey.values()) and counted != used:
         survey = _pass(shards, known, used, spec, progress)
     return {name: Facts(is_whole=False) for name in used} | dict(survey)
 

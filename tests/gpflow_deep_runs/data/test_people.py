@@ -15,6 +15,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+from gpflow_deep_runs.data.rows import divide
 from gpflow_deep_runs.data.sources import _sheet_table
 from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.tables import apply_schema, read_table, schema_of
@@ -254,14 +255,15 @@ def test_spreadsheets(tmp_path: Path) -> None:
     pytest.importorskip("openpyxl")
     path = tmp_path / "t.xlsx"
     with pd.ExcelWriter(path) as writer:
+        pd.DataFrame({"What this is": ["Colours", "of the town"]}).to_excel(writer, sheet_name="read me", index=False)
         FRAME.to_excel(writer, sheet_name="colours", index=False, startrow=2)
         writer.sheets["colours"].cell(1, 1, "Colours of 2024")
         FRAME.assign(y=1.5 * FRAME["y"]).to_excel(writer, sheet_name="more", index=False)
-    assert "the sheet 'colours' of 2" in said(path)
+    assert "the sheet 'colours' of 3" in said(path)
     more = read_table(path, TableSpec(target=("y",), sheet="more"))
     np.testing.assert_allclose(more.parts["all"].Y[:, 0], 1.5 * FRAME["y"], rtol=1e-15)
     for spec, wrong in (
-        (TableSpec(target=("z",)), "'colours' of 2; --sheet="),
+        (TableSpec(target=("z",)), "'colours' of 3; --sheet="),
         (TableSpec(sheet="z"), "'colours', 'more' in"),
     ):
         with pytest.raises(ValueError, match=wrong):
@@ -376,3 +378,130 @@ def test_sheets_and_objects_that_claim_more_than_they_hold(tmp_path: Path) -> No
     (path := tmp_path / "t.jsonl").write_text(lines)
     with pytest.raises(ValueError, match="10,000 rows, 10,001 columns"):
         read_table(path, SPEC)
+
+
+def _words(i: int) -> str:
+    return "".join(RNG.choice(list("abcdefgh"), 5)) + f" {'of the'[: i % 7]}"
+
+
+TEXTS: dict[str, tuple[list[str], str, str]] = {  # cells, what they are, and what is said
+    "names": ([_words(i) for i in range(N)], "ignored", "60 different texts, too many for levels"),
+    "addresses": ([f"{i} {_words(i)} street" for i in range(N)], "ignored", "too many for levels"),
+    "codes with letters": (
+        [f"{'C' * (i % 9 == 0)}{536365 + i % 5}" for i in range(N)],
+        "category",
+        "codes, such as 'C5",
+    ),
+    "codes that all differ": ([f"{'C' * (i % 9 == 0)}{536365 + i}" for i in range(N)], "ignored", "codes, such as 'C5"),
+    "a unit that nobody knows": ([f"{100 + i} CC" for i in range(N)], "number", "--categorical=c reads levels"),
+    "ordinals": ([f"{9 + i % 4}th" for i in range(N)], "category", ""),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_of_which_no_level_says_much(name: str) -> None:
+    cells, kind, note = TEXTS[name]
+    rows = read_table(FRAME.assign(c=cells), SPEC)
+    assert rows.schema is not None
+    column = rows.schema.columns[2].column
+    assert column.kind == kind
+    assert note in column.note
+    assert ("'c' left out" in rows.source) == (kind == "ignored")
+
+
+QUESTIONS: dict[str, list[str]] = {
+    "lengths": [f"{i} ft {i % 12} in" for i in range(N)],
+    "places": [f"52\u00b0{i}'N" for i in range(N)],
+    "quarters": [f"Q{1 + i % 4} {1980 + i // 4}" for i in range(N)],
+    "weeks": [f"{2019 + i // 52}-W{1 + i % 52:02d}" for i in range(N)],
+    "typos": ["1O5", "l20", *(f"{200 + i}" for i in range(N - 2))],
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_measurements_and_periods_of_an_own_format_are_not_left_out(name: str) -> None:
+    frame = FRAME.assign(c=QUESTIONS[name])
+    with pytest.raises(ValueError, match="--ignore=c"):
+        read_table(frame, SPEC)
+    with pytest.raises(ValueError, match="too many levels in 'c'"):
+        read_table(frame.assign(c=TEXTS["names"][0]), TableSpec(target=("y",), features=("c", "q")))
+
+
+def test_frequent_levels_are_columns_and_the_others_one() -> None:
+    towns = [*np.repeat([f"town{i:02d}" for i in range(45)], 3), *(f"village{i}" for i in range(30))]
+    frame = pd.DataFrame({"town": towns, "y": RNG.normal(size=165)})
+    rows = read_table(frame, SPEC)
+    assert (len(rows.feature_names), rows.feature_names[-1]) == (46, "town=(rare)")
+    schema = schema_of(divide(rows))
+    again = type(schema).from_json(json.loads(json.dumps(schema.to_json())))
+    X, _ = apply_schema(again, pd.DataFrame({"town": ["town00", "a new one"]}))
+    np.testing.assert_array_equal(X[:, [0, -1]], np.eye(2))
+
+
+@pytest.mark.parametrize("units", ["(colour),(m),(kg)", "Colour of it,Quantity in m,Yield", "5s,14n,10n"])
+def test_a_second_line_of_names_is_left_out(units: str, tmp_path: Path) -> None:
+    (path := tmp_path / "t.csv").write_text(text().replace("\n", f"\n{units}\n", 1))
+    assert "left out as a further line of names" in said(path)
+    assert len(apply_schema(schema_of(divide(read_table(path, SPEC))), path)[0]) == N
+    for first_row in ("red,withheld,withheld", "red,1.5,x"):  # these may be values
+        path.write_text(text().replace("\n", f"\n{first_row}\n", 1))
+        with pytest.raises(ValueError, match="must hold numbers"):
+            read_table(path, SPEC)
+
+
+def test_names_below_other_lines_are_found_by_the_target(tmp_path: Path) -> None:
+    (path := tmp_path / "t.csv").write_text("A,B,C\n" + text())
+    assert "1 lines above the header left out, the first 'A'" in said(path)
+    X, Y = apply_schema(schema_of(divide(read_table(path, SPEC))), path)
+    assert len(X) == N
+    assert Y is not None
+    path.write_text('"Title","Colours, in all"\n"Unit","m"\nx,y\n' + "a,1.5\nb,2\n" * 9)
+    assert read_table(path, SPEC).feature_names == ("x=a", "x=b")
+    path.write_text(text(FRAME.rename(columns={"kind": "q"})))
+    assert read_table(path, SPEC).feature_names[-1] == "q.1"
+    with pytest.raises(ValueError, match="'q' occur twice"):
+        read_table(path, TableSpec(target=("q",)))
+    path.write_text(text(FRAME.rename(columns={"q": "4046"})))
+    assert read_table(path, SPEC).feature_names[-1] == "4046"
+
+
+def test_a_class_that_is_none(tmp_path: Path) -> None:
+    answers = ["Yes", "No", "NA", "No", "?", "Yes"] * 10
+    (path := tmp_path / "t.csv").write_text(text(FRAME.assign(y=answers)))
+    rows = read_table(path, SPEC)
+    assert rows.class_names == ("No", "Yes")
+    assert "'?', 'NA' of the target is missing" in rows.source
+    assert "20 rows without a target left out" in rows.source
+    assert apply_schema(schema_of(divide(rows)), path)[1] is None
+    assert len(read_table(path, TableSpec(target=("y",), categorical=("y",))).class_names) == 4
+    path.write_text(text(FRAME.assign(y=[*"+?"] * 30)))
+    assert read_table(path, SPEC).class_names == ("+", "?")
+
+
+def test_one_and_several_of_a_unit_and_moments_without_signs() -> None:
+    moments = pd.date_range("2014-05-01", periods=N).strftime("%Y%m%dT000000")
+    rows = read_table(FRAME.assign(age=[f"{i} year{'s' * (i != 1)}" for i in range(N)], day=moments), SPEC)
+    np.testing.assert_array_equal(rows.parts["all"].X[:, 3], np.arange(N))
+    assert rows.feature_names[4:] == ("day.day", "day.weekday")
+
+
+def test_names_that_are_none_and_names_that_are_several(tmp_path: Path) -> None:
+    (path := tmp_path / "seeds.txt").write_text("15.26\t14.84\t\t0.87\n11.18\t12.72\t0.86\n12.3\t13.2\t0.85\n")
+    rows = read_table(path, TableSpec(target=("x2",)))
+    np.testing.assert_array_equal(rows.parts["all"].Y[:, 0], [0.87, 0.86, 0.85])
+    lines = [
+        f"NR,{'TM'[i % 2]}\t{i * i} p\t: " if i % 7 == 0 else f"NR,{'TM'[i % 2]}\t{i * i} \t{i} " for i in range(N)
+    ]
+    (path := tmp_path / "demo.tsv").write_text("\n".join(["unit,sex\\time\t2021 \t2020 ", *lines]) + "\n")
+    rows = read_table(path, TableSpec(target=("2021",)))
+    assert rows.feature_names == ("unit=NR", "sex=M", "sex=T", "2020", "2020=missing")
+
+
+def test_a_gap_is_no_question_unless_training_had_none(tmp_path: Path) -> None:
+    assert (
+        "q=missing"
+        in read_table(FRAME.assign(q=FRAME["q"].mask(FRAME["q"] > 1)), TableSpec(target=("y",))).feature_names
+    )
+    whole = schema_of(divide(read_table(FRAME, TableSpec(target=("y",)))))
+    with pytest.raises(ValueError, match=r"missing values in 'q' \(60\); give --missing=impute"):
+        apply_schema(whole, FRAME.assign(q=None))
