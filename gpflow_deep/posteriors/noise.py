@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ..model.deep_gp import DeepGP
 from .importance import has_latents
 
-__all__ = ["fit_noise", "has_noise"]
+__all__ = ["SquaredErrors", "fit_noise", "has_noise"]
 
 #: The most rows that are looked at, and how far above its lower bound the variance stays.
 ROWS = 10_000
@@ -42,8 +42,27 @@ def has_noise(model: DeepGP) -> bool:
     return is_free and not model.is_predictive and not has_latents(model.layers)
 
 
+class SquaredErrors:
+    """sum_np E_q[(y_np - f_p(x_n))^2] of rows X [N, D] and Y [N, P], N, and N P.
+
+    A mixture over several versions of the layers is traced by each prediction: here once.
+    """
+
+    def __init__(self, model: DeepGP) -> None:
+        self.model = model
+        self._compiled = tf.function(self._sums, autograph=False, reduce_retracing=True)
+
+    def __call__(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Of rows in the units of the model."""
+        return self._compiled(X, Y) if self.model.num_members > 1 else self._sums(X, Y)
+
+    def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        mean, variance = self.model.predict_f(X)
+        return tf.reduce_sum(tf.square(Y - mean) + variance), tf.shape(X)[0], tf.size(Y)
+
+
 def fit_noise(
-    model: DeepGP,
+    errors: SquaredErrors,
     batch_at: Callable[[int], RegressionData],
     step: int,
     *,
@@ -51,7 +70,7 @@ def fit_noise(
 ) -> float:
     """Lower the noise to its best value for the rows of the last minibatches, if that is lower.
 
-    :param model: with `has_noise`.
+    :param errors: of a model with `has_noise`.
     :param batch_at: minibatch (X [B, D], Y [B, P]) of a step, in the units of the
         model; with a strategy distributed.
     :param step: the last one. So many before it are taken, too, as have as many
@@ -59,17 +78,14 @@ def fit_noise(
     :return: the variance of the noise.
     """
 
-    def sums(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        mean, variance = model.predict_f(X)
-        return tf.reduce_sum(tf.square(Y - mean) + variance), tf.shape(X)[0], tf.size(Y)
-
     def of_step(t: int) -> NDArray[np.float64]:
         X, Y = batch_at(t)
         if strategy is None:
-            return np.array([float(part) for part in sums(tf.convert_to_tensor(X), tf.convert_to_tensor(Y))])
-        parts: Any = strategy.run(sums, args=(X, Y))
+            return np.array([float(part) for part in errors(tf.convert_to_tensor(X), tf.convert_to_tensor(Y))])
+        parts: Any = strategy.run(errors, args=(X, Y))
         return np.array([float(strategy.reduce("SUM", part, axis=None)) for part in parts])
 
+    model = errors.model
     totals = of_step(step)
     # Steps before it, until there are as many rows as are looked at.
     num_rows = min(float(model.num_data or ROWS), ROWS)

@@ -22,9 +22,11 @@ from typing import Any, NamedTuple
 import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow.base import MeanAndVariance
 from numpy.typing import NDArray
 
 from gpflow_deep_base.files import parse_json, write_text
+from gpflow_deep_base.seeds import as_seed
 
 from ..files.serialization import load_model, save_model
 from ..files.stored_names import CustomObjects
@@ -37,6 +39,7 @@ from ..model import likelihoods, mixture
 from ..model.deep_gp import DeepGP
 from ..model.scaling import Scale, Units
 from ..model.scores import Task, metrics
+from ..posteriors.ensemble import Ensemble
 from .training import clear_errors
 
 __all__ = ["Predicted", "Predictor", "float_type"]
@@ -127,6 +130,7 @@ class Predictor:
         self.class_names = tuple(class_names)
         self.schema = {} if schema is None else dict(schema)
         self._moments: dict[bool, Any] = {}
+        self._components: tuple[Any, Any] = None, None
 
     def evaluate(self, X: NDArray[Any], Y: NDArray[Any]) -> Predicted:
         """Means and log densities by the model's current parameters: for use between steps of training.
@@ -251,8 +255,33 @@ class Predictor:
             weights = model.component_weights(num_samples)
             for i in range(0, max(len(X), 1), batch_rows):
                 inputs = tf.constant(self.units.x.transform(X[i : i + batch_rows]).astype(dtype))
-                moments = model.predict_components(inputs, num_samples=num_samples, factors=factors)
+                moments = self._components_at(inputs, num_samples, factors)
                 yield _Pass(inputs, weights, *moments), None if Y is None else Y[i : i + batch_rows]
+
+    def _components_at(self, X: tf.Tensor, num_samples: int | None, factors: Any) -> MeanAndVariance:
+        """`DeepGP.predict_components`; those of an ensemble, which each call would trace anew, compiled once."""
+        model = self.model
+        if not isinstance(factors, Ensemble):
+            return model.predict_components(X, num_samples=num_samples, factors=factors)
+        seed = as_seed(model.prediction_seed)
+        tensors = [X, seed, *tf.nest.flatten(factors)]
+        # What a trace depends on beside its arguments.
+        count = model.num_predict_samples if num_samples is None else num_samples
+        shapes = [tensor.shape for tensor in tensors[1:]]
+        of_trace = [count, model.predict_integrator, shapes, *model.submodules]
+        known, compiled = self._components
+        if known is None or not _are_same(known, of_trace):
+            specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
+            specs[0] = tf.TensorSpec([None, X.shape[1]], X.dtype)
+
+            @tf.function(input_signature=specs, autograph=False)
+            def compiled(X: tf.Tensor, seed: tf.Tensor, *parts: tf.Tensor) -> MeanAndVariance:
+                packed = tf.nest.pack_sequence_as(factors, parts)
+                return model.predict_components(X, num_samples=count, seed=seed, factors=packed)
+
+            self._components = of_trace, compiled
+        moments: MeanAndVariance = compiled(*tensors)
+        return moments
 
     def _predict(self, part: _Pass, Y: NDArray[Any] | None, *, with_limits: bool = True) -> Predicted:
         likelihood = self.model.likelihood
@@ -381,3 +410,10 @@ def _read_inputs(path: Path) -> dict[str, Any]:
         ) from error
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error!r}); train again, or take an undamaged copy.") from error
+
+
+def _are_same(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether these are the same objects, or equal numbers and shapes."""
+    return len(some) == len(others) and all(
+        a is b if isinstance(a, tf.Module) else bool(a == b) for a, b in zip(some, others, strict=True)
+    )

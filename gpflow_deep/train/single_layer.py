@@ -24,7 +24,7 @@ from typing import Any, get_args
 import gpflow
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky, lapack, solve_triangular
+from scipy.linalg import blas, cho_solve, cholesky, lapack, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import gammaln, ndtr, ndtri
 
@@ -201,28 +201,45 @@ def _jitter(num_inducing: int) -> float:
 
 def squared_distances(A: Array, B: Array) -> Array:
     """|a - b|^2, [N, M], of rows A [N, D] and B [M, D]."""
-    squares = np.sum(A * A, axis=1)[:, None] + np.sum(B * B, axis=1) - 2 * A @ B.T
-    return np.maximum(squares, 0.0)
+    squares = A @ B.T
+    squares *= -2
+    squares += np.sum(A * A, axis=1)[:, None]
+    squares += np.sum(B * B, axis=1)
+    return np.maximum(squares, 0.0, out=squares)
 
 
 def _stationary(kernel: str, squares: Array) -> tuple[Array, Array]:
-    """Correlations at squared distances in lengthscales, and their derivatives with respect to these."""
+    """Correlations at squared distances in lengthscales, and their derivatives with respect to these.
+
+    :param squares: [N, M], which are overwritten: memory that is asked for anew costs more than what it is for.
+    """
     if kernel.startswith("squared_exponential"):
-        values = np.exp(-0.5 * squares)
+        squares *= -0.5
+        values = np.exp(squares, out=squares)
         return values, -0.5 * values
-    if kernel.startswith("matern52"):
-        scaled = np.sqrt(5 * squares)
-        decay = np.exp(-scaled)
-        return (1 + scaled + 5 / 3 * squares) * decay, -5 / 6 * (1 + scaled) * decay
-    scaled = np.sqrt(3 * squares)
+    is_smooth = kernel.startswith("matern52")
+    # (1 + r + r^2 / 3) exp(-r) with r = sqrt(5 d^2), or (1 + r) exp(-r) with r = sqrt(3 d^2).
+    scaled = np.sqrt((5.0 if is_smooth else 3.0) * squares)
     decay = np.exp(-scaled)
-    return (1 + scaled) * decay, -1.5 * decay
+    scaled += 1
+    if not is_smooth:
+        scaled *= decay
+        decay *= -1.5
+        return scaled, decay
+    slopes = scaled * decay
+    squares *= 5 / 3
+    squares += scaled
+    squares *= decay
+    slopes *= -5 / 6
+    return squares, slopes
 
 
 def log_marginal_likelihood(
     theta: Array, kernel: str, X: Array, Y: Array, weights: Array | None = None
 ) -> tuple[float, Array]:
     """log p(Y | X) of an exact GP, nats, and its gradient: d/dK = (a a' - P K^-1) / 2 with a = K^-1 Y.
+
+    Symmetric matrices are held by one of their triangles.
 
     :param theta: as of `SingleLayer`.
     :param X: [N, D].
@@ -233,19 +250,19 @@ def log_marginal_likelihood(
     size = len(theta) + (0 if weights is None else len(weights))
     (N, D) = X.shape
     P = Y.shape[1]
-    # K, its stationary part, and slopes of that with respect to squared distances.
+    # The stationary part of K, and its slopes with respect to squared distances.
     A = X / np.exp(theta[1 : D + 1])
     squares = squared_distances(A, A)
     np.fill_diagonal(squares, 0.0)
     values, slopes = _stationary(kernel, squares)
     variance = np.exp(theta[0])
     noises = np.exp(theta[D + 1]) * np.ones(N) / (1.0 if weights is None else weights)
-    K = values = variance * values
-    linear = None
-    if kernel.endswith(LINEAR):
-        linear = np.exp(theta[-1]) * X @ X.T
-        K = values + linear
-    K = K + noises * np.eye(N)
+    linear = np.exp(theta[-1]) if kernel.endswith(LINEAR) else 0.0
+    # The lower triangle of K, in Fortran's order, as LAPACK writes into it; then its root in the same place.
+    K = (variance * values).T
+    if linear:
+        K = blas.dsyrk(linear, X, beta=1.0, c=K, lower=1, overwrite_c=1)
+    K[np.diag_indices(N)] += noises
     try:
         root = cholesky(K, lower=True, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError:
@@ -253,21 +270,22 @@ def log_marginal_likelihood(
     # log p(Y | X) = -tr(Y'a) / 2 - P log det(K) / 2 - N P log(2 pi) / 2.
     a = cho_solve((root, True), Y, check_finite=False)
     value = -0.5 * np.sum(Y * a) - P * np.sum(np.log(np.diag(root))) - 0.5 * N * P * np.log(2 * np.pi)
-    # G = d log p(Y | X) / dK; a parameter has the gradient sum of G * dK/d(parameter).
-    G = 0.5 * (a @ a.T - P * _inverse(root))
+    # G = d log p(Y | X) / dK, below its diagonal, with zeros above; a parameter has the gradient sum of G * dK/d(it).
+    G, _ = lapack.dpotri(root, lower=1, overwrite_c=1)
+    G = blas.dsyrk(0.5, a, beta=-0.5 * P, c=G, lower=1, overwrite_c=1)
+    of_noises = noises * np.diag(G)
     gradient = np.zeros(size)
-    gradient[0] = np.sum(G * values)
-    # Of log lengthscales: scaled squared distances change by -2 (a_i - a_j)^2 in each column.
-    W = G * (variance * slopes)
-    gradient[1 : D + 1] = -4 * (W.sum(axis=1) @ (A * A) - np.sum(A * (W @ A), axis=0))
-    if weights is None:
-        gradient[D + 1] = np.exp(theta[D + 1]) * np.trace(G)
-    else:
-        of_noises = noises * np.diag(G)
-        gradient[D + 1] = np.sum(of_noises)
+    gradient[0] = variance * (2 * np.vdot(G.T, values) - np.diag(G) @ np.diag(values))
+    # Of log lengthscales: scaled squared distances change by -2 (a_i - a_j)^2 in each column. W + W' has them all.
+    W = np.multiply(slopes, G.T, out=slopes)
+    W *= variance
+    sums = W.sum(axis=0) + W.sum(axis=1)
+    gradient[1 : D + 1] = -4 * (sums @ (A * A) - 2 * np.sum(A * (W @ A), axis=0))
+    gradient[D + 1] = np.sum(of_noises)
+    if weights is not None:
         gradient[len(theta) :] = -of_noises
-    if linear is not None:
-        gradient[D + 2] = np.sum(G * linear)
+    if linear:
+        gradient[D + 2] = linear * np.sum(X * blas.dsymm(1.0, G, X, lower=1))
     return float(value), gradient
 
 
@@ -379,16 +397,16 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
     squares = squared_distances(scaled_Z, scaled_Z)
     np.fill_diagonal(squares, 0.0)
     values_u, slopes_u = _stationary(kernel, squares)
-    values_f, slopes_f = _stationary(kernel, squared_distances(scaled_Z, scaled))
+    values_f, slopes_f = (part.T for part in _stationary(kernel, squared_distances(scaled, scaled_Z)))
     Kuu = variance * values_u + linear * Z @ Z.T + _jitter(M) * np.eye(M)
-    Kuf = variance * values_f
+    Kuf = variance * values_f  # in Fortran's order, as all of its size, so that BLAS writes in place
     if linear:
-        Kuf += linear * Z @ X.T
+        Kuf = blas.dgemm(linear, Z, X, beta=1.0, c=Kuf, trans_b=1, overwrite_c=1)
     # A = L^-1 Kuf and B = I + A A' / s.
     identity = np.eye(M)
     try:
         root = cholesky(Kuu, lower=True, check_finite=False)
-        A = solve_triangular(root, Kuf, lower=True, check_finite=False)
+        A = blas.dtrsm(1.0, root, Kuf, lower=1, overwrite_b=1)
         B = identity + A @ A.T / noise
         root_B = cholesky(B, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
@@ -403,16 +421,17 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
     inverse_B = cho_solve((root_B, True), identity)
     H = solve_triangular(root, identity - inverse_B, lower=True, trans=1)
     Tb = solve_triangular(root, A @ b, lower=True, trans=1)
-    Gf = P / noise * (H @ A) + Tb @ b.T
+    Gf = blas.dgemm(1.0, Tb, b, beta=1.0, c=blas.dgemm(P / noise, H, A), trans_b=1, overwrite_c=1)
     Gu = -0.5 * (Tb @ Tb.T + P * solve_triangular(root, (H @ (B - identity)).T, lower=True, trans=1).T)
     Gu = 0.5 * (Gu + Gu.T)
     trace = (N - M + np.trace(inverse_B)) / noise
     slope = 0.5 * np.sum(b * b) - 0.5 * P * trace + 0.5 * P / noise**2 * gap
     # Those with respect to the parameters.
     gradient = np.zeros_like(packed)
-    gradient[0] = variance * (np.sum(Gf * values_f) + np.sum(Gu * values_u) - 0.5 * P * N / noise)
+    gradient[0] = variance * (np.vdot(Gf.T, values_f.T) + np.sum(Gu * values_u) - 0.5 * P * N / noise)
     # Of log lengthscales, by the slopes of Kuf and of Kuu.
-    Wf = Gf * (variance * slopes_f)
+    Wf = np.multiply(slopes_f, Gf, out=slopes_f)
+    Wf *= variance
     Wu = Gu * (variance * slopes_u)
     sums_f = Wf.sum(axis=1)[:, None]
     sums_u = Wu.sum(axis=1)[:, None]
@@ -425,8 +444,9 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
     # Of Z, as d|z - x|^2 / dz = 2 (z - x) in each scaled column.
     dZ = (2 * (sums_f * scaled_Z - moved_f) + 4 * (sums_u * scaled_Z - moved_u)) / scales
     if linear:
-        dZ += linear * (Gf @ X + 2 * Gu @ Z)
-        of_linear = np.sum(Gf * (Z @ X.T)) + np.sum(Gu * (Z @ Z.T)) - 0.5 * P / noise * np.sum(X * X)
+        of_Z = Gf @ X
+        dZ += linear * (of_Z + 2 * Gu @ Z)
+        of_linear = np.sum(of_Z * Z) + np.sum(Gu * (Z @ Z.T)) - 0.5 * P / noise * np.sum(X * X)
         gradient[len(theta) - 1] = linear * of_linear
     gradient[-M * D :] = dZ.ravel()
     return float(value), gradient

@@ -28,7 +28,7 @@ from ..model.deep_gp import DeepGP
 from ..model.quadrature import MonteCarlo
 from ..model.upstream import mark_copies
 from ..posteriors.collapsed import MAX_ROWS, fit_collapsed, has_collapsed_bound
-from ..posteriors.noise import fit_noise, has_noise
+from ..posteriors.noise import SquaredErrors, fit_noise, has_noise
 from .course import WINDOW, Course, TrainingConfig
 
 __all__ = ["Trainer", "TrainingConfig", "clear_errors", "first_message", "make_train_step"]
@@ -91,6 +91,7 @@ class Trainer:
         self._bound: tf.Tensor | None = None
         self._num_steps = 0
         self._learning_rate = -1.0
+        self._errors = SquaredErrors(model)
         self._step = make_train_step(model, self.optimizer, natgrad_gamma=gamma, strategy=strategy)
 
     def restart(self, num_steps: int, *, num_data: float) -> None:
@@ -151,7 +152,7 @@ class Trainer:
         if self._data is not None and t + 1 >= WINDOW and has_collapsed_bound(self.model):
             fit_collapsed(self.model, *self._data, max_iter=(t + 1) // 10)
         elif has_noise(self.model):
-            fit_noise(self.model, batch_at, t, strategy=self._strategy)
+            fit_noise(self._errors, batch_at, t, strategy=self._strategy)
 
     def _set_learning_rate(self, step: int) -> None:
         if self.course is not None:

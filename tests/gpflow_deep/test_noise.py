@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_deep import DeepGP, Trainer, TrainingConfig, modern
-from gpflow_deep.posteriors.noise import fit_noise, has_noise
+from gpflow_deep import DeepGP, ModelConfig, Trainer, TrainingConfig, modern
+from gpflow_deep.posteriors.noise import SquaredErrors, fit_noise, has_noise
 from tests.gpflow_deep.builders import make_data, make_model
 
 SEED = tf.constant([3, 4])
@@ -38,7 +38,7 @@ def test_the_slope_of_the_bound_is_zero(rng: np.random.Generator) -> None:
     model, batch_at = make_model(rng, (2, 1), num_data=40), _rows(rng, 40)
     model.likelihood.variance.assign(50.0)
     assert abs(_slope(model, batch_at)) > 1e-2
-    found = fit_noise(model, batch_at, 7)
+    found = fit_noise(SquaredErrors(model), batch_at, 7)
     assert found == pytest.approx(float(model.likelihood.variance.numpy()), rel=1e-12)
     assert abs(_slope(model, batch_at)) < 1e-9
 
@@ -50,7 +50,31 @@ def test_layers_are_integrated_out(rng: np.random.Generator) -> None:
     model.likelihood.variance.assign(50.0)
     mean, variance = model.predict_components(tf.constant(X))
     expected = np.mean(np.square(Y - mean) + variance)
-    assert fit_noise(model, lambda t: (tf.constant(X), tf.constant(Y)), 3) == pytest.approx(expected, rel=1e-9)
+    found = fit_noise(SquaredErrors(model), lambda t: (tf.constant(X), tf.constant(Y)), 3)
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_draws_of_inducing_outputs_are_traced_once(rng: np.random.Generator) -> None:
+    """Whatever the numbers of rows and the parameters."""
+    X, Y = make_data(rng, 20)
+    config = ModelConfig(2, 5, num_predict_samples=4, preset="modern", posterior="global", likelihood="gaussian")
+    model = config.build(X, Y)
+    predict = model.predict_f
+    traces = []
+
+    def counted(rows: tf.Tensor) -> Any:
+        traces.append(rows.shape)
+        return predict(rows)
+
+    model.predict_f = counted
+    errors = SquaredErrors(model)
+    for count in (20, 15, 10):
+        model.layers[0].kernel.variance.assign(float(count))
+        mean, variance = predict(X[:count])
+        expected = np.sum(np.square(Y[:count] - mean) + variance)
+        found = errors(tf.constant(X[:count]), tf.constant(Y[:count]))
+        np.testing.assert_allclose([float(part) for part in found], [expected, count, count], rtol=1e-9)
+    assert len(traces) == 2  # with rows of one number, and of any
 
 
 def test_noise_is_not_raised(rng: np.random.Generator) -> None:
@@ -58,7 +82,7 @@ def test_noise_is_not_raised(rng: np.random.Generator) -> None:
     X, Y = make_data(rng, 20)
     model = modern(X, Y, 1, num_inducing=8)
     before = float(model.likelihood.variance.numpy())
-    assert fit_noise(model, lambda t: (tf.constant(X), tf.constant(Y)), 0) == before
+    assert fit_noise(SquaredErrors(model), lambda t: (tf.constant(X), tf.constant(Y)), 0) == before
 
 
 def test_no_noise_stays_above_the_lower_bound(rng: np.random.Generator) -> None:
@@ -67,7 +91,7 @@ def test_no_noise_stays_above_the_lower_bound(rng: np.random.Generator) -> None:
     layer.q_mu.assign(tf.zeros_like(layer.q_mu))
     layer.q_sqrt.assign(1e-9 * np.eye(int(layer.q_mu.shape[0]))[None])
     layer.kernel.variance.assign(1e-9)
-    found = fit_noise(model, lambda t: (tf.constant(X), tf.zeros([20, 1], tf.float64)), 0)
+    found = fit_noise(SquaredErrors(model), lambda t: (tf.constant(X), tf.zeros([20, 1], tf.float64)), 0)
     assert model.likelihood.variance_lower_bound < found < 1.01 * model.likelihood.variance_lower_bound
     assert np.isfinite(model.likelihood.variance.numpy())
 

@@ -67,6 +67,40 @@ def test_one_layer_is_gaussian_in_the_units_of_the_data(P: int, rng: np.random.G
     np.testing.assert_allclose(predicted.upper, mean + 1.959963984540054 * std, rtol=1e-7)
 
 
+def test_a_mixture_over_draws_of_inducing_outputs_is_traced_once(rng: np.random.Generator) -> None:
+    """Whatever the number of rows; again only for what is no number: another count of draws, another kernel."""
+    x, y = make_data(rng)
+    config = ModelConfig(2, 5, num_predict_samples=4, preset="modern", posterior="global", likelihood="gaussian")
+    model, units = config.build(x, y), _units()
+    X, _ = _raw(units, x, y)
+    found: Any = Predictor(model, units)
+    traces = 0
+    build = model.predict_components
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal traces
+        traces += 1
+        return build(*arguments, **options)
+
+    model.predict_components = counted
+    for count in (12, 7, 1):
+        means, _ = build(x[:count])
+        expected = units.y.inverse_transform(np.mean(means, axis=0))
+        np.testing.assert_allclose(found.predict(X[:count]).mean, expected, rtol=1e-9)
+    assert traces == 1
+    # Parameters and the seed of draws are no part of the trace.
+    model.layers[0].kernel.lengthscales.assign(0.5 * model.layers[0].kernel.lengthscales)
+    model.prediction_seed = 7
+    expected = units.y.inverse_transform(np.mean(build(x)[0], axis=0))
+    np.testing.assert_allclose(found.predict(X).mean, expected, rtol=1e-9)
+    assert traces == 1
+    model.layers[0].kernel = gpflow.kernels.Matern52(lengthscales=[1.0, 2.0])
+    expected = units.y.inverse_transform(np.mean(build(x)[0], axis=0))
+    np.testing.assert_allclose(found.predict(X).mean, expected, rtol=1e-9)
+    found.predict(X, num_samples=8)
+    assert traces == 3
+
+
 def test_a_deep_gp_has_the_density_of_its_mixture(rng: np.random.Generator) -> None:
     """Moments, density and quantiles of S = 30 components, each computed in the units of the data."""
     model, units = make_model(rng, num_predict_samples=30), _units()

@@ -16,7 +16,7 @@ import tensorflow as tf
 import gpflow, gpflow_deep
 from gpflow_deep_runs.run import checkpoints, devices
 from gpflow.likelihoods import Bernoulli
-from gpflow_deep.posteriors.noise import fit_noise
+from gpflow_deep.posteriors.noise import SquaredErrors, fit_noise
 from gpflow_deep.model.upstream import mark_copies
 
 folder = __FOLDER__
@@ -95,7 +95,7 @@ for where in (None, strategy):
         model.likelihood.variance.assign(50.0)
     if where is not None:
         mark_copies(model)
-    found.append(fit_noise(model, devices.shared(where, rows_at), 3, strategy=where))
+    found.append(fit_noise(SquaredErrors(model), devices.shared(where, rows_at), 3, strategy=where))
     kept.append(model.likelihood.variance.numpy())
 results["noise: values"] = {"noise": [*found, *map(float, kept)], **difference(found, kept)}
 
