@@ -276,10 +276,15 @@ class DeepGPEstimator(BaseEstimator):
     def _warn_if_poor(self, fitted: Fitted, X: Array, Y: Array) -> None:
         """Say so if the model is worse than least squares, or than one rate, or than the frequencies of classes."""
         rows = np.random.default_rng(self._seed).permutation(len(X))[:CHECK_ROWS]
+        # What least squares says too well of its own rows, by Akaike, corrected for few rows (Hurvich and Tsai 1989).
+        num_parameters = X.shape[1] + 2
+        num_spare = len(rows) - num_parameters - 1
+        if num_spare < 1:
+            return
+        optimism = num_parameters * Y.shape[1] / num_spare
         predictor = fitted.predictor
         checked_rows = (X[rows], Y[rows])
         log_density = float(np.mean(np.asarray(predictor.forecast(*checked_rows).log_density)))
-        optimism = (X.shape[1] + 1) * Y.shape[1] / len(rows)  # of least squares, by Akaike
         if text := worse_than_simplest(
             predictor.model.likelihood, log_density, checked_rows, checked_rows, margin=optimism
         ):

@@ -65,6 +65,7 @@ from .single_layer import (
     RACE_ROWS,
     STRONG,
     SingleLayer,
+    chance_of_function,
     climb_exact,
     climb_sparse,
     grow,
@@ -495,6 +496,8 @@ class _Search:
         tried = search_student_t(single, self.x, self.y, max_iter=min(self.course.max_iter, 200))
         tried_residuals, tried_densities = leave_one_out(tried, self.x, self.y)
         evidence = (tried.value - single.value) * len(self.X)
+        if single.is_trend and not tried.is_trend:
+            evidence -= chance_of_function(self.x)
         gain, error = paired_gain(tried_densities[:, 0], log_densities[:, 0])
         scores = tried_densities[:, 0] - self.units.y.log_volume
         note = f"left out one by one, {gain:+.3f} ± {error:.3f}; evidence of all rows {evidence:+.1f}"

@@ -41,11 +41,13 @@ __all__ = [
     "RACE_ROWS",
     "STRONG",
     "SingleLayer",
+    "chance_of_function",
     "climb_exact",
     "climb_sparse",
     "collapsed_bound",
     "first_theta",
     "grow",
+    "has_few_rows",
     "judge",
     "leave_one_out",
     "log_marginal_likelihood",
@@ -123,6 +125,7 @@ class SingleLayer:
     :param weights: of the rows [N], by which their noise is divided: that of Student's t noise, with the square of its
         scale in theta; None if the noise is Gaussian.
     :param has_prior: whether theta has a prior.
+    :param is_trend: whether there is nothing beside the linear part.
     """
 
     kernel: KernelName
@@ -132,6 +135,7 @@ class SingleLayer:
     evaluations: int
     weights: Array | None = None
     has_prior: bool = False
+    is_trend: bool = False
 
     @property
     def has_linear(self) -> bool:
@@ -513,58 +517,83 @@ def search_exact(
 
     Of few rows for the inputs the parameters have a prior, unless there is no noise even so, and another kernel needs
     `STRONG` evidence. Of up to `RACE_ROWS` rows a function beside a trend is taken for `STRONG` evidence only, beyond
-    the half a nat for each of its parameters that it gains where there is none (Wilks 1938).
+    what it gains where there is none.
 
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, P].
     """
     search = functools.partial(_searched, X, Y, kernels, max_iter=max_iter, seed=seed, show=show)
     single = None
-    if len(X) < ROWS_PER_INPUT * X.shape[1]:
+    if has_few_rows(X):
         single = dataclasses.replace(search(log_posterior), has_prior=True)
     if single is None or single.noise <= NO_NOISE:
         single = search(log_marginal_likelihood)
     if _TREND in kernels and len(X) <= RACE_ROWS:
         trend = _trend_alone(X, Y, max_iter)
         evidence, _ = log_marginal_likelihood(single.theta, single.kernel, X, Y)
-        chance = 0.5 * (X.shape[1] + 1)
-        single = single if evidence > trend.value * Y.size + STRONG + chance else trend
+        single = single if evidence > trend.value * Y.size + STRONG + chance_of_function(X) else trend
     return single
 
 
+def has_few_rows(X: Array) -> bool:
+    """Whether rows X [N, D] are so few that the parameters have a prior: of several inputs up to `RACE_ROWS`, which
+    can still be a function through noisy targets where one input would show that they are none."""
+    return len(X) < ROWS_PER_INPUT * X.shape[1] or (X.shape[1] > 1 and len(X) <= RACE_ROWS)
+
+
+def chance_of_function(X: Array) -> float:
+    """What a function beside a trend gains where there is none, nats of all rows X [N, D]: half a nat for each of its
+    parameters (Wilks 1938)."""
+    return 0.5 * (X.shape[1] + 1)
+
+
 def _trend_alone(X: Array, Y: Array, max_iter: int) -> SingleLayer:
-    """Bayesian linear regression: what is beside the trend has its least variance."""
+    """Bayesian linear regression: what is beside the trend has its least variance. The noise has its prior where rows
+    are few, without which as many inputs as rows can leave none."""
     D = X.shape[1]
-    limits = _limits(_TREND, D)
     begin = first_theta(_TREND, D, max(_STARTS))
-    begin[0] = limits[0][0]
-    limits[: D + 1] = [(value, value) for value in begin[: D + 1]]
-    objective = functools.partial(log_marginal_likelihood, kernel=_TREND, X=X, Y=Y)
-    theta, value, count = _climb(objective, begin, limits, Y.size, max_iter, 1e-9)
-    return SingleLayer(_TREND, theta, None, value, count)
+    begin[0] = _limits(_TREND, D)[0][0]
+    objective = functools.partial(
+        log_posterior if has_few_rows(X) else log_marginal_likelihood, kernel=_TREND, X=X, Y=Y
+    )
+    theta, _, count = _climb(objective, begin, _trend_limits(begin), Y.size, max_iter, 1e-9)
+    evidence, _ = log_marginal_likelihood(theta, _TREND, X, Y)
+    return SingleLayer(_TREND, theta, None, evidence / Y.size, count, is_trend=True)
+
+
+def _trend_limits(theta: Array) -> list[tuple[float, float]]:
+    """Of noise and linear part; all else of theta stays."""
+    D = len(theta) - 3
+    return [*[(value, value) for value in theta[: D + 1]], *_limits(_TREND, D)[D + 1 :]]
 
 
 def search_student_t(begin: SingleLayer, X: Array, Y: Array, *, max_iter: int = 200) -> SingleLayer:
     """The exact GP with Student's t noise of the highest bound: from where one with Gaussian noise is; of few rows also
-    from the start with each plain kernel.
+    from the start with each plain kernel, which beside a trend needs `STRONG` evidence as in `search_exact`.
 
     :param begin: exact, with Gaussian noise.
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, 1].
+    :return: with a value that is comparable to that of `begin`.
     """
     N, D = X.shape
-    objective = log_posterior if begin.has_prior else log_marginal_likelihood
 
     def climb(single: SingleLayer, max_iter: int) -> SingleLayer:
         assert single.weights is not None  # of mypy: its noise is Student's t
+        objective = log_posterior if single.has_prior else log_marginal_likelihood
         packed, value, count = _climb(
             lambda packed: student_t_bound(packed, single.kernel, X, Y, objective),
             np.concatenate([single.theta, np.log(single.weights)]),
-            [*_limits(single.kernel, D), *[(-40.0, float(np.log((DF + 1) / DF)))] * N],
+            [
+                *(_trend_limits(single.theta) if single.is_trend else _limits(single.kernel, D)),
+                *[(-40.0, float(np.log((DF + 1) / DF)))] * N,
+            ],
             N,
             max_iter,
             1e-8,
         )
+        if single.has_prior and not begin.has_prior:
+            value = student_t_bound(packed, single.kernel, X, Y)[0] / N
         found = {"theta": packed[:-N], "weights": np.exp(packed[-N:]), "value": value}
         return dataclasses.replace(single, **found, evaluations=single.evaluations + count)
 
@@ -573,7 +602,8 @@ def search_student_t(begin: SingleLayer, X: Array, Y: Array, *, max_iter: int = 
     begins = [(begin, theta)]
     if N <= RACE_ROWS:
         for kernel in PLAIN:
-            fresh = dataclasses.replace(begin, kernel=kernel, theta=first_theta(kernel, D, max(_STARTS)))
+            options = {"has_prior": begin.has_prior or has_few_rows(X), "is_trend": False}
+            fresh = dataclasses.replace(begin, kernel=kernel, theta=first_theta(kernel, D, max(_STARTS)), **options)
             begins.append((fresh, fresh.theta))
     tried = []
     for gaussian, theta in begins:
@@ -582,7 +612,13 @@ def search_student_t(begin: SingleLayer, X: Array, Y: Array, *, max_iter: int = 
         weights = (DF + 1) / (DF + np.square(residuals[:, 0]))
         tried.append(climb(dataclasses.replace(gaussian, theta=theta, weights=weights), min(max_iter, MIDDLE)))
     best = max(tried, key=lambda single: single.value)
-    return climb(best, max_iter) if N <= RACE_ROWS or best.value > begin.value else best  # of more rows it takes long
+    if N <= RACE_ROWS or best.value > begin.value:  # of more rows it takes long
+        best = climb(best, max_iter)
+    if begin.is_trend and not best.is_trend:
+        trend = climb(tried[0], max_iter)
+        is_clear = (best.value - trend.value) * N > STRONG + chance_of_function(X)
+        best = best if is_clear else trend
+    return best
 
 
 def _searched(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
 from scipy.stats import halfnorm, norm, qmc, t
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import BayesianRidge, LinearRegression
 
 from gpflow_deep import Choice, DeepGPRegressor, ModelConfig, Predictor, Trainer, TrainingConfig, modern
 from gpflow_deep.model.scaling import Units
@@ -249,6 +249,20 @@ def test_few_rows_of_a_noisy_line_are_a_line() -> None:
     mean, _ = single.predict(x, y, x_new)
     assert single.has_linear
     assert Y.std() * np.sqrt(np.mean(np.square(mean - line))) < 0.2
+
+
+@pytest.mark.parametrize(("num_rows", "num_inputs", "seed"), [(12, 10, 0), (12, 10, 1), (20, 20, 0), (20, 20, 1)])
+def test_as_many_inputs_as_rows_are_no_function_with_outliers(num_rows: int, num_inputs: int, seed: int) -> None:
+    """A noisy plane in three of the inputs: functions with Student's t noise through all rows but some are 1.4 to 17
+    nats behind Bayesian linear regression. They have the prior of few rows beside a trend, too."""
+    rng = np.random.default_rng([seed, num_rows, num_inputs])
+    X = rng.normal(size=(num_rows + 400, num_inputs))
+    y = X[:, :3] @ [1.0, 0.5, -0.5] + 0.5 * rng.normal(size=len(X))
+    train = slice(num_rows)
+    test = slice(num_rows, None)
+    found = DeepGPRegressor().fit(X[train], y[train]).log_density(X[test], y[test])
+    mean, std = BayesianRidge().fit(X[train], y[train]).predict(X[test], return_std=True)
+    assert np.mean(found) > np.mean(norm.logpdf(y[test], mean, std)) - 0.5
 
 
 def test_the_density_with_a_prior_has_its_gradient(rng: np.random.Generator) -> None:
