@@ -602,7 +602,7 @@ def search_student_t(begin: SingleLayer, X: Array, Y: Array, *, max_iter: int = 
     begins = [(begin, theta)]
     if N <= RACE_ROWS:
         for kernel in PLAIN:
-            options = {"has_prior": begin.has_prior or has_few_rows(X), "is_trend": False}
+            options: dict[str, Any] = {"has_prior": begin.has_prior or has_few_rows(X), "is_trend": False}
             fresh = dataclasses.replace(begin, kernel=kernel, theta=first_theta(kernel, D, max(_STARTS)), **options)
             begins.append((fresh, fresh.theta))
     tried = []

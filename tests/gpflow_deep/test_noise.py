@@ -58,7 +58,7 @@ def test_draws_of_inducing_outputs_are_traced_once(rng: np.random.Generator) -> 
     """Whatever the numbers of rows and the parameters."""
     X, Y = make_data(rng, 20)
     config = ModelConfig(2, 5, num_predict_samples=4, preset="modern", posterior="global", likelihood="gaussian")
-    model = config.build(X, Y)
+    model: Any = config.build(X, Y)
     predict = model.predict_f
     traces = []
 

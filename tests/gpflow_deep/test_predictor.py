@@ -71,7 +71,8 @@ def test_a_mixture_over_draws_of_inducing_outputs_is_traced_once(rng: np.random.
     """Whatever the number of rows; again only for what is no number: another count of draws, another kernel."""
     x, y = make_data(rng)
     config = ModelConfig(2, 5, num_predict_samples=4, preset="modern", posterior="global", likelihood="gaussian")
-    model, units = config.build(x, y), _units()
+    model: Any = config.build(x, y)
+    units = _units()
     X, _ = _raw(units, x, y)
     found: Any = Predictor(model, units)
     traces = 0
