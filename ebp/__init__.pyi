@@ -1,7 +1,5 @@
 from .estimators.classifier import EBPClassifier as EBPClassifier
-from .estimators.cross_validation import CrossValidation as CrossValidation
-from .estimators.cross_validation import CrossValidationConfig as CrossValidationConfig
-from .estimators.fold_results import errors_percent as errors_percent
+from .estimators.evaluation import errors_percent as errors_percent
 from .estimators.gaussian_classifier import EBPGaussianClassifier as EBPGaussianClassifier
 from .estimators.one_by_one import OneByOne as OneByOne
 from .estimators.predictor import Predictor as Predictor

@@ -64,6 +64,10 @@ def _check_outputs(model: keras.Model, network: keras.Model, graph: Graph) -> No
     halves = any(getattr(node.layer, "compute_dtype", "float32") != "float32" for node in graph.nodes)
     # Outputs are the same up to the order of sums.
     for a, b in zip(keras.tree.flatten(expected), keras.tree.flatten(outputs), strict=True):
+        if a.dtype == tf.string:
+            if not np.array_equal(a, b):
+                raise ValueError("outputs for random inputs differ")
+            continue
         x = np.asarray(a, np.float64)
         y = np.asarray(b, np.float64)
         scale = float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))

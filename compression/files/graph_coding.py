@@ -21,7 +21,7 @@ from gpflow_deep_base.files import parse_json
 from gpflow_deep_base.frame import leb128
 from gpflow_deep_base.limits import Budget, inflated, most_text, one_line
 
-from ..graph.graph import Graph, Node, Ref, Tensor, bypassed, graph_of, in_order, is_chain
+from ..graph.graph import Graph, Node, Ref, Tensor, bypassed, clone, graph_of, in_order, is_chain
 from ..graph.rebuild import LOOKUPS, adapted_settings
 from ..graph.supported import (
     ACTIVATIONS,
@@ -63,7 +63,13 @@ _Json = dict[str, Any]
 
 def for_files(graph: Graph) -> Graph:
     """The graph without the layers that do nothing at test time."""
-    return bypassed(graph, lambda node: type(node.layer) in IDLE_IN_FILES)
+    return bypassed(graph, lambda node: _is_idle(node.layer))
+
+
+def _is_idle(layer: Any) -> bool:
+    """Whether a layer does nothing at test time, or is a pipeline of such layers."""
+    is_pipeline = type(layer) in WRAPPERS and "layers" in WRAPPERS[type(layer)]
+    return type(layer) in IDLE_IN_FILES or (is_pipeline and all(map(_is_idle, layer.layers)))
 
 
 def without_masks(graph: Graph) -> Graph:
@@ -274,8 +280,7 @@ def _weight_shapes(graph: Graph, budget: Budget) -> list[list[tuple[int, ...]]]:
             tensors[number] = keras.Input(graph.tensors[number].shape[1:], dtype=graph.tensors[number].dtype)
         for node in graph.nodes:
             if node.name not in probes:
-                config = node.layer.get_config()
-                probes[node.name] = node.layer if is_operation(node.layer) else type(node.layer).from_config(config)
+                probes[node.name] = node.layer if is_operation(node.layer) else clone(node.layer)
             # Call a layer on tensors without values, which builds it.
             args, kwargs = keras.tree.map_structure(
                 lambda part: tensors[part.number] if isinstance(part, Ref) else part, (node.args, node.kwargs)
@@ -303,9 +308,7 @@ def _parts(layer: keras.Layer, key: str) -> list[keras.Layer]:
     part = getattr(layer, "forward_layer" if is_forward else key)
     if isinstance(part, keras.Model) and is_chain(graph := graph_of(part)):
         part = keras.Sequential([node.layer for node in graph.nodes], name=part.name)
-    return (
-        [inner_layer for inner_layer in part if type(inner_layer) not in IDLE_IN_FILES] if key in _SEVERAL else [part]
-    )
+    return [inner_layer for inner_layer in part if not _is_idle(inner_layer)] if key in _SEVERAL else [part]
 
 
 def _inner(layer: keras.Layer) -> _Json:

@@ -205,10 +205,20 @@ def clone(layer: keras.Layer, **changes: Any) -> keras.Layer:
         return keras.layers.Lambda(
             layer.function, **settings, **{"name": layer.name, "dtype": config["dtype"], **changes}
         )
-    # A function has no config of its own that could be read again.
-    if "activation" in config and isinstance(layer.activation, FunctionType):
-        config["activation"] = layer.activation
-    return type(layer).from_config({**config, **changes})
+    # A function or an object of the user's own has no config that could be read again.
+    for key in config:
+        value = getattr(layer, key, None)
+        if isinstance(value, FunctionType | keras.initializers.Initializer) and _is_own(value):
+            config[key] = value
+    # Keras knows the classes of layers in this one by their names.
+    own = {type(part).__name__: type(part) for part in layer._flatten_layers() if _is_own(type(part))}
+    with keras.saving.CustomObjectScope(own):
+        return type(layer).from_config({**config, **changes})
+
+
+def _is_own(thing: Any) -> bool:
+    """Whether a class, a function or an object is not of Keras."""
+    return not str(thing.__module__).startswith("keras.")
 
 
 def layers_of(graph: Graph) -> list[Node]:

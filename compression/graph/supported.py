@@ -55,9 +55,9 @@ def layer_types(*names: str) -> tuple[type, ...]:
     return tuple(getattr(keras.layers, name) for name in names if hasattr(keras.layers, name))
 
 
-def _of_applications(module: str, name: str) -> tuple[type, ...]:
-    """A layer of `keras.applications` that has no public name, where this version of Keras has it."""
-    found = importlib.import_module(f"keras.src.applications.{module}")
+def _unnamed(module: str, name: str) -> tuple[type, ...]:
+    """A layer of Keras that has no public name, where this version of Keras has it."""
+    found = importlib.import_module(f"keras.src.{module}")
     return (getattr(found, name),) if hasattr(found, name) else ()
 
 
@@ -71,7 +71,8 @@ ELEMENTWISE = layer_types("Activation", "ReLU", "LeakyReLU", "ELU", "Rescaling")
 IDLE = (
     *layer_types("Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D"),
     *layer_types("GaussianDropout", "GaussianNoise", "AlphaDropout", "ActivityRegularization", "Identity"),
-    *_of_applications("convnext", "StochasticDepth"),
+    *_unnamed("applications.convnext", "StochasticDepth"),
+    *_unnamed("layers.preprocessing.feature_space", "TFDIdentity"),
 )
 """Layers that do nothing at test time. The noise of Bayesian layers takes their place."""
 
@@ -121,8 +122,10 @@ STORED: dict[str, type] = {
         *layer_types("SpectralNormalization", "TextVectorization", "RandomCrop", "ReversibleEmbedding", "RNN"),
         *layer_types(*_ranks("AdaptiveAveragePooling?"), *_ranks("AdaptiveMaxPooling?")),
         *layer_types("HashedCrossing", "MelSpectrogram", "STFTSpectrogram"),
-        *_of_applications("convnext", "LayerScale"),
-        *_of_applications("inception_resnet_v2", "CustomScaleLayer"),
+        *_unnamed("applications.convnext", "LayerScale"),
+        *_unnamed("applications.inception_resnet_v2", "CustomScaleLayer"),
+        *_unnamed("layers.preprocessing.feature_space", "TFDConcat"),
+        *layer_types("Pipeline"),
     )
 }
 """By name, the layers that a file can hold."""
@@ -140,6 +143,7 @@ WRAPPERS: dict[type, tuple[str, ...]] = {
     keras.layers.RNN: ("cell",),
     keras.layers.StackedRNNCells: ("cells",),
     keras.Sequential: ("layers",),
+    **dict.fromkeys(layer_types("Pipeline"), ("layers",)),
 }
 """Layers that are made of others, and which of their settings these are."""
 
@@ -199,7 +203,9 @@ def custom_layers(given: Mapping[str, type] | None) -> Iterator[None]:
             raise ValueError(f"custom_objects must be classes of layers by name, got {kind!r} for {name!r}.")
     token = _custom.set(_custom.get() if given is None else dict(given))
     try:
-        yield
+        # Wrappers of Keras copy what is in them by the names of its classes.
+        with keras.saving.CustomObjectScope({kind.__name__: kind for kind in _custom.get().values()}):
+            yield
     finally:
         _custom.reset(token)
 

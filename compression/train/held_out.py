@@ -38,7 +38,9 @@ class TrainingData(NamedTuple):
     @classmethod
     def of_arrays(cls, X: Any, Y: Any, valid: tuple[Any, Any], batch_size: int) -> TrainingData:
         """The rest of an epoch is a batch of its own."""
-        train = {"x": X, "y": Y, "batch_size": batch_size}
+        # Words have to be tensors for Keras.
+        x = _nested(lambda array: tf.constant(array) if array.dtype.kind in "OSU" else array, X)
+        train = {"x": x, "y": Y, "batch_size": batch_size}
         return cls(train, _count(X), valid, max(1, math.ceil(_count(X) / batch_size)))
 
 
@@ -173,7 +175,9 @@ def endless(x: Any, y: Any, batch_size: int, seed: int) -> tuple[tf.data.Dataset
     if y is None or not _same_count(X, Y) or not _count(X):
         raise ValueError(f"x and y must have equally many examples, at least 1, got {_shapes(X)} and {_shapes(Y)}.")
     count = _count(X)
-    rows = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(count, seed=seed).repeat()
+    # tf.data takes a list for one tensor.
+    slices = tuple(tuple(part) if isinstance(part, list) else part for part in (X, Y))
+    rows = tf.data.Dataset.from_tensor_slices(slices).shuffle(count, seed=seed).repeat()
     return rows.batch(batch_size).prefetch(2), count, max(1, count // batch_size)
 
 

@@ -8,8 +8,7 @@ predictor                     trained networks for new rows
 decorrelation                 inputs without correlations
 row_order                     fits that do not depend on the order of a file
 seen_columns                  columns that never occur cost nothing
-cross_validation              networks and rivals with each seed on each fold of data (fold_results)
-baselines                     rivals of Section 5
+evaluation                    errors of each output, and what is known of the weights
 """
 
 from gpflow_deep_base.doors import attach
@@ -17,14 +16,12 @@ from gpflow_deep_base.doors import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     submodules=[
-        "baselines",
         "calibration",
         "classifier",
         "continual",
-        "cross_validation",
         "decorrelation",
         "estimators",
-        "fold_results",
+        "evaluation",
         "gaussian_classifier",
         "memory",
         "one_by_one",

@@ -19,7 +19,7 @@ from gpflow_deep_base.columns import as_numbers
 from ..network.coding import Moments
 from ..network.heads import encode_labels
 from ..network.joint import AMPLITUDES, MAX_NUMBERS, JointNetwork
-from ..network.passes import held_folds
+from ..network.passes import MAX_TRIED_ROWS, held_folds
 from ..network.second_order import Derivatives, Gaussian, batch_update, forward
 from .calibration import log_probabilities
 from .estimators import (
@@ -31,6 +31,7 @@ from .estimators import (
     start_classes,
     weight_of_rows,
 )
+from .row_order import copies
 from .second_order_estimator import Rows, SecondOrderEstimator
 from .seen_columns import SeenColumns
 
@@ -128,11 +129,14 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         :param X: [N, D], finite.
         :param y: [N], labels of at least two classes.
         :param sample_weight: how often each row counts, [N], not negative; None: once.
-        :param groups: of each row its group, [N]: rows that are held back are whole groups; None: single rows.
+        :param groups: of each row its group, [N]: rows that are held back are whole groups; None: single rows, but all
+            copies of a row together.
         """
         rows = self._check(X, y, sample_weight, reset=True)
         classes, numbers = np.unique(rows.y, return_inverse=True)
         rows, groups = self._in_order(rows, numbers, groups)
+        if groups is None and len(rows.X) <= MAX_TRIED_ROWS:
+            groups = copies(rows.X, np.searchsorted(classes, rows.y))
         self._draw_seed()
         self._start(rows, classes)
         # How often a row may count, by rows held back; then all rows are learned from the prior.

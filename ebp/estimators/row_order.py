@@ -16,7 +16,14 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-__all__ = ["row_order"]
+__all__ = ["copies", "row_order"]
+
+#: Of fewer different rows than this, equal ones are no copies: a table of few categories has such rows by itself.
+MIN_DIFFERENT = 30
+
+#: Rows are copies if so many of them are equal in X to another one, and so many of those agree in their labels.
+MIN_EQUAL = 0.1
+MIN_AGREEING = 0.9
 
 #: From numbers of rows [T] to what is compared of them at a step, the first first, [T] each.
 _Step = Callable[[NDArray[np.intp]], list[NDArray[Any]]]
@@ -35,6 +42,37 @@ def row_order(X: Any, *columns: NDArray[Any] | None) -> NDArray[np.intp]:
             break
         tied = _compared(place, tied, step(tied))
     return np.argsort(place, kind="stable")
+
+
+def copies(X: Any, labels: NDArray[np.intp]) -> NDArray[np.intp] | None:
+    """Of each row the number of the row that it is a copy of, [N]; None if rows are not copies of each other.
+
+    Where a table has its rows several times, as after oversampling, rows held back are known from their copies,
+    which have the same noise. Rows that are equal by chance, of few categories, differ in their labels.
+
+    :param X: [N, D], finite; dense, or sparse in rows (CSR).
+    :param labels: numbers of classes, [N].
+    """
+    if X.shape[0] < MIN_DIFFERENT:
+        return None
+    order = row_order(X)
+    ordered = X[order]
+    differs = ordered[1:] != ordered[:-1]
+    is_new = np.append(True, np.asarray(differs.sum(axis=1)).reshape(-1) > 0)
+    number = np.cumsum(is_new) - 1
+    counts = np.bincount(number)
+    num_equal = int(np.sum(counts[counts > 1]))
+    if num_equal < MIN_EQUAL * len(number) or len(counts) < MIN_DIFFERENT:
+        return None
+    # Whether all rows of a number have the same label, the first of which is its own.
+    first = np.flatnonzero(is_new)
+    same = labels[order] == labels[order][first][number]
+    agrees = np.bincount(number, same) == counts
+    if np.sum(counts[agrees & (counts > 1)]) < MIN_AGREEING * num_equal:
+        return None
+    groups = np.empty_like(number)
+    groups[order] = number
+    return groups
 
 
 def _steps(X: Any, columns: tuple[NDArray[Any] | None, ...]) -> Iterator[_Step]:

@@ -17,7 +17,6 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     submodules=[
         "architecture",
-        "backpropagation",
         "backward",
         "coding",
         "convolution",

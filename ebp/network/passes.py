@@ -229,21 +229,28 @@ def _drawn_groups(
 ) -> list[NDArray[np.intp]]:
     """Groups in a random order, each held back if no class is left without rows, until there are enough of them."""
     _, label = np.unique(np.zeros(len(group)) if strata is None else strata, return_inverse=True)
-    waiting = rng.permutation(group.max() + 1).tolist()
+    waiting = rng.permutation(group.max() + 1)
+    # The rows of each group lie together in this order.
+    order = np.argsort(group, kind="stable")
+    starts = np.searchsorted(group[order], np.arange(group.max() + 2))
     folds = []
     # A fold is filled from the groups that no fold has.
     for _ in range(num_folds):
         class_counts = np.bincount(label)
-        held = np.zeros(len(group), np.bool_)
-        for number in list(waiting):
-            rows = group == number
+        is_held = np.zeros(len(waiting), np.bool_)
+        held: list[NDArray[np.intp]] = []
+        num_held = 0
+        for place, number in enumerate(waiting):
+            rows = order[starts[number] : starts[number + 1]]
             # No class may lose its last rows.
             remaining_counts = class_counts - np.bincount(label[rows], minlength=len(class_counts))
             if np.all(remaining_counts > 0):
-                held |= rows
+                held.append(rows)
+                num_held += len(rows)
                 class_counts = remaining_counts
-                waiting.remove(number)
-            if np.sum(held) >= part * len(group):
+                is_held[place] = True
+            if num_held >= part * len(group):
                 break
-        folds.append(np.flatnonzero(held))
+        waiting = waiting[~is_held]
+        folds.append(np.sort(np.concatenate(held)) if held else np.zeros(0, np.intp))
     return folds

@@ -66,7 +66,8 @@ class Limits(NamedTuple):
     """Beyond these a reason is given: the probability of a swap, effective samples, the mean square of normalised
     innovations, lag and standard deviation in nats; by how much samples are not those of the model, in the means of
     units, in the energy alone and in the distance of temperatures, and by how many standard deviations of what exact
-    samples give."""
+    samples give; and in the energy of all temperatures, on average over observations, in standard deviations of one
+    sample and in standard errors."""
 
     min_swap_rate: float = 0.3
     min_ess: float = 3.0
@@ -77,6 +78,8 @@ class Limits(NamedTuple):
     max_energy: float = 0.1
     max_slope: float = 0.1
     max_deviations: float = 5.0
+    max_shift: float = 0.1
+    max_errors: float = 3.5
 
 
 LIMITS = Limits()

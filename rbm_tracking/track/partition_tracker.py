@@ -10,6 +10,7 @@ What the model is, a :class:`Family` says. The default is the RBM with bits on b
 (W [n_h, n_v], b [n_v], c [n_h]); :func:`rbm_family` is that of an RBM with other visible units.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -46,6 +47,9 @@ _EVERY = 5  # later ones, of which one is
 _DISCREPANCY_RATE = 0.1  # at which what is found there is averaged
 _LEAST_VARIANCE = 1e-12
 _FEW_PARTICLES = 10  # of which the energy alone says too little
+_MEMORY = 50  # looks, over which statistics of one sign are averaged
+_BLOCKS = 20  # of looks, whose means tell the error of that
+_LEAST_LOOKS = 10
 _UNKNOWN_DRIFT = 1e-5  # sigma_b^2 where the learning rate is not given
 
 
@@ -73,7 +77,8 @@ class Family(NamedTuple):
 class Residuals(NamedTuple):
     """Statistics of samples with the mean 0: `values` [M, N, K] and their `variances` [M, K]. Samples are foreign where
     their squared means exceed `limit` variances in all, and what exact samples would give by chance. With
-    `have_one_sign` all K would be wrong in the same direction: they are added up before they are squared."""
+    `have_one_sign` all K would be wrong in the same direction, again and again: the mean over K and over observations
+    is asked for, and `limit` is in standard deviations of one sample."""
 
     values: Array
     variances: Array
@@ -142,6 +147,7 @@ class PartitionTracker:
         self._last: _Seen | None = None
         self._count = 0
         self._looks: dict[int, Array] = {}  # averages of each of the residuals
+        self._signed: dict[int, deque[float]] = {}  # means of those that have one sign
         self._is_foreign = False
         self._shape: tuple[Any, ...] = ()
         self._current: tuple[FilterState, float, bool] | None = None
@@ -285,9 +291,13 @@ class PartitionTracker:
             num_particles, num_entries = residuals.shape[1:]
             pairs = num_particles * (num_particles - 1)
             scaled = residuals / np.sqrt(np.maximum(variances, _LEAST_VARIANCE))[:, None]
+            if have_one_sign:
+                signed = self._signed.setdefault(number, deque(maxlen=_MEMORY))
+                signed.append(float(scaled.mean() * np.sqrt(num_entries)))
+                self._is_foreign |= _is_shifted(np.array(signed), num_particles, largest)
+                continue
             # sum_k (mean_n r_nk)^2 / var_k without the terms of a particle with itself
-            terms = scaled.sum(axis=-1, keepdims=True) / np.sqrt(num_entries) if have_one_sign else scaled
-            discrepancy = (terms.sum(axis=1) ** 2 - (terms**2).sum(axis=1)).sum(axis=-1) / pairs
+            discrepancy = (scaled.sum(axis=1) ** 2 - (scaled**2).sum(axis=1)).sum(axis=-1) / pairs
             # Averages over the observations of the means, their squares and the discrepancy
             means = scaled.sum(axis=1) / np.sqrt(num_particles)
             new = np.stack([means, means**2, np.broadcast_to(discrepancy[:, None], means.shape)])
@@ -296,7 +306,7 @@ class PartitionTracker:
             # The share that stays from one observation to the next, by the scatter of the means over time
             scatter = np.mean(square - mean**2, axis=-1) - 2 * np.sqrt(2 * rate / num_entries)
             share = np.clip(1 - scatter, 0.0, 1.0)
-            deviation = np.sqrt(2 * terms.shape[-1] / pairs * np.minimum(share**2 + rate, 1.0))
+            deviation = np.sqrt(2 * num_entries / pairs * np.minimum(share**2 + rate, 1.0))
             self._is_foreign |= bool((mean_discrepancy[:, 0] > largest + LIMITS.max_deviations * deviation).any())
 
     def _check(self, parameters: Any, samples: ArrayLike, beta: ArrayLike | None) -> Array:
@@ -335,6 +345,22 @@ class _Seen(NamedTuple):
     log_q: Array
     bias: float
     drift: float
+
+
+def _is_shifted(means: Array, num_particles: int, limit: float) -> bool:
+    """Whether the means of N standardised particles, one of each look, are not around 0.
+
+    Their error is that of means of blocks of looks, as chains forget slowly; and what chains do not forget at all shows
+    in a scatter over looks that is less than that of N particles.
+    """
+    count = len(means)
+    if count < _LEAST_LOOKS:
+        return False
+    blocks = np.array([block.mean() for block in np.array_split(means, min(_BLOCKS, count))])
+    of_blocks = blocks.var(ddof=1) / len(blocks)
+    kept = 1.0 - num_particles * means.var(ddof=1) * (1.0 + 2.0 * np.sqrt(2.0 / count))
+    error = np.sqrt(max(of_blocks, max(kept, 1.0 / count) / num_particles))
+    return bool(abs(means.mean()) > max(limit, LIMITS.max_errors * error))
 
 
 def _slopes(d_upper: Array, d_lower: Array) -> Residuals:
@@ -416,15 +442,13 @@ def rbm_family(visible: Visible) -> Family:
         off = v - units(rbm).mean(field)
         variances = np.asarray(units(rbm).variance(field))
         means = Residuals(off, variances.mean(axis=1), LIMITS.max_discrepancy)
-        if v.shape[1] < _FEW_PARTICLES:
-            return (means,)
         # weights or temperatures of another size show in the energy beta h'Wv alone
         of_energy = (coupled**2 * variances).sum(axis=-1, keepdims=True)
         energy = (coupled * off).sum(axis=-1, keepdims=True)
         energies = Residuals(energy, of_energy.mean(axis=1), LIMITS.max_energy)
         # of a ladder that is too hot or too cold all over they have one sign
-        ladder = Residuals(energies.values[:-1].T, energies.variances[:-1].T, LIMITS.max_energy, have_one_sign=True)
-        return means, energies, ladder
+        ladder = Residuals(energies.values[:-1].T, energies.variances[:-1].T, LIMITS.max_shift, have_one_sign=True)
+        return (means, ladder) if v.shape[1] < _FEW_PARTICLES else (means, ladder, energies)
 
     return Family(log_q, log_z_last, check, gram, residuals)
 

@@ -335,3 +335,17 @@ class _Stop:
 
     def __getattribute__(self, name: str) -> object:
         raise ValueError("first_step")
+
+
+@pytest.mark.parametrize("kind", [object, str, tf.string])
+def test_words_are_inputs_too(kind: Any, rng: np.random.Generator) -> None:
+    """As a list of two inputs; Keras itself takes words as tensors only."""
+    words = rng.choice(["a", "b", "c"], (60, 1))
+    given = tf.constant(words) if kind is tf.string else words.astype(kind)
+    word, number = keras.Input((1,), dtype="string"), keras.Input((2,))
+    x = keras.layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")(word)
+    x = keras.layers.Dense(6, "relu")(keras.layers.Concatenate()([x, number]))
+    model = keras.Model([word, number], keras.layers.Dense(1)(x))
+    X = [given, rng.normal(size=(60, 2)).astype(np.float32)]
+    small = bc.fit(model, X, (words == "a").astype(np.float32), loss="mse", epochs=2, last_epochs=1, kl_weight=0.1)
+    assert small([words[:3], X[1][:3]]).shape == (3, 1)

@@ -139,6 +139,17 @@ def test_shared_weights_datasets_and_several_outputs(rng: np.random.Generator, t
         bc.random_code(model, tmp_path / "m.bcz", rows.repeat(), **settings)
 
 
+def test_several_inputs_as_a_list(rng: np.random.Generator, tmp_path: Path) -> None:
+    """Two of the same shape, which could be taken for one."""
+    a, b = keras.Input([3]), keras.Input([3])
+    model = keras.Model([a, b], layers.Dense(2)(layers.Subtract()([layers.Dense(5)(a), layers.Dense(5)(b)])))
+    X = [rng.normal(size=(2, 3)).astype(np.float32) for _ in range(2)]
+    coded = bc.random_code(
+        model, tmp_path / "n.bcz", X, np.zeros((2, 2)), loss="mse", num_bytes=400, epochs=1, code_epochs=1
+    )
+    np.testing.assert_array_equal(bc.load(coded.path)(X), coded.model(X))
+
+
 def test_settings_out_of_range(
     model: keras.Model, data: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

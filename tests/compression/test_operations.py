@@ -207,6 +207,47 @@ def test_layers_of_the_users_own_are_held_where_that_is_asked_for(tmp_path: Path
         bc.load(path, custom_objects={"scaled": len})  # type: ignore[dict-item]
 
 
+class Cell(keras.layers.Layer):
+    """A recurrent cell of a user's own."""
+
+    def __init__(self, units: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.units = self.state_size = self.output_size = units
+
+    def build(self, shape: Any) -> None:
+        self.mix = self.add_weight(shape=(shape[-1] + self.units, self.units), name="mix")
+
+    def call(self, x: Any, states: Any) -> Any:
+        new_state = ops.tanh(ops.concatenate([x, states[0]], axis=-1) @ self.mix)
+        return new_state, [new_state]
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "units": self.units}
+
+
+def test_layers_of_the_users_own_in_others(tmp_path: Path) -> None:
+    own: dict[str, type] = {"my cell": Cell, "scaled": Scaled}
+    i = keras.Input((4, 3))
+    x = L.RNN([Cell(5), L.GRUCell(3)], return_sequences=True)(L.Pipeline([Scaled(0.25), L.ReLU()])(i))
+    model = keras.Model(i, L.Dense(2)(x))
+    bc.save_bcz(model, tmp_path / "n.bcz", custom_objects=own)
+    for same in (bc.load(tmp_path / "n.bcz", custom_objects=own), copy_of(model)):
+        np.testing.assert_array_equal(same(_x(2, 4, 3)), model(_x(2, 4, 3)))
+    with pytest.raises(ValueError, match="is a Scaled"):
+        bc.save_bcz(model, tmp_path / "n.bcz")
+
+
+def test_words_among_outputs_are_compared(tmp_path: Path) -> None:
+    i = keras.Input((3,))
+    x = L.Dense(3)(i)
+    words = L.StringLookup(vocabulary=["a", "b"], invert=True)(ops.argmax(x, axis=-1))
+    model = keras.Model(i, [words, x])
+    bc.save_bcz(model, tmp_path / "n.bcz")
+    found, expected = bc.load(tmp_path / "n.bcz")(_x(20, 3)), model(_x(20, 3))
+    assert len(set(np.asarray(expected[0]))) > 1
+    np.testing.assert_array_equal(found[0], expected[0])
+
+
 def test_operations_that_are_none_of_these_are_named() -> None:
     i = keras.Input((4,))
     model = keras.Model(i, ops.vectorized_map(lambda row: row * 2, L.Dense(3)(i)))
@@ -228,9 +269,20 @@ def test_vocabularies_that_were_adapted_stay() -> None:
         np.testing.assert_array_equal(a, b)
 
 
+class Halves(keras.initializers.Initializer):
+    """An initialiser of a user's own, which Keras was not told of."""
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        return ops.full(shape, 0.5, dtype)
+
+
 def test_functions_of_the_users_own_are_the_same_in_copies() -> None:
     i = keras.Input((5,))
     x = L.Lambda(lambda t: ops.square(t) + _x(1, 6))(L.Dense(6, activation=lambda t: ops.relu(t) - 0.5)(i))
     model = keras.Model(i, L.Dense(2, "tanh")(x))
     np.testing.assert_array_equal(copy_of(model)(_x(4, 5)), model(_x(4, 5)))
+    i = keras.Input((4, 3))
+    gates = {"recurrent_activation": lambda t: ops.clip(t, 0, 0.5), "recurrent_initializer": Halves()}
+    recurrent = keras.Model(i, L.GRU(5, **gates, reset_after=False)(i))
+    np.testing.assert_array_equal(copy_of(recurrent)(_x(2, 4, 3)), recurrent(_x(2, 4, 3)))
     assert bc.compress(model, num_train=10)(_x(4, 5)).shape == (4, 2)

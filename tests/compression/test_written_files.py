@@ -72,6 +72,8 @@ _CASES = {
     "Bidirectional": Case({"layer": ("GRU", {"units": 3})}, _LINE),
     "SpectralNormalization": Case({"layer": ("Dense", {"units": 2})}),
     "RNN": Case({"cell": ("LSTMCell", {"units": 3, "use_bias": False})}, _LINE),
+    "Pipeline": Case({"layers": [("RandomFlip", {}), ("Rescaling", {"scale": 0.5}), ("Dense", {"units": 2})]}, _LINE),
+    "TFDConcat": Case({"axis": -1}, ((4,), (4,)), is_list=True),
 }
 _ATTENTION = ("MultiHeadAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention")
 
@@ -112,9 +114,10 @@ def network_of(kind: str, names: tuple[str, ...]) -> keras.Model:
     inputs = [keras.Input(shape, dtype=case.dtype) for shape in case.shapes]
     steps = case.shapes[0][0]
     settings = dict(case.settings)
-    for key in settings.keys() & {"layer", "cell"}:
-        inner, its_settings = settings[key]
-        settings[key] = getattr(keras.layers, inner)(**its_settings)
+    for key in settings.keys() & {"layer", "cell", "layers"}:
+        entries = settings[key] if key == "layers" else [settings[key]]
+        inner = [getattr(keras.layers, name)(**its_settings) for name, its_settings in entries]
+        settings[key] = inner if key == "layers" else inner[0]
     layer = STORED[kind](**settings)
     first = list(inputs) if case.is_list else inputs[0]
     more: dict[str, Any] = {}
@@ -239,7 +242,17 @@ def functional_over_time() -> keras.Model:
     return keras.Model(inputs, LAYERS.GRU(2)(LAYERS.TimeDistributed(keras.Model(image, x))(inputs)))
 
 
-@pytest.mark.parametrize("make", [of_cells, chain_over_time, functional_over_time])
+def encoded_features() -> keras.Model:
+    """What Keras makes of the columns of a table."""
+    space = keras.utils.FeatureSpace(
+        {"size": "float_normalized", "kind": "string_categorical", "count": "integer_categorical"}, output_mode="concat"
+    )
+    rows = {"size": np.arange(6.0), "kind": np.array([*"abbacd"]), "count": np.array([3, 1, 4, 1, 5, 1])}
+    space.adapt(tf.data.Dataset.from_tensor_slices(rows))
+    return keras.Model([*space.get_inputs().values()], LAYERS.Dense(2)(space.get_encoded_features()))
+
+
+@pytest.mark.parametrize("make", [of_cells, chain_over_time, functional_over_time, encoded_features])
 def test_layers_in_layers_come_back(make: Callable[[], keras.Model], tmp_path: Path, rng: np.random.Generator) -> None:
     model = make()
     save_bcz(model, tmp_path / "n.bcz")

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from ebp import EBPClassifier, EBPGaussianClassifier, EBPRegressor
-from ebp.estimators.row_order import row_order
+from ebp.estimators.row_order import copies, row_order
 
 
 @pytest.fixture
@@ -80,3 +80,33 @@ def test_a_fit_does_not_depend_on_the_order_of_the_file(model: Any, groups: bool
         predicted.append(model.predict(X) if isinstance(model, EBPRegressor) else model.predict_proba(X))
     for others in predicted[1:]:
         np.testing.assert_array_equal(others, predicted[0])
+
+
+def test_copies_are_found_among_dense_and_sparse_rows(rng: np.random.Generator) -> None:
+    """Each row two to four times, in any order; a table of few categories, or with few equal rows, has none."""
+    X = np.where(rng.random((80, 5)) < 0.5, 0.0, rng.normal(size=(80, 5)))
+    labels = rng.integers(0, 2, 80)
+    source = rng.permutation(np.repeat(np.arange(80), rng.integers(2, 5, 80)))
+    for inputs in (X[source], scipy.sparse.csr_matrix(X[source])):
+        found = copies(inputs, labels[source])
+        assert found is not None
+        number = np.unique(X[source], axis=0, return_inverse=True)[1].reshape(-1)
+        assert len(set(zip(found, number, strict=True))) == len(set(found)) == len(set(number))
+    assert copies(X, labels) is None
+    few = np.append(np.arange(80), [3, 3])
+    assert copies(X[few], labels[few]) is None
+    categories = rng.integers(0, 3, (400, 4)).astype(float)
+    assert copies(categories, rng.integers(0, 2, 400)) is None  # equal rows, which differ in their labels
+    assert copies(np.repeat(X[:20], 9, axis=0), np.repeat(labels[:20], 9)) is None  # too few different ones
+
+
+def test_copies_make_no_fit_too_sure(rng: np.random.Generator) -> None:
+    """Labels that are mostly noise, each row five times: without copies the log loss of new rows is near log 2."""
+    X = rng.normal(size=(1100, 6))
+    y = X[:, 0] + 3.0 * rng.normal(size=1100) > 0
+
+    def log_loss(times: int) -> float:
+        model = EBPGaussianClassifier().fit(np.repeat(X[:120], times, axis=0), np.repeat(y[:120], times))
+        return float(-np.mean(model.predict_log_proba(X[120:])[np.arange(980), y[120:].astype(int)]))
+
+    assert log_loss(5) < log_loss(1) + 0.07

@@ -305,12 +305,12 @@ _DARN_CASES = (
 _EBP = "--run_dir=run --dataset=breast_cancer --weights=real,binary,ternary --epochs=2 --max_folds=2 --hidden=15"
 _EBP_CASES = (
     Case(
-        "ebp_rivals",
-        "all rivals on two seeds and folds with three kinds of weights",
+        "ebp_weights",
+        "two seeds and folds with three kinds of weights",
         (
             Call(
                 "train_ebp",
-                f"{_EBP} --methods=ebp,bp_ce,bp_mse,bp_clipped,arow --num_folds=4 --num_seeds=2",
+                f"{_EBP} --num_folds=4 --num_seeds=2",
             ),
         ),
     ),
@@ -333,7 +333,7 @@ _EBP_CASES = (
             Call(
                 "train_ebp",
                 "--run_dir=run --data=kinds.csv --target=kind --weights=real --epochs=2 --hidden=10 --softmax "
-                "--dtype=float64 --methods=ebp,arow --num_folds=3",
+                "--dtype=float64 --num_folds=3",
             ),
         ),
         write_kinds,

@@ -62,11 +62,11 @@ RUNS = (
     ),
     Case(
         "train_ebp",
-        "errors of two kinds of weights and two rivals",
+        "errors of two kinds of weights",
         (
             Call(
                 "train_ebp",
-                "--run_dir=run --dataset=breast_cancer --weights=real,binary --methods=ebp,bp_ce,arow "
+                "--run_dir=run --dataset=breast_cancer --weights=real,binary "
                 "--epochs=1 --hidden=6 --dtype=float64 --num_folds=2 --num_votes=2",
             ),
         ),

@@ -353,6 +353,22 @@ def test_samples_of_other_weights_or_temperatures_are_flagged(
     assert "samples" in tracked.flags
 
 
+@pytest.mark.parametrize("num_particles", [5, 40])
+@pytest.mark.parametrize(("scale", "is_foreign"), [(0.8, True), (1.0, False), (1.2, True)])
+def test_ladders_that_are_too_hot_or_too_cold_all_over_are_flagged(
+    num_particles: int, scale: float, is_foreign: bool, rng: np.random.Generator
+) -> None:
+    """Of which each observation says next to nothing, but with the same sign in all of them."""
+    parameters = oracles.random_rbm(np.random.default_rng(2), 4, 8, 1.5)
+    states = oracles.binary_vectors(8).astype(float)
+    log_q = BERNOULLI.log_q(parameters, states[None], scale * BETA[:, None])[:, 0]
+    partition = PartitionTracker(BETA)
+    for _ in range(150):
+        v = [states[rng.choice(len(states), num_particles, p=softmax(values))] for values in log_q]
+        tracked = partition.observe(parameters, np.stack(v))
+    assert ("samples" in tracked.flags) == is_foreign
+
+
 @pytest.mark.parametrize("order", [[3, 2, 1, 0], [1, 0, 2, 3]])
 def test_samples_of_exchanged_temperatures_are_flagged_in_any_family(
     order: list[int], rng: np.random.Generator

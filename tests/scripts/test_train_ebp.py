@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,21 +14,19 @@ import pytest
 import scipy.sparse
 
 from ebp import InputCoding, PackedNetwork
-from ebp.estimators.fold_results import summary
 from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_base.text import aligned, within
 from gpflow_deep_runs.cli.flags import named_flags, parse, text
-from scripts.train_ebp import Flags, main, metrics, notes, table, verdict
+from scripts.train_ebp import Flags, main, metrics, note, table, verdict
 from tests.scripts.running import Finished, called, command, environment, lines_of, result_of
 from tests.terminal import check_width
 
 SMALL = ["--hidden=6", "--num_folds=3", "--noprogress"]
-RIVALS = "bp_ce,bp_mse,bp_clipped,arow"
 BINARY = ["--data=sick.csv", "--target=sick"]
-ALL = [*BINARY, "--weights=real,binary,ternary", "--num_seeds=2", f"--methods=ebp,{RIVALS}", "--export=all.ebp", *SMALL]
+ALL = [*BINARY, "--weights=real,binary,ternary", "--num_seeds=2", "--export=all.ebp", *SMALL]
 
 ERRORS: list[tuple[list[str], str]] = [
-    ([*BINARY, "--methods="], "methods may list ebp, .* got nothing"),
+    ([*BINARY, "--weights="], "weights may list real, .* got nothing"),
     ([*BINARY, "--num_seeds=0"], "num_seeds must be at least 1, got 0"),
     ([*BINARY, "--num_folds=1"], "--num_folds must be at least 2, got 1"),
     ([*BINARY, "--num_folds=91"], "number of folds must be from 2 to 90"),
@@ -51,12 +50,21 @@ ERRORS: list[tuple[list[str], str]] = [
     ([*BINARY, "--resume"], "holds no run to resume"),
 ]
 
-RESULTS = {
-    "real D": {**summary(np.array([[[10.0, 20.0]], [[14.0, 20.0]]])), "seconds_per_epoch": 0.126},
-    "binary 3 votes": {**summary(np.array([[[5.0, 4.0]], [[6.0, 3.0]]])), "seconds_per_epoch": 2.0},
-    "bp_ce": {**summary(np.array([[[8.0, 9.0]]])), "folds_at_edge_of_grid": 0, "seconds_per_fold": 12.0},
-    "bp_clipped": {**summary(np.array([[[40.0, 50.0]]])), "folds_at_edge_of_grid": 2, "seconds_per_fold": 1.0},
-    "arow": {**summary(np.array([[[7.5, 7.25]]])), "folds_at_edge_of_grid": 1, "seconds_per_fold": 0.5},
+RESULTS: dict[str, dict[str, Any]] = {
+    "real D": {
+        "last_percent": 20.0,
+        "last_standard_error": 0.0,
+        "errors_percent": [[[10.0, 20.0]], [[14.0, 20.0]]],
+        "seconds_per_epoch": 0.126,
+    },
+    "real P": {
+        "last_percent": 3.5,
+        "last_standard_error": None,
+        "errors_percent": [[[5.0, 3.5]]],
+        "seconds_per_epoch": 2.0,
+        "log_loss_nats": 0.2,
+        "calibration_error_percent": 5.0,
+    },
 }
 
 
@@ -91,7 +99,7 @@ def test_all_methods(folder: Path, everything: Finished) -> None:
     assert (everything.code, everything.err) == (0, "")
     result = result_of(folder, "all")
     networks = [f"{weights} {output}" for weights in ("real", "binary", "ternary") for output in "DP"]
-    assert list(result["models"]) == [*networks, *RIVALS.split(",")]
+    assert list(result["models"]) == networks
     assert (result["dataset"], result["rows"], result["num_folds"], result["seeds"]) == ("sick", 90, 3, [0, 1])
     assert (result["layer_sizes"], result["class_names"], result["input_coding"]) == (
         [4, 6, 1],
@@ -100,30 +108,30 @@ def test_all_methods(folder: Path, everything: Finished) -> None:
     )
     for name, model in result["models"].items():
         errors = np.array(model["errors_percent"])
-        assert errors.shape == ((2, 3, 3) if name in networks else (1, 3, 3))  # seeds, folds, epochs
+        assert errors.shape == (2, 3, 3), name  # seeds, folds, epochs
         assert np.all(np.abs(errors * 0.3 - np.rint(errors * 0.3)) < 1e-9)  # of 30 rows each
-        assert errors[:, :, -1].mean() < 40 or name == "bp_clipped"  # chance is about 50
+        assert errors[:, :, -1].mean() < 40  # chance is about 50
 
 
 def test_what_is_printed_is_what_is_stored(folder: Path, everything: Finished) -> None:
     model = result_of(folder, "all")["models"]["real D"]
-    cells = [f"{model[f'{kind}_percent']:.2f} ± {model[f'{kind}_standard_error']:.2f}" for kind in ("last", "best")]
-    assert re.search(rf"^EBP real D +{cells[0]} +{cells[1]} ", everything.out, re.MULTILINE), everything.out
-    for line in (r"^BP, cross-entropy ", r"^AROW ", r"mean ± standard error over seeds", r"^all.ebp: \d+ bytes, "):
+    cell = f"{model['last_percent']:.2f} ± {model['last_standard_error']:.2f}"
+    assert re.search(rf"^EBP real D +{cell} ", everything.out, re.MULTILINE), everything.out
+    for line in (r"mean ± standard error over seeds", r"^all.ebp: \d+ bytes, "):
         assert re.search(line, everything.out, re.MULTILINE), line
 
 
 def test_what_is_logged_is_what_is_stored(folder: Path, everything: Finished) -> None:
     assert everything.code == 0
     lines, models = lines_of(folder, "all"), result_of(folder, "all")["models"]
-    assert [line["step"] for line in lines] == list(range(1, 2 * 3 * 3 * 3 + 3 * 4 + 1))
+    assert [line["step"] for line in lines] == list(range(1, 2 * 3 * 3 * 3 + 1))
     epochs = [line for line in lines if "binary/seed_1_fold_2/test/error_p_percent" in line]
     logged = [line["binary/seed_1_fold_2/test/error_p_percent"] for line in epochs]
     assert logged == models["binary P"]["errors_percent"][1][2]
     tags = set().union(*lines)
     some = {"test/error_d_percent", "train/log_evidence_nats", "layer_1/entropy_nats", "layer_2/decided_percent"}
     assert {f"binary/seed_0_fold_0/{tag}" for tag in some} <= tags
-    assert {"real/seed_1_fold_2/test/error_p_percent", "arow/seed_0_fold_1/train/tuned_value"} <= tags
+    assert "real/seed_1_fold_2/test/error_p_percent" in tags
     units = [json.loads(line) for line in (folder / "all" / "units.jsonl").read_text().splitlines()]
     assert len(units) == len(lines)
     one = next(u for u in units if (u["method"], u["seed"], u["fold"], u.get("epoch")) == ("binary", 1, 2, 0))
@@ -224,18 +232,18 @@ def test_resuming_a_finished_run_changes_nothing(folder: Path, everything: Finis
     before = lines_of(folder, "all")
     again = call(folder, "all", *ALL, "--resume")
     assert again.code == 0, again.err
-    pattern = re.compile(r"^(?:EBP|BP|AROW).*$", re.MULTILINE)
+    pattern = re.compile(r"^EBP.*$", re.MULTILINE)
     assert pattern.findall(again.out) == pattern.findall(everything.out)
     assert lines_of(folder, "all") == before
 
 
 def test_a_stopped_run_goes_on_to_the_same_bits(folder: Path) -> None:
-    """Stopped within each fold and kind of weights, and after a rival."""
-    arguments = [*BINARY, "--weights=binary,real", "--methods=ebp,arow", "--epochs=2", "--max_folds=2", *SMALL]
+    """Stopped within each fold and kind of weights."""
+    arguments = [*BINARY, "--weights=binary,real", "--epochs=2", "--max_folds=2", *SMALL]
     whole = call(folder, "whole", "--export=whole.ebp", *arguments)
     assert whole.code == 0, whole.err
     parts = ["--export=parts.ebp", *arguments]
-    for step in range(1, 10):
+    for step in range(1, 8):
         done = call(folder, "parts", *parts, "--max_seconds=0", *(["--resume"] if step > 1 else []))
         assert (done.code, f"by max_seconds after step {step};" in done.err) == (0, True), done.err
     assert call(folder, "parts", *parts, "--resume").code == 0
@@ -283,33 +291,22 @@ def test_flags_are_those_of_the_python_interface() -> None:
     } <= names
     assert names.isdisjoint({"num_steps", "log_every", "eval_every", "checkpoint_every", "seeds", "folds", "strategy"})
     flags = parse(Flags, ["--run_dir=x", "--hidden=", "--weights=real,ternary", "--softmax", "--seed=7"])
-    assert (flags.validation.hidden, flags.validation.weights, flags.run.seed) == ((), ("real", "ternary"), 7)
+    assert (flags.networks.hidden, flags.networks.weights, flags.run.seed) == ((), ("real", "ternary"), 7)
     assert parse(Flags, ["--run_dir=x", *text(flags).splitlines()]) == flags
 
 
 def test_table() -> None:
-    """Means of two seeds have a standard error; single numbers have none."""
+    """A mean of two seeds has a standard error; a single number has none."""
     assert table(RESULTS) == [
-        ["", "last epoch", "best epoch", "seconds"],
-        ["EBP real D", "20.00 ± 0.00", "12.00 ± 2.00", "0.13"],
-        ["EBP binary 3 votes", "3.50 ± 0.50", "3.50 ± 0.50", "2.00"],
-        ["BP, cross-entropy", "9.00", "8.00", "12.00"],
-        ["BP, clipped to signs", "50.00", "40.00", "1.00"],
-        ["AROW", "7.25", "7.25", "0.50"],
+        ["", "test error", "seconds"],
+        ["EBP real D", "20.00 ± 0.00", "0.13"],
+        ["EBP real P", "3.50", "2.00"],
     ]
-    check_width(within("\n".join([aligned(table(RESULTS)), *notes(RESULTS)])))
+    check_width(within("\n".join([aligned(table(RESULTS)), note(RESULTS)])))
 
 
-def test_notes() -> None:
-    assert notes(RESULTS) == [
-        "test error in percent, mean ± standard error over seeds; seconds of an epoch (EBP) or of tuning and training",
-        "in some folds the best value was at the edge of its grid: BP, clipped to signs; AROW",
-    ]
-    (line,) = notes({"bp_ce": RESULTS["bp_ce"]})
-    assert "over folds" in line
-
-
-def test_rivals_alone_have_no_probabilities() -> None:
-    rivals = {name: RESULTS[name] for name in ("bp_ce", "arow")}
-    assert metrics(rivals) == {"error_percent": 7.25}
-    assert verdict(rivals) == "AROW 7.25 % errors."
+def test_what_is_said_of_results() -> None:
+    assert "over seeds" in note(RESULTS)
+    assert "over folds" in note({"real P": RESULTS["real P"]})
+    assert verdict(RESULTS) == "EBP real P 3.50 % errors."
+    assert metrics(RESULTS) == {"log_density_nats": -0.2, "error_percent": 3.5, "calibration_error": 0.05}
