@@ -9,7 +9,7 @@ defaults, and `pack` may add a tenth of a standard error of the validation rows.
 errors of regression are shares of the variance; of labels, shares that are wrong. adult has no label here: its column
 72, of 123, is predicted by the others without column 73, its complement.
 
---methods=magnitude gives the same networks to `fit(method="magnitude")`, the rival that prunes single weights: with its
+--methods=magnitude gives the same networks to `fit(method=Magnitude())`, the rival that prunes single weights: with its
 defaults, and --values values that the weights of a layer share in the end.
 
 "rise" is the error of the file over that of the trained network on the same test rows, in standard errors of the
@@ -116,9 +116,9 @@ def rows_of(dataset: str, data_dir: str | None, seed: int, methods: Sequence[str
 def compressed(model: keras.Model, parts: Sequence[Part], loss: Any, seed: int, method: str) -> dict[str, Any]:
     """Errors, sizes and CPU seconds of one network by one method."""
     train, valid, test = parts
-    options = {"method": method, "values": flags.FLAGS.values} if method == "magnitude" else {}
+    way = bc.Magnitude(values=flags.FLAGS.values) if method == "magnitude" else bc.Bayesian()
     starts = [time.process_time()]
-    small = bc.fit(model, *train, loss=loss, validation_data=valid, seed=seed, **options)
+    small = bc.fit(model, *train, loss=loss, validation_data=valid, method=way, seed=seed)
     starts.append(time.process_time())
     # The file may be as much worse as a tenth of a standard error on the validation rows.
     with tempfile.TemporaryDirectory() as folder:

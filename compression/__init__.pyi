@@ -64,6 +64,8 @@ from .train.classification import Examples as Examples
 from .train.classification import error_percent as error_percent
 from .train.fitting import fit as fit
 from .train.magnitude import MagnitudePruning as MagnitudePruning
+from .train.methods import Bayesian as Bayesian
+from .train.methods import Magnitude as Magnitude
 from .train.recipe import Recipe as Recipe
 from .train.schedule import RecipeConfig as RecipeConfig
 from .train.sharing import ValueSharing as ValueSharing

@@ -39,7 +39,7 @@ __all__ = [
 _CONVOLUTIONS = layer_types("Conv1D", "Conv2D", "Conv3D")
 _TRANSPOSED = layer_types("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose")
 _WEIGHTED = (keras.layers.Dense, *_CONVOLUTIONS, *_TRANSPOSED)
-_SCALED = layer_types("BatchNormalization", "DepthwiseConv1D", "DepthwiseConv2D", "PReLU", "Embedding")
+_SCALED = layer_types("BatchNormalization", "DepthwiseConv1D", "DepthwiseConv2D", "PReLU")
 
 
 def kind_of(graph: Graph, node: Node) -> str:

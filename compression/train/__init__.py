@@ -1,6 +1,6 @@
 """Training with the divergence, and cutting while training.
 
-fitting                    a trained model in one call
+fitting, methods           a trained model in one call; by posteriors or by magnitudes
 recipe, schedule, phases   training in phases that can be resumed
 engine, keras_training     the one loop of both: `keras.Model.fit`
 callbacks                  for a loop of one's own
@@ -23,6 +23,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "last_phase",
         "likelihood",
         "magnitude",
+        "methods",
         "phases",
         "recipe",
         "regression",

@@ -1,7 +1,7 @@
 """A trained Keras model made small in one call: any loss, metrics, optimizer and callbacks; arrays or Datasets.
 
     small = fit(model, x, y, loss="mse", validation_data=(x_valid, y_valid))
-    small = fit(model, x, y, loss="mse", validation_data=(x_valid, y_valid), method="magnitude", keep=0.02, values=16)
+    small = fit(model, x, y, loss="mse", validation_data=(x_valid, y_valid), method=Magnitude(keep=0.02, values=16))
 
 By the first the model goes through the phases of a `compression.Recipe` (Louizos et al. 2017, Sec. 5, and two more): it
 becomes Bayesian around its weights and is trained with a KL whose weight is raised step by step, losing units on the
@@ -36,6 +36,7 @@ from ..layers.thresholds import Thresholds, checked_thresholds
 from .held_out import examples_of, loss_of, standard_error
 from .keras_training import KerasTraining
 from .magnitude import MagnitudePruning
+from .methods import Bayesian, Magnitude, method_of
 from .phases import ThresholdsOf
 from .schedule import RecipeConfig
 from .sharing import ValueSharing, free
@@ -45,12 +46,6 @@ __all__ = ["fit", "fit_recipe"]
 LOG = logging.getLogger(__name__)
 STEPS = 8_000
 """Steps of the Bayesian phase if its epochs are not given; half as many of the last phase."""
-
-KL_WEIGHTS = (1.0, 0.3, 0.1, 0.03)
-"""Weights of the KL, to which it is raised in one training."""
-
-KEEP = (0.02, 0.05, 0.1, 0.2)
-"""Parts of the weights to try to keep, one after the other."""
 
 _TOLERANCE = 0.25  # standard errors of the validation loss that a removal may add
 _TIMED_FROM = 2_000  # steps, of which some are timed before
@@ -70,18 +65,12 @@ def fit(
     batch_size: int = 32,
     epochs: int | None = None,
     last_epochs: int | None = None,
-    polish_epochs: int = 0,
-    polish_kl: float = 0.1,
     max_steps: int | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
-    method: Literal["bayesian", "magnitude"] = "bayesian",
-    prior: Literal["gnj", "ghs", "svd"] = "gnj",
-    kl_weight: float | Sequence[float] = KL_WEIGHTS,
-    keep: float | Sequence[float] = KEEP,
-    values: int | None = None,
+    method: Literal["bayesian", "magnitude"] | Bayesian | Magnitude = "bayesian",
     seed: int = 0,
     verbose: Any = 0,
-    **settings: Any,
+    **others: Any,
 ) -> keras.Model:
     """A smaller plain model that does what a trained one does; `model` is not changed.
 
@@ -112,34 +101,26 @@ def fit(
     :param batch_size: examples in a step, of arrays.
     :param epochs: of the Bayesian or pruning phase; enough for 8,000 steps if not given, and from 20 to 500.
     :param last_epochs: of the last phase; half as many if not given; 0 for none.
-    :param polish_epochs: after `epochs`, train what is left with a KL of the weight `polish_kl`, or `kl_weight` if that
-        is less; by "bayesian" only.
     :param max_steps: of all phases together, at most; epochs that are not given become fewer.
     :param callbacks: for `keras.Model.fit` in all phases; one that looks at batches is called for each, which takes
         longer.
-    :param method: "bayesian", which removes units, or "magnitude", which sets single weights to 0.
-    :param prior: see `compress`.
-    :param kl_weight: 1 is the variational bound; less keeps more. Of several weights the highest is taken with which
-        the validation loss rises by less than half a standard error; if there is none, that of the lowest validation
-        loss. They take one training, in which the weight is raised from the lowest to the highest, and a last phase
-        each, from the highest on until one is taken.
-    :param keep: by "magnitude", part of the weights that is left; of several the first is taken that does no more harm.
-    :param values: by "magnitude", how many values the weights of a layer share in the end, besides 0; as many as there
-        are weights if not given.
+    :param method: "bayesian", which removes units, or "magnitude", which sets single weights to 0; or `Bayesian` and
+        `Magnitude` with settings that are not the defaults, such as `Magnitude(keep=0.1)`.
     :param seed: of the noise. Set Keras' seed for the order of the examples: `keras.utils.set_random_seed`.
     :param verbose: 0, 1 or 2 for `keras.Model.fit`; unless it is 0, steps and seconds are printed before in any case.
-    :param settings: of the Bayesian layers, such as `scale_speed`.
+    :param others: none; an error says which method has a setting of this name.
     :return: the plain model, of layers and operations of Keras alone, compiled with loss and metrics. Write it with
         `pack`, or save it as a .keras file.
     :raises ValueError: if the model cannot be compressed, such as a quantised one; data are missing, not finite, or no
         arrays or Dataset; `max_steps` are too few; or nothing is left.
+    :raises TypeError: if there are other arguments.
     """
+    way = method_of(method, others)
     check_trainable(graph_of(model))
-    if method not in ("bayesian", "magnitude"):
-        raise ValueError(f'method must be "bayesian" or "magnitude", got {method!r}.')
     _warn_if_no_file(model)
     data = examples_of(x, y, validation_data, validation_split, batch_size)
-    name, setting = ("kl_weight", kl_weight) if method == "bayesian" else ("keep", keep)
+    name, setting = ("kl_weight", way.kl_weight) if isinstance(way, Bayesian) else ("keep", way.keep)
+    polish_epochs = way.polish_epochs if isinstance(way, Bayesian) else 0
     choices = [setting] if isinstance(setting, float | int) else list(setting)
     if not choices:
         raise ValueError(f"{name} must be a number or several, got none.")
@@ -155,34 +136,33 @@ def fit(
         elif seconds is not None and plan.steps * seconds > cost.LEAST_SECONDS:
             cost.tell(text)
 
-    is_timed = method == "bayesian" and (verbose or plan.steps >= _TIMED_FROM)
+    is_timed = isinstance(way, Bayesian) and (verbose or plan.steps >= _TIMED_FROM)
     if not is_timed:
         tell(None)
     given_optimizer = keras.optimizers.get(optimizer)
     training = KerasTraining(data, loss_of(loss, data.valid), given_optimizer, loss, metrics, callbacks, verbose, seed)
     training = training._replace(plan=tell if is_timed else None)
-    if method == "magnitude":
-        if settings or polish_epochs:
-            unused = ", ".join(settings) or "polish_epochs"
-            raise ValueError(f"settings of Bayesian layers and phases, {unused}, do nothing by method={method!r}.")
-        by_part = functools.partial(_by_magnitude, training, model, epochs, last_epochs, values)
+    if isinstance(way, Magnitude):
+        by_part = functools.partial(_by_magnitude, training, model, epochs, last_epochs, way.values)
         return _first_good(training, model, name, choices, by_part)
     # The Bayesian way: a recipe of phases in proportion to the epochs.
     is_sgd = isinstance(given_optimizer, keras.optimizers.SGD)  # on which the factor acts twice
     options: dict[str, Any] = {"scale_speed": math.sqrt(8.0) if is_sgd else 8.0, "initial_log_std": -6.0}
     config = RecipeConfig(
-        prior=prior,
+        prior=way.prior,
         epochs=epochs,
         warmup=0.3 * epochs,
         shrink_from=math.ceil(0.4 * epochs),
         shrink_every=max(1, epochs // 10),
         polish_epochs=polish_epochs,
-        polish_kl=polish_kl,
+        polish_kl=way.polish_kl,
         last_epochs=last_epochs,
         decay_from=_RAISED_FALLS_FROM if len(choices) > 1 else RecipeConfig.decay_from,
         **options,
     )
-    small = fit_recipe(config, training, model, choices, functools.partial(_checked, training.values_of), **settings)
+    small = fit_recipe(
+        config, training, model, choices, functools.partial(_checked, training.values_of), **way.settings
+    )
     # What is left becomes layers and operations of Keras alone.
     plain = portable(small)
     if plain is not small:

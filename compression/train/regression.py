@@ -26,9 +26,10 @@ from ..graph.graph import graph_of
 from ..graph.sizes import size_of
 from ..graph.weight_types import check_trainable
 from ..layers.thresholds import Thresholds, checked_thresholds
-from .fitting import KL_WEIGHTS, fit_recipe
+from .fitting import fit_recipe
 from .held_out import TrainingData, check_finite, loss_of
 from .keras_training import KerasTraining
+from .methods import KL_WEIGHTS
 from .phases import check_thresholds
 from .schedule import RecipeConfig
 

@@ -150,3 +150,18 @@ def test_what_is_left_out_is_said(caplog: pytest.LogCaptureFixture) -> None:
     assert "constraints of the layers bounded are left out" in caplog.text
     assert "the layers short" in caplog.text
     assert "compute in bfloat16" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["with a mask", "called twice"])
+def test_words_of_a_fixed_number_stay_whole(kind: str, rng: np.random.Generator) -> None:
+    """An embedding that cannot be cut; units behind it can."""
+    words = keras.Input((5,), dtype="int32")
+    embedding = keras.layers.Embedding(9, 4, mask_zero=kind == "with a mask")
+    x = embedding(words)
+    if kind == "called twice":
+        x = keras.layers.Concatenate(axis=1)([x, embedding(words[:, ::-1])])
+    model = keras.Model(words, keras.layers.Dense(2)(keras.layers.Dense(6, "relu")(keras.layers.LSTM(3)(x))))
+    drawn = rng.integers(0, 9, (7, 5))
+    bayesian = bc.compress(model, num_train=10)
+    np.testing.assert_allclose(bayesian(drawn), model(drawn), rtol=0, atol=1e-5)
+    assert np.ptp(np.asarray(model(drawn)), axis=0).max() > 1e-4

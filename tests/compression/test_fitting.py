@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -41,8 +42,10 @@ def trained(X: np.ndarray, Y: np.ndarray, loss: Any = "mse", outputs: int = 1) -
 
 
 def small_of(model: keras.Model, X: np.ndarray, Y: np.ndarray, **options: Any) -> keras.Model:
-    settings = {"epochs": 40, "batch_size": 40, "optimizer": keras.optimizers.Adam(0.02), "scale_speed": 16.0}
-    return bc.fit(model, X, Y, **{"loss": "mse", "validation_data": (X[:40], Y[:40]), **settings, **options})
+    settings = {"epochs": 40, "batch_size": 40, "optimizer": keras.optimizers.Adam(0.02)}
+    method = bc.Bayesian(kl_weight=options.pop("kl_weight"), settings={"scale_speed": 16.0})
+    more = {"loss": "mse", "validation_data": (X[:40], Y[:40]), "method": method}
+    return bc.fit(model, X, Y, **{**settings, **more, **options})
 
 
 def error(model: keras.Model, X: np.ndarray, Y: np.ndarray) -> float:
@@ -110,7 +113,7 @@ def test_the_largest_weight_that_does_no_harm(
         small_of(model, X, Y, kl_weight=(300.0, 0.1, 0.01), epochs=20)
     assert [float(m.split()[3].rstrip(":")) for m in caplog.messages if "KL of weight" in m] == [300.0, 0.1]
     with pytest.raises(ValueError, match="kl_weight must be a number or several"):
-        bc.fit(model, X, Y, loss="mse", kl_weight=())
+        bc.fit(model, X, Y, loss="mse", method=bc.Bayesian(kl_weight=()))
 
 
 @pytest.mark.parametrize("kind", ["lambda", "cross-entropy", "dataset"])
@@ -124,7 +127,7 @@ def test_losses_and_data_of_all_kinds(kind: str, data: tuple[np.ndarray, np.ndar
     }
     targets = labels if kind == "cross-entropy" else Y
     model = trained(X, targets, losses[kind], 2 if kind == "cross-entropy" else 1)
-    common = {"loss": losses[kind], "epochs": 4, "last_epochs": 2, "kl_weight": 1.0}
+    common = {"loss": losses[kind], "epochs": 4, "last_epochs": 2, "method": bc.Bayesian(kl_weight=1.0)}
     seen: list[int] = []
     common["callbacks"] = [keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(epoch))]
     if kind == "dataset":
@@ -185,6 +188,14 @@ def test_wrong_arguments_are_refused(data: tuple[np.ndarray, np.ndarray], tmp_pa
             bc.fit(model, *arguments, loss="mse", **options)
     with pytest.raises(ValueError, match="max_steps must be at least 8 for 1 epochs and 4 values of keep, got 7"):
         bc.fit(model, X, Y, loss="mse", method="magnitude", batch_size=72, max_steps=7)
+    for name, place in (
+        ("kl_weight", "Bayesian(kl_weight=...)"),
+        ("values", "Magnitude(values=...)"),
+        ("scale_speed", 'Bayesian(settings={"scale_speed": ...})'),
+    ):
+        words = f"fit() has no {name}=; say it of the method: method=compression.{place}"
+        with pytest.raises(TypeError, match=re.escape(words)):
+            bc.fit(model, X, Y, loss="mse", **{name: 1})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must be a built Sequential or functional model"):
         bc.fit(keras.Sequential([keras.layers.Dense(1)]), X, Y, loss="mse")
     with pytest.raises(ValueError, match="max_rise"):
@@ -207,8 +218,9 @@ def test_several_inputs_and_outputs(rng: np.random.Generator, tmp_path: Path) ->
     losses = {"value": "mae", "label": "sparse_categorical_crossentropy"}
     model.compile(keras.optimizers.Adam(0.02), losses)
     model.fit(X, Y, epochs=20, verbose=0)
-    options = {"metrics": {"label": ["accuracy"]}, "optimizer": keras.optimizers.Adam(0.01)}
-    small = bc.fit(model, X, Y, loss=losses, **options, epochs=20, last_epochs=5, kl_weight=0.5, seed=1)
+    options: dict[str, Any] = {"metrics": {"label": ["accuracy"]}, "optimizer": keras.optimizers.Adam(0.01)}
+    options["method"] = bc.Bayesian(kl_weight=0.5)
+    small = bc.fit(model, X, Y, loss=losses, **options, epochs=20, last_epochs=5, seed=1)
     assert small.count_params() < 0.7 * model.count_params()
     before, after = (m.evaluate(X, Y, verbose=0, return_dict=True)["loss"] for m in (model, small))
     assert after < before + 0.2
@@ -347,5 +359,6 @@ def test_words_are_inputs_too(kind: Any, rng: np.random.Generator) -> None:
     x = keras.layers.Dense(6, "relu")(keras.layers.Concatenate()([x, number]))
     model = keras.Model([word, number], keras.layers.Dense(1)(x))
     X = [given, rng.normal(size=(60, 2)).astype(np.float32)]
-    small = bc.fit(model, X, (words == "a").astype(np.float32), loss="mse", epochs=2, last_epochs=1, kl_weight=0.1)
+    method = bc.Bayesian(kl_weight=0.1)
+    small = bc.fit(model, X, (words == "a").astype(np.float32), loss="mse", epochs=2, last_epochs=1, method=method)
     assert small([words[:3], X[1][:3]]).shape == (3, 1)
