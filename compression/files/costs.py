@@ -5,12 +5,12 @@ A file says how large its network is in a few bytes, so a budget in proportion t
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpflow_deep_base.limits import Budget, budget_of
 
-__all__ = ["budget_for", "take_draws", "take_input", "take_time", "take_weights"]
+__all__ = ["budget_for", "take_draws", "take_input", "take_settings", "take_time", "take_weights"]
 
 _FREE_BYTES = 100 * 10**6
 _PER_BYTE = 256  # weights of 3/4 of a bit each are never refused
@@ -20,6 +20,7 @@ _PER_NUMBER = 16  # of an input that something is broadcast to
 _PER_CALL = 2**15  # of a layer, and for each weight of it; a millisecond
 _SLOW = ("LSTM", "GRU", "SimpleRNN", "MultiHeadAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention")
 _SLOWER = 8
+_PER_ENTRY = {"ngrams": 2000, "num_oov_indices": 100}  # of settings that layers of words make lists of
 _Shapes = Sequence[Sequence[int]]
 
 
@@ -40,6 +41,16 @@ def take_input(budget: Budget, shape: Iterable[Any]) -> None:
     :raises ValueError: if there is too little.
     """
     budget.take(_PER_NUMBER * math.prod(int(size or 1) for size in shape), "an input of this size")
+
+
+def take_settings(budget: Budget, settings: Mapping[str, Any]) -> None:
+    """Room for what a layer makes of its settings before it is called.
+
+    :raises ValueError: if there is too little.
+    """
+    for name, entry_bytes in _PER_ENTRY.items():
+        if isinstance(count := settings.get(name), int):
+            budget.take(entry_bytes * max(0, count), f"{name} of this size")
 
 
 def take_time(budget: Budget, kind: str, count: int) -> None:

@@ -36,7 +36,7 @@ from ..graph.supported import (
 )
 from ..graph.weight_types import weights_problem
 from .chain_coding import MAX_AXES, MAX_LAYERS
-from .costs import take_input, take_time, take_weights
+from .costs import take_input, take_settings, take_time, take_weights
 from .kernel_coding import Reader
 
 __all__ = ["check_call", "check_layer", "for_files", "graph_bytes", "outline", "read_graph", "without_masks"]
@@ -234,8 +234,9 @@ def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
     if len(content["layers"]) > MAX_LAYERS or len(content["calls"]) > 4 * MAX_LAYERS:
         raise ValueError(f"it has {len(content['layers'])} layers, and {MAX_LAYERS} are possible")
     for layer_entry in content["layers"]:
-        for kind in _kinds_in(*layer_entry):
+        for kind, settings in _kinds_in(*layer_entry):
             take_time(budget, kind, 1)
+            take_settings(budget, settings)
     take_time(budget, "", max(0, len(content["calls"]) - len(content["layers"])))
     tensors = [_tensor(*entry) for entry in content["inputs"]]
     for tensor in tensors:
@@ -435,9 +436,11 @@ def _wrapped(depth: int, kind: str, name: str, settings: Mapping[str, Any]) -> k
     return _layer(kind, name, settings, depth)
 
 
-def _kinds_in(kind: str, name: str, settings: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
-    """The kind of a layer, and those of the layers in it."""
-    yield str(kind)
+def _kinds_in(
+    kind: str, name: str, settings: Mapping[str, Any], depth: int = 0
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The kind of a layer and its settings, and those of the layers in it."""
+    yield str(kind), settings
     layer_class = kind_named(str(kind))
     for key in WRAPPERS.get(layer_class, ()) if layer_class is not None and depth <= _MAX_WRAPPERS else ():
         parts = settings.get(key, [])

@@ -103,6 +103,10 @@ COSTLY = {
             "gives": {"#": 16_000},
         }
     ),
+    "long runs of words": line([1], [["TextVectorization", "t", {"ngrams": 2**31, "vocabulary": ["a"]}]], "string"),
+    "places for unknown words": line(
+        [1], [["Pipeline", "p", {"layers": [["IntegerLookup", "i", {"num_oov_indices": 2**31, "vocabulary": [1]}]]}]]
+    ),
     "300 attention layers": graph(
         {
             "inputs": [[[4, 4], "float32", "i"]],
