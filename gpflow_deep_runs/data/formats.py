@@ -24,7 +24,8 @@ ORDERS = ("dmy", "mdy", "ymd")
 _NUMERIC = [
     *(f"{y}{s}%m{s}%d" for s in "-/. " for y in ("%Y", "%y")),
     *(f"{a}{s}{b}{s}{y}" for s in "-/. " for y in ("%Y", "%y") for a, b in (("%d", "%m"), ("%m", "%d"))),
-    *("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%Y%m%dT%H%M%S"),
+    *("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%Y%m%dT%H%M%S", "%YM%m"),
+    *("%YQ%q", "%Y Q%q", "%Y-Q%q", "Q%q %Y", "Q%q-%Y", "Q%q/%Y"),
 ]
 _NAMED = [
     f"{weekday}{date}"
@@ -49,6 +50,9 @@ _LOOKED_AT = 20
 _SAMPLE = 1000
 _DAY_2030 = 21915
 """Years of two digits from 30 to 68 may be of this century or of the last one."""
+
+_FEW_YEARS = 5
+_MANY_YEARS = 20
 
 _DIGIT = re.compile("[0-9]")
 _ZONES = ("", "%z", " %z", " %Z")
@@ -100,6 +104,7 @@ def find_date_format(
         return None
     # Dates that may be of another century, or seasons
     if not is_given:
+        best_forms = _of_few_years(contents, best_forms)
         _check_two_digit_years(contents, best_forms, how)
         _check_seasons(contents, best_forms, is_forced)
     if len(best_forms) == 2 and "%d.%m.%Y" in best_forms[0] + best_forms[1]:  # points between them: the day is first
@@ -225,6 +230,18 @@ def _has_order(form: str, order: str) -> bool:
     letters = list(re.findall("%([dmbyY])", form))
     expected_order = [letter for letter in order if letter in [code.lower() for code in letters]]
     return "b" in letters or [letter.lower() for letter in letters] == expected_order
+
+
+def _of_few_years(contents: Contents, forms: list[str]) -> list[str]:
+    """Of formats with years of two digits the one with few years, if all others have as many as a month has days."""
+    if len(forms) < 2 or not all("%y" in form for form in forms):
+        return forms
+    counts = {}
+    for form in forms:
+        days = read_dates(contents.cells.texts, form)[contents.is_value]
+        counts[form] = len(np.unique(days.astype("datetime64[D]").astype("datetime64[Y]")))
+    few = [form for form in forms if counts[form] <= _FEW_YEARS]
+    return few if len(few) == 1 and all(counts[form] > _MANY_YEARS for form in forms if form not in few) else forms
 
 
 def _check_two_digit_years(contents: Contents, forms: list[str], how: str) -> None:

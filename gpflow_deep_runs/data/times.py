@@ -3,8 +3,8 @@
     read_dates(pa.array(["31.12.2020 23:59"]), "%d.%m.%Y %H:%M")                           # days since 1970-01-01
     read_times(pa.array(["7:05 PM"]), "%I:%M %p")                                          # [19.0833...], hours
 
-Months and days have English names, short or whole. Seconds may have a fraction. Dates are checked: there is no 31st of
-February, and "Mon" before a Tuesday does not fit.
+Beside the directives of `strptime` there is %q, a quarter. Months and days have English names, short or whole. Seconds
+may have a fraction. Dates are checked: there is no 31st of February, and "Mon" before a Tuesday does not fit.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ _DIRECTIVES = {
     "m": f"(?P<m>{_TWO})",
     "b": f"(?P<b>{_MONTH})",
     "B": f"(?P<b>{_MONTH})",
+    "q": "(?P<q>[1-4])",
     "d": f"(?P<d>{_TWO})",
     "a": f"(?P<a>{_DAY})",
     "A": f"(?P<a>{_DAY})",
@@ -135,6 +136,8 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
     month = part("m", 1)
     named = part("b", -1)
     month = np.where(named >= 0, named + 1, month)
+    quarter = part("q", -1)
+    month = np.where(quarter > 0, 3 * quarter - 2, month)
     day = part("d", 1)
     is_good = is_match & (year > 0) & (month >= 1) & (month <= 12) & (day >= 1)
     # Days from 1970 to the first of the month, and to that of the next month

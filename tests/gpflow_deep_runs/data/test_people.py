@@ -412,7 +412,7 @@ def test_texts_of_which_no_level_says_much(name: str) -> None:
 QUESTIONS: dict[str, list[str]] = {
     "lengths": [f"{i} ft {i % 12} in" for i in range(N)],
     "places": [f"52\u00b0{i}'N" for i in range(N)],
-    "quarters": [f"Q{1 + i % 4} {1980 + i // 4}" for i in range(N)],
+    "half-years": [f"H{1 + i % 2} {1980 + i // 2}" for i in range(N)],
     "weeks": [f"{2019 + i // 52}-W{1 + i % 52:02d}" for i in range(N)],
     "typos": ["1O5", "l20", *(f"{200 + i}" for i in range(N - 2))],
 }
@@ -478,8 +478,15 @@ def test_a_class_that_is_none(tmp_path: Path) -> None:
     assert read_table(path, SPEC).class_names == ("+", "?")
 
 
-def test_one_and_several_of_a_unit_and_moments_without_signs() -> None:
+def test_one_and_several_of_a_unit_quarters_and_moments_without_signs() -> None:
     moments = pd.date_range("2014-05-01", periods=N).strftime("%Y%m%dT000000")
+    short = pd.date_range("2019-01-01", periods=N, freq="9D")
+    X = read_table(FRAME.assign(when=short.strftime("%d/%m/%y")), SPEC).parts["all"].X
+    np.testing.assert_array_equal(X[:, 3], short.to_numpy().astype("datetime64[D]").astype(int))
+    quarters = [f"Q{1 + i % 4} {1980 + i // 4}" for i in range(N)]
+    X = read_table(FRAME.assign(when=quarters), SPEC).parts["all"].X
+    days = np.datetime64("1980-01") + 3 * np.arange(N)
+    np.testing.assert_array_equal(X[:, 3], days.astype("datetime64[D]").astype(int))
     rows = read_table(FRAME.assign(age=[f"{i} year{'s' * (i != 1)}" for i in range(N)], day=moments), SPEC)
     np.testing.assert_array_equal(rows.parts["all"].X[:, 3], np.arange(N))
     assert rows.feature_names[4:] == ("day.day", "day.weekday")

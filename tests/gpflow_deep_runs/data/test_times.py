@@ -115,7 +115,7 @@ def test_times_are_hours() -> None:
     [
         ("%d.%m", "no year"),
         ("%d %Y", "day but no month"),
-        ("%q", "it has %q, known are"),
+        ("%Q", "it has %Q, known are"),
         ("%Y %", "it has %"),
         ("%Y-%Y", "twice"),
         ("%Y %b %B", "twice"),
