@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import compression as bc
-from compression.__main__ import main
+from compression.__main__ import _apart, main
 
 L, ops = keras.layers, keras.ops
 
@@ -63,6 +63,24 @@ def test_words(tmp_path: Path) -> None:
     x = L.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")(word)
     bc.save_bcz(keras.Model(word, L.Dense(2)(x)), tmp_path / "n.bcz")
     assert main(["verify", str(tmp_path / "n.bcz")]) == 0
+
+
+@pytest.mark.parametrize("kind", ["npz", "keras", "saved_model"])
+def test_words_truth_values_and_small_integers_among_outputs(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = keras.Input((3,))
+    x = L.Dense(3)(numbers)
+    best = ops.argmax(x, axis=-1)
+    words = L.StringLookup(vocabulary=["a", "b"], invert=True)(best)
+    bc.save_bcz(keras.Model(numbers, [words, x > 0, ops.cast(best, "uint8"), x]), tmp_path / "n.bcz")
+    assert main(["verify", str(tmp_path / "n.bcz"), "--to", kind]) == 0
+    assert f"{kind}: largest difference 0 of the largest" in capsys.readouterr().out
+
+
+def test_words_that_differ_are_told() -> None:
+    assert _apart(np.array([b"a", b"b"], object), np.array([b"a", b"c"], object)) == np.inf
+    assert _apart(np.array([3, 1], np.uint8), np.array([1, 3], np.uint8)) == 2
 
 
 def test_files_of_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
