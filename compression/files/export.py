@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import io
 import os
+import re
 import uuid
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,8 @@ from numpy.typing import ArrayLike
 
 from compression.graph.graph import graph_of
 from compression.graph.portable import portable
-from compression.graph.supported import IDLE_IN_FILES
+from compression.graph.rebuild import copy_of
+from compression.graph.supported import IDLE_IN_FILES, OPERATIONS
 from gpflow_deep_base.files import atomic_path, entries, write_bytes
 from gpflow_deep_base.limits import one_line
 
@@ -114,15 +116,41 @@ def export_tflite(
     if kind not in TFLITE_KINDS:
         raise ValueError(f"kind must be one of {', '.join(TFLITE_KINDS)}, got {kind!r}.")
     examples = _examples(model, representative) if kind == "int8" else []
+    places = {OPERATIONS[name]: _PlaceOf for name in ("Argmax", "Argmin")}
+    if any(type(node.layer) in places for node in graph_of(model).nodes):
+        model = copy_of(model, places)
     try:
         content = _tflite_bytes(_flat(model), kind, examples)
     except Exception as error:  # there is no common class of its errors
         try:  # loops over time need to know how many examples there are
             content = _tflite_bytes(_flat(model, 1), kind, examples)
         except Exception:
-            raise ValueError(f"TensorFlow Lite cannot hold the network {model.name}: {one_line(error)}") from error
+            missing = sorted(set(re.findall(r"'tf\.(\w+)' op is neither", str(error))))
+            cause = f"it has no {', '.join(missing)} of TensorFlow" if missing else one_line(error)
+            raise ValueError(f"TensorFlow Lite cannot hold the network {model.name}: {cause}.") from error
     write_bytes(path, content)
     return len(content)
+
+
+class _PlaceOf(keras.layers.Layer):
+    """The place of the largest or smallest number by TensorFlow: Keras looks at bits for the sign of 0, for which
+    TensorFlow Lite has no operation."""
+
+    def __init__(self, operation: Any) -> None:
+        super().__init__(name=operation.name, autocast=False)
+        self._operation = operation
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        find = tf.argmax if isinstance(self._operation, OPERATIONS["Argmax"]) else tf.argmin
+        axis = self._operation.axis
+        if axis is None:
+            places = find(tf.reshape(x, [-1]), output_type=tf.int32)
+            return tf.reshape(places, [1] * len(x.shape)) if self._operation.keepdims else places
+        places = find(x, axis, output_type=tf.int32)
+        return tf.expand_dims(places, axis) if self._operation.keepdims else places
+
+    def compute_output_spec(self, x: Any) -> Any:
+        return self._operation.compute_output_spec(x)
 
 
 def _tflite_bytes(model: keras.Model, kind: str, examples: list[np.ndarray]) -> bytes:

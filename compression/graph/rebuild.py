@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -73,10 +73,16 @@ def adapted_settings(layer: keras.Layer) -> dict[str, Any]:
     return settings
 
 
-def copy_of(model: keras.Model) -> keras.Model:
-    """A plain model with the same layers, those of nested models as its own, and weights."""
+def copy_of(model: keras.Model, instead: Mapping[type, Callable[[Any], keras.Layer]] | None = None) -> keras.Model:
+    """A plain model with the same layers, those of nested models as its own, and weights.
+
+    :param instead: of operations of these kinds, what makes the layers that take their places.
+    """
     graph = graph_of(model)
     layers = {node.name: copied(node.layer, node.name) for node in layers_of(graph)}
+    for node in graph.nodes:
+        if make := (instead or {}).get(type(node.layer)):
+            layers[node.name] = make(node.layer)
     nodes = [node._replace(layer=layers.get(node.name, node.layer)) for node in graph.nodes]
     new_model = model_of(graph._replace(nodes=nodes))
     for node in layers_of(graph):

@@ -184,6 +184,28 @@ def test_tflite_takes_several_inputs_and_integers(
         tflite_outputs(tmp_path / "n.tflite", {"numbers": rows["numbers"]})
 
 
+def test_tflite_has_the_places_of_the_largest_and_smallest(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Of Keras' own operations for them it has none."""
+    i = keras.Input((4, 3))
+    x = keras.layers.Dense(5)(i)
+    places = keras.ops.argmax(x, axis=-1), keras.ops.argmin(x, axis=1, keepdims=True)
+    model = keras.Model(i, [*places, keras.layers.Dense(2)(keras.ops.cast(places[0], "float32"))])
+    export_tflite(model, tmp_path / "n.tflite")
+    rows = rng.normal(size=(6, 4, 3)).astype(np.float32)
+    for found, expected in zip(tflite_outputs(tmp_path / "n.tflite", rows), model(rows), strict=True):
+        assert np.ptp(expected) > 0
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_what_tflite_has_not_is_named(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Conv2DTranspose(2, 3, dilation_rate=2)])
+    with pytest.raises(
+        ValueError, match=r"cannot hold the network \w+: it has no Conv2DBackpropInput of TensorFlow\.$"
+    ):
+        export_tflite(model, tmp_path / "n.tflite")
+    assert not list(tmp_path.iterdir())
+
+
 def test_int8_says_which_inputs_it_needs(tmp_path: Path, mixed: keras.Model, rows: dict[str, np.ndarray]) -> None:
     short = {**rows, "numbers": rows["numbers"][:5]}
     for wrong in (None, rows["numbers"], short):
