@@ -1,7 +1,7 @@
 """To be imported first by a script that trains: what can be said before TensorFlow starts is said at once.
 
-That is --help, flags that are wrong, files that are not there, and a --run_dir that cannot be had; and, in a terminal,
-that it takes some seconds until there is more to be said.
+That is --help, flags that are wrong, files that are not there, tables that are refused, and a --run_dir that cannot
+be had; and, in a terminal, that it takes some seconds until there is more to be said.
 """
 
 import sys

@@ -24,6 +24,7 @@ from gpflow_deep_runs.cli.flags import (
     Description,
     HelpWanted,
     NamedFlag,
+    converted,
     describe,
     help_page,
     parse,
@@ -219,6 +220,8 @@ def _check(name: str, description: Description, arguments: Sequence[str], progra
             _check_files(values)
             _check_dataset(values)
             _check_table(values)
+            if values.get("data"):
+                _check_rows(name, {flag.name: converted(flag, values[flag.name]) for flag in description.flags})
     except HelpWanted as help_request:
         print_asked_for(help_request)
         raise SystemExit(0) from None
@@ -351,6 +354,13 @@ def _check_table(values: Mapping[str, Any]) -> None:
                 near = difflib.get_close_matches(name, names, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"it begins with {', '.join(names)[:60]}."
                 raise ValueError(f"--{flag} must name columns of {path}, got {name!r}; {hint}")
+
+
+def _check_rows(name: str, values: Mapping[str, Any]) -> None:
+    """:raises ValueError: as :func:`rows.check`."""
+    from gpflow_deep_runs.cli import rows  # takes a while to import, and most command lines need no table
+
+    rows.check(name, values)
 
 
 def _near(path: Path) -> str:

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from gpflow_deep_runs.cli import contradictions
 from gpflow_deep_runs.cli.described import FILE, answer, descriptions_of, load, stored
 from gpflow_deep_runs.cli.flags import help_text, named_flags, read, text_of
+from gpflow_deep_runs.data.tables import TableSpec, read_table
 from gpflow_deep_runs.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,6 +31,9 @@ sys.meta_path.insert(0, Refused())
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+
+ROWS = "".join(f"{number * 1.5},{number * 1.25}\n" for number in range(20))
+WIDE_NAMES = ",".join(f"a_long_name_of_column_{number}" for number in range(12_000)) + ",price"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -211,13 +217,15 @@ def test_help_that_nobody_reads_to_its_end_is_no_error(monkeypatch: pytest.Monke
         ("area,price\n", ["--target=price"], "no rows below it"),
         ("area,price\n1,2\n3,4\n", ["--target=pricee"], "got 'pricee'; did you mean price?"),
         ("area,price\n1,2\n3,4\n", ["--target=price", "--dates=day:dmy"], "--dates must name columns of"),
-        ("area,price\n1,2\n3,4\n", ["--target=price", "--features=area", "--compare=gp,linear"], ""),
-        ("a note\n\narea;the price\n1;2\n", ["--target=the price"], ""),
-        ("1,2\n3,4\n", ["--target=price", "--names=area,price"], ""),
-        ("1.5e3;-2\n", ["--target=x1"], ""),  # one row of numbers
-        (",".join(f"a_long_name_of_column_{number}" for number in range(12_000)) + ",price\n", ["--target=price"], ""),
+        ("1.5e3;-2\n", ["--target=x1"], "at least 2 rows"),  # one row of numbers
+        (f"{WIDE_NAMES}\n", ["--target=price"], "too many columns"),
+        (f"area,price\n{ROWS}x,5\n", ["--target=price"], "'x' in row 20"),
+        (f"area,price\n{ROWS},5\n", ["--target=price", "--missing=error"], "missing values in 'area' (1)"),
+        (f"area,price\n{ROWS}", ["--target=price", "--features=area", "--compare=gp,linear"], ""),
+        (f"a note\n\narea,the price\n{ROWS}", ["--target=the price"], ""),
+        (ROWS, ["--target=price", "--names=area,price"], ""),
     ],
-    ids=["empty", "names", "near", "dates", "lists", "note", "given", "row", "wide"],
+    ids=["empty", "names", "near", "dates", "row", "wide", "text", "missing", "lists", "note", "given"],
 )
 def test_tables_that_are_empty_and_columns_that_are_not_there(
     text: str, flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -229,7 +237,49 @@ def test_tables_that_are_empty_and_columns_that_are_not_there(
             answer(arguments)
         assert message in capsys.readouterr().err
     else:
-        answer(arguments)  # the program itself looks further
+        answer(arguments)
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "message"),
+    [
+        ("train_ebp.py", ["--target=price"], ""),  # its own words, later: the target is a number
+        ("train_ebp.py", ["--target=kind", "--missing=error"], "missing values in 'area' (1)"),
+        ("train_darn.py", ["--missing=impute", "--bins=4"], ""),
+        ("train_darn.py", [], "missing values in 'area' (1)"),
+        ("track_rbm.py", ["--missing=impute", "--features=area"], "must be 0 or 1 everywhere"),
+        ("track_rbm.py", ["--visible=gaussian", "--features=area,price"], "missing values in 'area' (1)"),
+        ("train_dgp.py", ["--stream", "--target=price", "--missing=error"], ""),  # a stream is read once
+    ],
+)
+def test_tables_are_read_as_the_script_reads_them(
+    script: str, flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = ROWS.splitlines()
+    lines = ["area,price,kind", *(f"{row},{'ab'[number % 2]}" for number, row in enumerate(rows)), ",5,a"]
+    (tmp_path / "houses.csv").write_text("\n".join(lines))
+    arguments = [script, f"--run_dir={tmp_path / 'run'}", f"--data={tmp_path / 'houses.csv'}", *flags]
+    if message:
+        with pytest.raises(SystemExit):
+            answer(arguments)
+        assert message in capsys.readouterr().err
+    else:
+        answer(arguments)
+
+
+def test_new_rows_are_read_as_the_run_reads_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = pd.DataFrame({"area": np.arange(20) * 1.5, "port": list("CQ") * 10, "price": np.arange(20) * 1.25})
+    schema = read_table(table, TableSpec(target=("price",))).schema
+    assert schema is not None
+    (tmp_path / "inputs.json").write_text(json.dumps({"schema": schema.to_json()}))
+    new = tmp_path / "new.csv"
+    arguments = ["predict_dgp.py", f"--run_dir={tmp_path}", f"--data={new}"]
+    table.drop(columns="price").to_csv(new, index=False)
+    answer(arguments)
+    table.drop(columns="port").to_csv(new, index=False)
+    with pytest.raises(SystemExit):
+        answer(arguments)
+    assert "lacks 'port'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
