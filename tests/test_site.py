@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -174,15 +175,85 @@ HEADLINES: dict[str, list[tuple[str, str, str]]] = {
 """Of the README's paragraphs on the systems: a table and the first cells of a row, the column, and the format."""
 
 
+ANSWERS: dict[str, list[tuple[str, str, str]]] = {
+    "intervals or densities": [
+        ("tabular_rivals/scores|kin8nm|DeepGPRegressor()", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|kin8nm|DeepGPRegressor, 3 layers", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|kin8nm|deep ensemble", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|kin8nm|NGBoost", "log-likelihood", ".2f"),
+    ],
+    "the same of a few hundred rows": [
+        ("tabular_rivals/scores|boston|exact GP", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|boston|DeepGPRegressor()", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|concrete|exact GP", "log-likelihood", ".2f"),
+        ("tabular_rivals/scores|concrete|DeepGPRegressor()", "log-likelihood", ".2f"),
+    ],
+    "the smallest RMSE": [
+        ("tabular_rivals/scores|power|quantile boosting", "RMSE", ".2f"),
+        ("tabular_rivals/scores|power|DeepGPRegressor(), splits 0 and 1", "RMSE", ".2f"),
+        ("tabular_rivals/scores|kin8nm|quantile boosting", "RMSE", ".3f"),
+        ("tabular_rivals/scores|kin8nm|DeepGPRegressor()", "RMSE", ".3f"),
+    ],
+    "an emulator": [
+        ("emulators/scores|step, 1, 20|DeepGPRegressor()", "CRPS", ".3f"),
+        ("emulators/scores|step, 1, 20|GPflow's GPR", "CRPS", ".3f"),
+    ],
+    "the next point": [
+        ("optimisation/regret|Michalewicz 5|60", "deep GP, global inducing outputs", ".2f"),
+        ("optimisation/regret|Michalewicz 5|60", "GP", ".2f"),
+        ("optimisation/regret|Michalewicz 5|60", "Sobol points", ".2f"),
+    ],
+    "to know which rows": [
+        ("darn_density/scores|digits: AUC of eights among unseen rows", "DARN", ".3f"),
+        ("darn_density/scores|digits: AUC of eights among unseen rows", "ten nearest neighbours", ".3f"),
+    ],
+    "a table smaller": [
+        ("darn_files/bytes|flights, 100,000 rows shuffled", "coded", ",.0f"),
+        ("darn_files/bytes|flights, 100,000 rows shuffled", "xz", ",.0f"),
+    ],
+    "an RBM, and to know": [("rbm_accuracy_large/errors|0.01, 1e3", "rmse", ".2f")],
+    "an RBM's features": [
+        ("rbm_digits/scores|BernoulliRBM(100, n_iter=240, learning_rate=0.01)", "test", ".2f"),
+        ("rbm_digits/scores|BernoulliRBM(100, n_iter=240, learning_rate=0.01)", "CPU s, all in", ".0f"),
+        ("rbm_digits/scores|TrackedRBM(100)", "test", ".2f"),
+        ("rbm_digits/scores|TrackedRBM(100)", "CPU s, all in", ".0f"),
+    ],
+    "probabilities of labels": [
+        ("ebp_probabilities/scores|Reuters I6|TF-IDF, logistic regression, C tuned", "error (%)", ".2f"),
+        ("ebp_probabilities/scores|Reuters I6|EBP, real, defaults", "error (%)", ".2f"),
+        ("ebp_probabilities/scores|Reuters I6|EBP, binary, defaults", "error (%)", ".2f"),
+    ],
+    "a classifier in a few kB": HEADLINES["ebp"][1:],
+    "a trained Keras network in the fewest": HEADLINES["compression"][:4],
+}
+"""Likewise of docs/which.md, by the beginning of the question."""
+
+
 @pytest.mark.parametrize("package", HEADLINES)
 def test_figures_of_the_readme_are_those_of_the_results(package: str) -> None:
-    readme, stored = (ROOT / "README.md").read_text(encoding="utf-8"), read_all(ROOT / "results")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (paragraph,) = (part for part in re.split(r"\n(?=\*\*)", readme) if f": [`{package}`](" in part)
-    for place, column, spec in HEADLINES[package]:
+    check_figures(paragraph, HEADLINES[package])
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_figures_of_answers_are_those_of_the_results(question: str) -> None:
+    lines = (ROOT / "docs" / "which.md").read_text(encoding="utf-8").splitlines()
+    (line,) = (line for line in lines if line.startswith(f"| {question}"))
+    check_figures(line, ANSWERS[question])
+
+
+def check_figures(text: str, wanted: list[tuple[str, str, str]]) -> None:
+    """Assert that a text has the figures of these cells of results."""
+    stored = read_all(ROOT / "results")
+    for place, column, spec in wanted:
         table, *first = place.split("|")
         name, table = table.split("/")
         titles, *rows = [list(row) for row in cells(stored[name], table)]
+        # A cell that is empty repeats the one above it.
+        for above, row in itertools.pairwise(rows):
+            row[0] = row[0] or above[0]
         (row,) = (row for row in rows if row[: len(first)] == first)
         (number,) = re.findall(r"-?[\d.]+", row[titles.index(column)].replace(",", ""))[:1]
         shown = format(float(number), spec)
-        assert re.search(rf"(?<![\d.]){re.escape(shown)}(?![\d])", paragraph), f"{place}: {column}: {shown}"
+        assert re.search(rf"(?<![\d.]){re.escape(shown)}(?![\d])", text), f"{place}: {column}: {shown}"
