@@ -8,6 +8,7 @@ predictor                     trained networks for new rows
 decorrelation                 inputs without correlations
 row_order                     fits that do not depend on the order of a file
 seen_columns                  columns that never occur cost nothing
+far_values                    slips of the pen among the inputs
 evaluation                    errors of each output, and what is known of the weights
 """
 
@@ -22,6 +23,7 @@ __getattr__, __dir__, __all__ = attach(
         "decorrelation",
         "estimators",
         "evaluation",
+        "far_values",
         "gaussian_classifier",
         "memory",
         "one_by_one",

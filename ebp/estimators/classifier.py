@@ -42,6 +42,7 @@ from .estimators import (
     start_classes,
     weight_of_rows,
 )
+from .far_values import edges
 from .recency import Recency
 from .row_order import row_order
 from .seen_columns import SeenColumns
@@ -164,6 +165,9 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             whole groups, where the rows of one resemble each other; None: single rows.
         """
         X, y = self._check(X, y, reset=True)
+        # Without values far from all others, which leave nothing of the rest of their columns.
+        if not scipy.sparse.issparse(X) and (bounds := edges(X)) is not None:
+            X = np.clip(X, *bounds)
         groups = group_numbers(groups, X.shape[0])
         row_weight = weight_of_rows(X, sample_weight)
         # The rows in an order by their content, whatever that of the file is.

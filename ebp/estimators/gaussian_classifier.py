@@ -132,7 +132,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         :param groups: of each row its group, [N]: rows that are held back are whole groups; None: single rows, but all
             copies of a row together.
         """
-        rows = self._check(X, y, sample_weight, reset=True)
+        rows = self._without_far(self._check(X, y, sample_weight, reset=True))
         classes, numbers = np.unique(rows.y, return_inverse=True)
         rows, groups = self._in_order(rows, numbers, groups)
         if groups is None and len(rows.X) <= MAX_TRIED_ROWS:
@@ -184,7 +184,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         X = as_numbers(X, self, reset=False)
         if not is_plain(self, X):
             X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        X = self._units.standardised(dense_rows(X, self._columns))
+        X = self._units.standardised(self._near(dense_rows(X, self._columns)))
         if len(self.classes_) == 1:
             return np.zeros((len(X), 1))
         log_probs = []
@@ -223,9 +223,10 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         check_second_order(self)
         if reset:
             self._columns = SeenColumns.of(X)
+            self._edges = None
         else:
             self._make_room(X)
-        X = dense_rows(X, self._columns)
+        X = self._near(dense_rows(X, self._columns))
         return Rows(X, y, weight_of_rows(X, sample_weight))
 
     def _start(self, rows: Rows, classes: NDArray[Any]) -> None:

@@ -138,7 +138,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         Warns (`ConvergenceWarning`) if the predictions for the training data are worse than the mean of y, or if a
         few targets are so far from all others that these can hardly be told apart.
         """
-        rows = self._check(X, y, sample_weight, reset=True)
+        rows = self._without_far(self._check(X, y, sample_weight, reset=True))
         rows, groups = self._in_order(rows, rows.y, groups)
         groups = rows.equal_ones() if groups is None else groups
         self._draw_seed()
@@ -244,9 +244,10 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         check_second_order(self)
         if reset:
             self._columns = SeenColumns.of(X)
+            self._edges = None
         elif (num_new := self._make_room(X)) and self._first is not None:
             self._first = self._first._replace(X=np.pad(self._first.X, ((0, 0), (0, num_new))))
-        X = dense_rows(X, self._columns)
+        X = self._near(dense_rows(X, self._columns))
         weight = weight_of_rows(X, sample_weight)
         if weight is not None and not np.any(weight > 0):
             raise ValueError("sample_weight must be positive for some row, got zeros only.")
@@ -404,7 +405,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         X = as_numbers(X, self, reset=False)
         if not is_plain(self, X):
             X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return self._moments_of(dense_rows(X, self._columns))
+        return self._moments_of(self._near(dense_rows(X, self._columns)))
 
     def _moments_of(self, X: Array) -> tuple[Array, Array]:
         """The same of rows that are checked and dense."""

@@ -18,6 +18,7 @@ from ..network.coding import Moments
 from ..network.passes import MAX_TRIED_ROWS, chosen_count
 from ..network.second_order import Gaussian, PassMean, initial_posterior, with_inputs
 from .estimators import batches, group_numbers, layer_widths, say_pass
+from .far_values import edges
 from .row_order import row_order
 from .seen_columns import SeenColumns
 
@@ -100,6 +101,7 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
     _columns: SeenColumns
     _inputs: Moments
     _last: list[Any]
+    _edges: Array | None = None
 
     @abc.abstractmethod
     def _start_like(self, other: Any, rows: Rows) -> None:
@@ -146,7 +148,20 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
         self._columns = columns
         return columns.num_seen - num_seen
 
+    def _near(self, X: Array) -> Array:
+        """Inputs [N, D] without values far from all others, where `fit` has found such; see `edges`."""
+        if self._edges is None:
+            return X
+        # Columns that occurred after `fit` for the first time stay as they are.
+        num_known = self._edges.shape[1]
+        return np.hstack([np.clip(X[:, :num_known], *self._edges), X[:, num_known:]])
+
     # Passes of `fit`.
+
+    def _without_far(self, rows: Rows) -> Rows:
+        """Rows to fit, without values far from all others."""
+        self._edges = edges(rows.X[rows.weights > 0])
+        return rows._replace(X=self._near(rows.X))
 
     def _in_order(self, rows: Rows, numbers: Array, groups: ArrayLike | None) -> tuple[Rows, NDArray[np.intp] | None]:
         """Rows and their groups in an order that is not that of the file.
