@@ -209,10 +209,10 @@ def decode(flags: Decode) -> None:
 
 
 NO_TABLE = (
-    "decode restores these bits and not the table: columns.json says which bit is which level, but levels that were "
-    "joined (--rare), missing values that were filled in (--missing=impute), the order of the columns and the format "
-    "of the cells are gone. `gpflow-deep compress FILE` keeps the table itself; zlib, bz2 and lzma above are of the "
-    "bits, and of"
+    "decode restores these bits and not the table: columns.json says which bit is which level, but columns that were "
+    "left out, levels that were joined (--rare), missing values that were filled in (--missing=impute), the order of "
+    "the columns and the format of the cells are gone. `gpflow-deep compress FILE` keeps the table itself; zlib, bz2 "
+    "and lzma above are of the bits, and of"
 )
 
 COMMANDS: dict[str, Callable[[Any], None]] = {"encode": encode, "decode": decode}

@@ -37,7 +37,7 @@ class Progress:
         self._total = total
         # A bar needs a terminal; elsewhere there is a line a minute.
         self._has_lines = is_shown and not sys.stderr.isatty()
-        is_bar = is_shown and not self._has_lines
+        is_bar = is_shown and not self._has_lines and first < total
         self._bar = tqdm(initial=first, total=total, disable=not is_bar, dynamic_ncols=True, bar_format=_BAR)
         self._first = first
         self._start = time.monotonic()

@@ -76,6 +76,16 @@ def test_a_newer_scalar_of_a_part_takes_the_place_of_the_older() -> None:
         assert shown.line().split("; ")[1] == "loss 0.5, valid error 3"
 
 
+@pytest.mark.parametrize("num_steps", [0, 5])
+def test_no_bar_of_no_steps(
+    num_steps: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with Progress(0, num_steps, is_shown=True) as shown:
+        shown.advance(num_steps, {})
+    assert (f"{num_steps}/{num_steps}" in capsys.readouterr().err) == (num_steps > 0)
+
+
 def test_a_bar_has_room_beside_its_scalars() -> None:
     """Names of parts of a run are not said, nor a name twice."""
     with Progress(0, 300, is_shown=False) as shown:
