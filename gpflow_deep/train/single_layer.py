@@ -100,6 +100,10 @@ prior."""
 NO_NOISE = 1e-3
 """With less noise, in units of the variance of the targets, rows are taken for those of a function without it."""
 
+MUCH_NOISE = 0.1
+"""With less noise, in the same units, rows of several inputs that are not few for these are seen well enough without a
+prior: what is left may be jumps or valleys of a function without noise."""
+
 DF = 3.0
 """Degrees of freedom of Student's t noise, those of `ModelConfig`."""
 
@@ -515,9 +519,9 @@ def search_exact(
     After the race the best kernels of each start go on with all rows, those with little noise from the start again:
     a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
 
-    Of few rows for the inputs the parameters have a prior, unless there is no noise even so, and another kernel needs
-    `STRONG` evidence. Of up to `RACE_ROWS` rows a function beside a trend is taken for `STRONG` evidence only, beyond
-    what it gains where there is none.
+    Of few rows the parameters have a prior, unless there is no noise even so, or little of it where rows are few only
+    in number; and another kernel needs `STRONG` evidence. Of up to `RACE_ROWS` rows a function beside a trend is taken
+    for `STRONG` evidence only, beyond what it gains where there is none.
 
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, P].
@@ -526,7 +530,8 @@ def search_exact(
     single = None
     if has_few_rows(X):
         single = dataclasses.replace(search(log_posterior), has_prior=True)
-    if single is None or single.noise <= NO_NOISE:
+    least_noise = NO_NOISE if len(X) < ROWS_PER_INPUT * X.shape[1] else MUCH_NOISE
+    if single is None or single.noise <= least_noise:
         single = search(log_marginal_likelihood)
     if _TREND in kernels and len(X) <= RACE_ROWS:
         trend = _trend_alone(X, Y, max_iter)

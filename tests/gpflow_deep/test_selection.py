@@ -236,6 +236,25 @@ def test_a_hundred_noisy_rows_of_ten_inputs_are_no_wild_function() -> None:
     assert 0.1 < single.noise < 0.3
 
 
+def test_two_hundred_noisy_rows_on_a_plane_are_no_rough_function() -> None:
+    """The largest likelihood of these takes all noise for a function with a twentieth of a lengthscale."""
+    rng = np.random.default_rng([0, 200, 323])
+    X = rng.normal(size=(1200, 5))
+    weights = rng.normal(size=5)
+    Y = (X @ weights + 0.5 * np.linalg.norm(weights) * rng.normal(size=1200))[:200, None]
+    single = single_layer.search_exact(X[:200], (Y - Y.mean()) / Y.std(), CANDIDATES)
+    assert 0.1 < single.noise < 0.3
+
+
+def test_noise_that_grows_is_no_rough_function() -> None:
+    """Where there is hardly any noise a function through all rows is seen, with which others are 19 nats off."""
+    rng = np.random.default_rng([0, 60, 647])
+    X = rng.uniform(0, 3, (1060, 2))
+    Y = (np.sin(2 * X[:, 0]) + (0.05 + 0.4 * np.square(X[:, 1]) / 3) * rng.normal(size=1060))[:60, None]
+    single = single_layer.search_exact(*Units.fit(X[:60], Y, "gaussian").transform(X[:60], Y), CANDIDATES)
+    assert single.noise > 0.1
+
+
 def test_few_rows_of_a_noisy_line_are_a_line() -> None:
     """Of 20 whole numbers around a line; without the trend the line is missed by 0.27."""
     rng = np.random.default_rng([0, 20, 1])
