@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from darn.model.config import Precision
 from darn.model.model import DARN, DARNConfig
-from darn.more.gaps import Changed
+from darn.more.gaps import Changed, Numbers
 from darn.more.ordered import Category, Ordered, categories_header, categories_of, check_order, levels_in_order
 
 __all__ = ["Chain", "chain_arrays", "chain_header", "chain_of", "chain_shapes"]
@@ -113,9 +113,10 @@ class Chain(Ordered):
         a = self.logits(rows)
         weights = self._by_row[columns.reshape(-1)].toarray().reshape(*columns.shape, -1)
 
-        def logits(states: NDArray[np.float64]) -> NDArray[np.float64]:
-            of_states: NDArray[np.float64] = states @ weights
-            of_states += a[:, None]
+        def logits(states: Numbers) -> Numbers:
+            # In the precision of the states.
+            of_states: Numbers = states @ weights.astype(states.dtype, copy=False)
+            of_states += a[:, None].astype(states.dtype, copy=False)
             return of_states
 
         return logits

@@ -24,12 +24,13 @@ from darn.model.categories import Category, Level
 
 __all__ = ["Gaps", "Links", "States", "blocks", "decision", "log_sigmoid", "states_of", "sum_of_log_sigmoids"]
 
-_FACTORS = 512  # of a product of numbers from 1 to 2
+_FACTORS = {8: 512, 4: 100}  # of a product of numbers from 1 to 2, by the bytes of a number
 _LEAST = -700.0  # log of a weight beside the largest, whose exponential is not zero
 _MOST_TILT = 20.0  # nats, so that no state that can be is left out for sure
 
-Changed = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-"""Logits of all columns [N, S, n] for states [N, S, T] of each row's missing columns."""
+Numbers = NDArray[np.floating]
+Changed = Callable[[Numbers], Numbers]
+"""Logits of all columns [N, S, n] for states [N, S, T] of each row's missing columns, in the precision of these."""
 
 
 class Links:
@@ -83,9 +84,9 @@ class Gaps:
         is_same_later = np.triu(number[:, :, None] == number[:, None], 1).any(axis=2)
         return (number > 0) & ~is_same_later
 
-    def scored(self, states: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    def scored(self, states: Numbers) -> tuple[Numbers, ...]:
         """log p of the known columns [N, S], and of the missing ones [N, S], in each state [N, S, T]; and the logits of
-        these [N, S, T]."""
+        these [N, S, T]; all in the precision of the states."""
         logits = self.changed(states)
         at = self.columns[:, None]
         a = logits[np.arange(len(at))[:, None, None], np.arange(states.shape[1])[:, None], at]
@@ -168,7 +169,8 @@ def states_of(gaps: Gaps, number: int, u: NDArray[np.float64], is_drawn: bool) -
         states[:, :, t] = kept % 2
         log_q = np.where(np.isinf(log_m), -np.inf, log_q[rows, kept])
         log_kept = log_kept[rows, parents] + log_m
-    log_known, log_missing, _ = gaps.scored(states)
+    # Which states are kept does not depend on the rows beside a row. The sums are no more exact than draws are.
+    log_known, log_missing, _ = gaps.scored(states.astype(np.float32) if is_drawn else states)
     with np.errstate(invalid="ignore"):
         log_w = np.where(np.isinf(log_kept), -np.inf, log_known + log_missing - log_kept)
     return States(states, log_kept, log_w, np.zeros([N, T]) if guide is None else guide.guess)
@@ -293,20 +295,20 @@ def decision(
     return np.where(has_earlier | is_certain, agrees, otherwise)
 
 
-def log_sigmoid(a: NDArray[np.float64]) -> NDArray[np.float64]:
+def log_sigmoid(a: Numbers) -> Numbers:
     """-log(1 + e^(-a))."""
-    log_p: NDArray[np.float64] = np.minimum(a, 0.0) - np.log1p(np.exp(-np.abs(a)))
+    log_p: Numbers = np.minimum(a, 0.0) - np.log1p(np.exp(-np.abs(a)))
     return log_p
 
 
-def sum_of_log_sigmoids(a: NDArray[np.float64]) -> NDArray[np.float64]:
+def sum_of_log_sigmoids(a: Numbers) -> Numbers:
     """Over the last axis; `a` is overwritten. A logarithm of products, for these are quicker than logarithms."""
-    log_p: NDArray[np.float64] = np.minimum(a, 0.0).sum(axis=-1)
+    log_p: Numbers = np.minimum(a, 0.0).sum(axis=-1)
     np.abs(a, out=a)
     np.negative(a, out=a)
     np.exp(a, out=a)
     a += 1.0
-    for part in blocks(a.shape[-1], _FACTORS):
+    for part in blocks(a.shape[-1], _FACTORS[a.itemsize]):
         log_p -= np.log(np.multiply.reduce(a[..., part], axis=-1))
     return log_p
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darn.more.gaps import Changed
+from darn.more.gaps import Changed, Numbers
 from darn.more.ordered import Category, Ordered, categories_header, categories_of, check_order
 
 __all__ = ["MaskedNetwork", "network_arrays", "network_header", "network_of", "network_shapes"]
@@ -98,19 +98,20 @@ class MaskedNetwork(Ordered):
         :param rows: zeros and ones, [N, n]; zeros in these columns.
         :param columns: their numbers, [N, T].
         """
-        direct, into, out = self._weights
+        direct, into, _ = self._weights
         sums = rows @ into + self.hidden_bias
         directly = rows @ direct + self.bias
-        to_hidden = into[columns]
-        to_logits = direct[columns]
 
-        def logits(states: NDArray[np.float64]) -> NDArray[np.float64]:
-            hidden = states @ to_hidden
-            hidden += sums[:, None]
+        def logits(states: Numbers) -> Numbers:
+            # In the precision of the states.
+            dtype = states.dtype
+            direct, into, out = self._weights if dtype == np.float64 else (self.direct, self.into, self.out)
+            hidden = states @ into[columns]
+            hidden += sums[:, None].astype(dtype)
             np.maximum(hidden, 0.0, out=hidden)
-            a: NDArray[np.float64] = (hidden.reshape(-1, len(self.seen)) @ out).reshape(*states.shape[:2], -1)
-            a += states @ to_logits
-            a += directly[:, None]
+            a: Numbers = (hidden.reshape(-1, len(self.seen)) @ out).reshape(*states.shape[:2], -1)
+            a += states @ direct[columns]
+            a += directly[:, None].astype(dtype)
             return a
 
         return logits
