@@ -4,6 +4,7 @@ training                steps in one graph; evaluations and the best parameters
 optimization            RMSProp, Adam, running means
 selection               architectures chosen on validation rows (rivals)
 chain_fitting           chains, trees and mixtures of independent columns; rows with gaps, filled
+dependencies            variables that decide others, as a city its state
 network_fitting         masked networks
 density_choice          the best of these, chosen on validation rows
 density, variables      scikit-learn's interface; frames as bits, and back
@@ -18,6 +19,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "chain_fitting",
         "density",
         "density_choice",
+        "dependencies",
         "keras_model",
         "network_fitting",
         "optimization",

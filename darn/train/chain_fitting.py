@@ -9,6 +9,7 @@ Rows may have weights: a row of weight 2 counts as two rows. `darn.train.density
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from sklearn.linear_model import LogisticRegression
 from darn.more.chain import Chain
 from darn.more.mixture import Mixture
 from darn.more.ordered import Category, checked_bits, levels_in_order
+from darn.train.dependencies import Clause, clauses_of, decided, hardened
 
 __all__ = [
     "Regression",
@@ -48,18 +50,21 @@ def fit_chain(
     order: ArrayLike | None = None,
     categories: Sequence[Category] = (),
     weights: ArrayLike | None = None,
+    is_known: NDArray[np.bool_] | None = None,
 ) -> Chain:
     """The chain whose conditionals are logistic regressions with an L1 penalty.
 
     The regression of column j minimises |w|_1 - C_j sum_i log p(x_ij | x_i before j) by liblinear (Yuan, Ho and Lin,
     2012), of a level over the rows that have no earlier level. Columns that do not vary there have no weights, and the
-    logit of (ones + 1/2) / (rows + 1).
+    logit of (ones + 1/2) / (rows + 1). Where earlier columns decide a column, as a city decides the state, see
+    `darn.train.dependencies`, it has the logit that these say, and the regression is over the other rows.
 
     :param x: zeros and ones, [N, n].
     :param strength: C, one number or one for each column, [n]: the penalty is weaker where it is larger.
     :param order: of the columns; that of x if not given.
     :param categories: columns that are one variable.
     :param weights: of the rows, [N]; 1 if not given.
+    :param is_known: which values tell what decides what, [N, n]; all if not given.
     :raises ValueError: for other values, strengths that are not positive, or an order that has not each column once.
     """
     rows = checked_bits(x, np.shape(x)[-1] if np.ndim(x) else 1)
@@ -70,7 +75,7 @@ def fit_chain(
     strengths = np.broadcast_to(np.asarray(strength, np.float64), [n])
     if not (strengths > 0).all():
         raise ValueError(f"strength must be positive, got {strength!r}.")
-    fits = Regressions(rows, places, categories, weights)
+    fits = Regressions(rows, places, categories, weights, is_known)
     return fits.chain({j: fits.column(j, float(strengths[j])) for j in range(n)})
 
 
@@ -92,6 +97,7 @@ class Regressions:
     :param order: of the columns.
     :param categories: columns that are one variable.
     :param weights: of the rows, [N]; 1 if not given.
+    :param is_known: which values tell what decides what, [N, n]; all if not given.
     """
 
     def __init__(
@@ -100,6 +106,7 @@ class Regressions:
         order: NDArray[Any],
         categories: Sequence[Category] = (),
         weights: ArrayLike | None = None,
+        is_known: NDArray[np.bool_] | None = None,
     ) -> None:
         self._weights = row_weights(weights, len(rows))
         self.order = order.astype(np.int32)
@@ -108,25 +115,43 @@ class Regressions:
         self._ordered = scipy.sparse.csr_matrix(rows[:, order].astype(np.float64))
         self._places = np.argsort(order)
         self._levels = levels_in_order(self.categories, order)
+        self._known = is_known
+
+    @functools.cached_property
+    def _clauses(self) -> dict[int, list[Clause]]:
+        is_counted = self._weights > 0.0
+        known = None if self._known is None else self._known[is_counted]
+        return clauses_of(self._rows[is_counted], self.order, self.categories, known)
 
     def column(self, j: int, strength: float) -> Regression:
         """Bias of column j, and weights of the columns before it, [place of j]."""
         place = int(self._places[j])
         # A column by itself, with half a row of each value.
+        clauses = self._clauses.get(j, [])
         y, before, weights = self._at_risk(j, self._ordered[:, :place])
-        ones = float(weights @ y)
-        total = float(weights.sum())
-        alone = Regression(math.log((ones + 0.5) / (total - ones + 0.5)), np.zeros(place))
-        if place == 0 or not 0.0 < ones < total:
-            return alone
+        is_decided = decided(clauses, self._at_risk(j, self._rows)[1])
+        ones = float(weights @ (y * ~is_decided))
+        total = float(weights @ ~is_decided)
+        fitted = Regression(math.log((ones + 0.5) / (total - ones + 0.5)), np.zeros(place))
+        if place == 0:
+            return fitted
         # Where no column has a gradient beyond the penalty, all weights are zero.
-        if np.abs(before.T @ (weights * (y - ones / total))).max() <= 1.0 / strength:
-            return alone
-        # L1 regression on the columns before it, among the rows without an earlier level of its category.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            regression = _regression(strength).fit(before, y, sample_weight=weights)
-        return Regression(float(regression.intercept_[0]), regression.coef_[0].astype(np.float64))
+        gradient = before.T @ (weights * ~is_decided * (y - ones / max(total, 1.0)))
+        if 0.0 < ones < total and np.abs(gradient).max() > 1.0 / strength:
+            # L1 regression on the columns before it, among the rows without an earlier level of its category.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                regression = _regression(strength).fit(
+                    before[~is_decided], y[~is_decided], sample_weight=weights[~is_decided]
+                )
+            fitted = Regression(float(regression.intercept_[0]), regression.coef_[0].astype(np.float64))
+        # What earlier columns decide is certain, but for the rule of succession.
+        if clauses:
+            logits = before @ fitted.weights + fitted.bias
+            bias, added = hardened(clauses, self._at_risk(j, self._rows)[1], logits)
+            fitted.weights[self._places[[*added]]] += [*added.values()]
+            fitted = fitted._replace(bias=fitted.bias + bias)
+        return fitted
 
     def on_parent(self, j: int, parent: int) -> Regression:
         """The logit of column j for each value of its parent, from their table with half a row in each cell; without a
@@ -334,7 +359,7 @@ def filled(
     # Stochastic EM: draw the missing bits, then fit the chain to what is filled.
     for number in range(_ROUNDS):
         rows = chain.fill(rows, is_missing, seed=seed + number)
-        chain = fit_chain(rows, _STRENGTH, categories=categories, weights=weights)
+        chain = fit_chain(rows, _STRENGTH, categories=categories, weights=weights, is_known=is_known)
     return chain.fill(rows, is_missing, seed=seed + _ROUNDS)
 
 
