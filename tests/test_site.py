@@ -257,3 +257,20 @@ def check_figures(text: str, wanted: list[tuple[str, str, str]]) -> None:
         (number,) = re.findall(r"-?[\d.]+", row[titles.index(column)].replace(",", ""))[:1]
         shown = format(float(number), spec)
         assert re.search(rf"(?<![\d.]){re.escape(shown)}(?![\d])", text), f"{place}: {column}: {shown}"
+
+
+OF_NO_RESULT = {"darn": {"1.321"}, "compression": {"0.0094"}}
+"""Figures of packages' READMEs that are stated with what they follow from: an attempt, a property of a formula."""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_figures_of_packages_occur_in_results(package: str) -> None:
+    """So that one which was measured again cannot stay as it was; whole numbers are settings as often as figures."""
+    stored = read_all(ROOT / "results")
+    rows = [row for name, result in stored.items() for table in result.tables for row in cells(stored[name], table)]
+    numbers = {float(word.replace(",", "")) for row in rows for word in re.findall(r"\d[\d,]*\.?\d*", " ".join(row))}
+    known = {format(number, f".{places}f") for number in numbers for places in range(1, 5)}
+    text = (ROOT / package / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    figures = set(re.findall(r"(?<![\w.\[/=-])-?(\d[\d,]*\.\d+)(?![\w.])", text))
+    assert {figure.replace(",", "") for figure in figures} - known == OF_NO_RESULT.get(package, set())
