@@ -20,7 +20,8 @@ _PER_NUMBER = 16  # of an input that something is broadcast to
 _PER_CALL = 2**15  # of a layer, and for each weight of it; a millisecond
 _SLOW = ("LSTM", "GRU", "SimpleRNN", "MultiHeadAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention")
 _SLOWER = 8
-_PER_ENTRY = {"ngrams": 2000, "num_oov_indices": 100}  # of settings that layers of words make lists of
+_PER_ENTRY = {"ngrams": 2000, "num_oov_indices": 100, "indices_or_sections": _PER_CALL, "num": _PER_CALL}
+"""Of each entry of the lists of words or tensors that layers and operations make of these settings."""
 _Shapes = Sequence[Sequence[int]]
 
 

@@ -104,6 +104,8 @@ COSTLY = {
         }
     ),
     "long runs of words": line([1], [["TextVectorization", "t", {"ngrams": 2**31, "vocabulary": ["a"]}]], "string"),
+    "many parts of a tensor": line([4], [["ops.Split", "s", {"indices_or_sections": 2**31}]]),
+    "many rows of a tensor": line([4], [["ops.Unstack", "s", {"num": 2**31}]]),
     "places for unknown words": line(
         [1], [["Pipeline", "p", {"layers": [["IntegerLookup", "i", {"num_oov_indices": 2**31, "vocabulary": [1]}]]}]]
     ),
