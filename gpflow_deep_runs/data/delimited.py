@@ -153,7 +153,7 @@ def dialect_of(
         if _are_years(header, body[1:]) or _counts(header) or _heads_numbers(header, body[1:])
         else next((name for name in header if _NUMBER.fullmatch(name)), "")
     )
-    are_values = number != "" and _are_values(header)
+    are_values = number != "" and _are_values(header, body[1:])
     if are_values or (names_optional and (number or _occurs_again(header, body[1:]))):
         why = f"it holds numbers such as {number}" if number else "its values occur again"
         if not (number and names_optional):
@@ -215,10 +215,23 @@ def _occurs_again(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     return len(set(header)) < len(header) or any(name in map(str.strip, column) for name, column in columns)
 
 
-def _are_values(header: Sequence[str]) -> bool:
-    """Whether a first line holds numbers alone that are no names: some have decimals or signs, or occur twice."""
-    are_numbers = len(header) > 1 and all(map(_NUMBER.fullmatch, header))
-    return are_numbers and (len(set(header)) < len(header) or any(set(name) & set(".,-+") for name in header))
+def _are_values(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a first line is a row, as each of its values is of the kind of its column, and some are no names.
+
+    No names are numbers with decimals or signs, numbers that occur twice, and texts that all occur again below.
+    """
+    texts = list[bool]()
+    numbers = list[str]()
+    for place, name in enumerate(header):
+        cells = [row[place].strip() for row in rows if place < len(row)]
+        below = [_NUMBER.fullmatch(cell) is not None for cell in cells if cell not in ("", "?", "NA")]
+        is_number = _NUMBER.fullmatch(name) is not None
+        if below and is_number != (2 * sum(below) > len(below)):
+            return False
+        numbers += [name] * is_number
+        texts += [name in cells] * (not is_number)
+    is_no_name = any(set(name) & set(".,-+") for name in numbers) or len(set(numbers)) < len(numbers)
+    return len(header) > 1 and (is_no_name or (len(texts) > 0 and all(texts)))
 
 
 def _lengthened(header: list[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], str]:

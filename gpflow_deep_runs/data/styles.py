@@ -41,6 +41,7 @@ _BODY = re.compile("|".join(pattern_of(Style(sign, group)) for sign in (".", ","
 _ZERO = re.compile("0+(?:[.,]0+)?")
 _BOTH = "\x1f"
 _SAMPLE = 1000
+_FEW_LEVELS = 20
 
 
 class Part(NamedTuple):
@@ -151,6 +152,8 @@ def _found(contents: Contents, *, any_unit: bool = False) -> Found | None:
             return None
     # One unit for all, apart from thousands and millions
     base = _base(set(units[used]))
+    if set(units[used]) == {"", "+"} and contents.is_value.sum() <= _FEW_LEVELS:
+        return None  # 0, 1, 2, 3+
     if base is None:
         _check_units(contents, units, used)
     is_open = is_number & np.array([part is not None and part.is_open for part in parts], bool)

@@ -258,7 +258,7 @@ def _chosen(column: Column, facts: Facts) -> Feature | None:
         words = {word for text in texts for word in re.findall(r"[^\W\d_]+", text)}
         if len(words) <= _MAX_WORDS:
             return None
-    if _share(_PERIOD, texts) > 0.9:
+    if _share(_PERIOD, texts) > 0.9 or _share("[0-9]{1,3}", texts) == 1:  # numbers with zeros in front, or codes
         return None
     # The levels of more rows than the first one that would be too many
     ordered = sorted(facts.counts.values(), reverse=True)

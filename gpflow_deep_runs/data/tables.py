@@ -303,7 +303,8 @@ def _targets(table: Table, spec: TableSpec) -> tuple[str, ...]:
     if not table.targets and not spec.target:
         names = quoted(table.columns.column_names)
         raise ValueError(f"--target must be a column of {table.where}, got none; it has {names}.")
-    return table.targets or spec.target
+    known_names = table.columns.column_names  # of a text without the spaces around them
+    return table.targets or tuple(name if name in known_names else name.strip() for name in spec.target)
 
 
 def _named(name: str, values: pa.ChunkedArray, spec: TableSpec, where: str) -> Column:

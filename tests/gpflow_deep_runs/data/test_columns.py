@@ -43,7 +43,7 @@ def test_json_holds_what_is_not_the_default() -> None:
         ({"thousands": "x"}, "thousands"),
         ({"unit": 5}, "unit is 5"),
         ({"unit": "x" * 1000}, "more than 100 characters"),
-        ({"date_format": "%q"}, "date_format"),
+        ({"date_format": "%Q"}, "date_format"),
         ({"date_format": "%Y" * 60}, "more than 100"),
         ({"true": "yes"}, "true is 'yes'"),
         ({"true": [1]}, "true is"),

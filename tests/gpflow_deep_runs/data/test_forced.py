@@ -32,7 +32,7 @@ def test_values_of_flags() -> None:
         ({"dates": ["a", "a:dmy"]}, "'a' must be in one flag once"),
         ({"numeric": ["a:dot"]}, "--numeric=a:HOW must have point or comma .* got 'dot'"),
         ({"dates": ["a:dym"]}, "--dates=a:HOW must have dmy, mdy, ymd, local or a strptime format .*: it has no year"),
-        ({"dates": ["a:%Y-%q"]}, "it has %q"),
+        ({"dates": ["a:%Y-%Q"]}, "it has %Q"),
     ],
 )
 def test_impossible_values(flags: dict[str, Any], message: str) -> None:

@@ -394,6 +394,7 @@ TEXTS: dict[str, tuple[list[str], str, str]] = {  # cells, what they are, and wh
     ),
     "codes that all differ": ([f"{'C' * (i % 9 == 0)}{536365 + i}" for i in range(N)], "ignored", "codes, such as 'C5"),
     "a unit that nobody knows": ([f"{100 + i} CC" for i in range(N)], "number", "--categorical=c reads levels"),
+    "three or more": ([["0", "1", "2", "3+"][i % 4] for i in range(N)], "category", ""),
     "ordinals": ([f"{9 + i % 4}th" for i in range(N)], "category", ""),
 }
 
@@ -414,6 +415,7 @@ QUESTIONS: dict[str, list[str]] = {
     "places": [f"52\u00b0{i}'N" for i in range(N)],
     "half-years": [f"H{1 + i % 2} {1980 + i // 2}" for i in range(N)],
     "weeks": [f"{2019 + i // 52}-W{1 + i % 52:02d}" for i in range(N)],
+    "numbers with zeros in front": [f"{i:03d}" for i in range(N)],
     "typos": ["1O5", "l20", *(f"{200 + i}" for i in range(N - 2))],
 }
 
@@ -490,6 +492,17 @@ def test_one_and_several_of_a_unit_quarters_and_moments_without_signs() -> None:
     rows = read_table(FRAME.assign(age=[f"{i} year{'s' * (i != 1)}" for i in range(N)], day=moments), SPEC)
     np.testing.assert_array_equal(rows.parts["all"].X[:, 3], np.arange(N))
     assert rows.feature_names[4:] == ("day.day", "day.weekday")
+
+
+def test_a_first_line_that_is_a_row(tmp_path: Path) -> None:
+    (path := tmp_path / "adult.csv").write_text("39, clerk, 77516, <=50K\n50, guard, 83311, >50K\n" * 9)
+    assert read_table(path, TableSpec(target=("x3",))).class_names == ("<=50K", ">50K")
+    path.write_text(text(FRAME[["q", "y", "kind"]], header=False))
+    assert len(read_table(path, TableSpec(target=("x1",))).parts["all"].Y) == N
+    for doubtful in ("0,1,y\n0,1,1.5\n1,0,2.5\n", "0,1,2\n0,1,1\n1,0,2\n", "39,clerk\n50,guard\n"):
+        path.write_text(doubtful * 1)
+        with pytest.raises(ValueError, match=r"must hold column names|--target"):
+            read_table(path, TableSpec(target=("x1",)))
 
 
 def test_names_that_are_none_and_names_that_are_several(tmp_path: Path) -> None:
