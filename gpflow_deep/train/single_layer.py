@@ -530,12 +530,14 @@ def search_exact(
     single = None
     if has_few_rows(X):
         single = dataclasses.replace(search(log_posterior), has_prior=True)
-    least_noise = NO_NOISE if len(X) < ROWS_PER_INPUT * X.shape[1] else MUCH_NOISE
-    if single is None or single.noise <= least_noise:
+    is_short = len(X) < ROWS_PER_INPUT * X.shape[1]
+    if single is None or single.noise <= (NO_NOISE if is_short else MUCH_NOISE):
         single = search(log_marginal_likelihood)
     if _TREND in kernels and len(X) <= RACE_ROWS:
         trend = _trend_alone(X, Y, max_iter)
-        evidence, _ = log_marginal_likelihood(single.theta, single.kernel, X, Y)
+        # What a function gains by chance is known of the largest likelihood nearby, unless rows are few for the inputs.
+        nearby = single if is_short else climb_exact(single, X, Y, min(max_iter, MIDDLE))
+        evidence, _ = log_marginal_likelihood(nearby.theta, nearby.kernel, X, Y)
         single = single if evidence > trend.value * Y.size + STRONG + chance_of_function(X) else trend
     return single
 
@@ -607,7 +609,7 @@ def search_student_t(begin: SingleLayer, X: Array, Y: Array, *, max_iter: int = 
     begins = [(begin, theta)]
     if N <= RACE_ROWS:
         for kernel in PLAIN:
-            options: dict[str, Any] = {"has_prior": begin.has_prior or has_few_rows(X), "is_trend": False}
+            options: dict[str, Any] = {"has_prior": begin.has_prior or N < ROWS_PER_INPUT * D, "is_trend": False}
             fresh = dataclasses.replace(begin, kernel=kernel, theta=first_theta(kernel, D, max(_STARTS)), **options)
             begins.append((fresh, fresh.theta))
     tried = []
