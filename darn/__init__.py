@@ -17,7 +17,9 @@ A table of one's own: train/density (`DARNDensity`), train/density_choice, more/
 
 import lazy_loader
 
-import gpflow_deep_base  # noqa: F401  TensorFlow starts without noise
+from gpflow_deep_base.tensor_float import full_float32  # with that TensorFlow starts without noise, too
+
+full_float32()
 
 # Names are imported from where __init__.pyi says when they are used, so that a part needs no more than it imports.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,6 +1,8 @@
 """Expectation backpropagation: learning-rate-free Bayesian training of multilayer networks (Soudry et al. 2014)."""
 
-import gpflow_deep_base  # noqa: F401  TensorFlow starts without noise
 from gpflow_deep_base.doors import attach_stub
+from gpflow_deep_base.tensor_float import full_float32  # with that TensorFlow starts without noise, too
+
+full_float32()
 
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

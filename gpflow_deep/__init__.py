@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import lazy_loader
 
 from gpflow_deep_base.quiet import import_within  # with that TensorFlow starts without noise, too
+from gpflow_deep_base.tensor_float import full_float32
 
 __version__ = "0.2.0"
 
@@ -26,6 +27,7 @@ def _plain_docstrings() -> Iterator[None]:
         check_shapes.set_rewrite_docstrings(usual)
 
 
+full_float32()
 import_within("gpflow", _plain_docstrings)
 
 # Names are imported from where __init__.pyi says when they are used, so that a part needs no more than it imports.

@@ -15,6 +15,7 @@
     page       a report as one HTML file, with plots as SVG and without the network
     threads    one thread of BLAS for small matrices
     quiet      TensorFlow's start without its noise, from the first import of this package on
+    tensor_float  products of float32 matrices as such, on GPUs too
 
 Nothing here imports TensorFlow when it is imported.
 """

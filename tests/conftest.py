@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from gpflow_deep_base.tensor_float import full_float32
 from tests.tiers import load
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     _forget_the_shell()
+    full_float32()  # on a GPU, tolerances are for float32
     if config.getoption("--vary-seed") and not hasattr(
         config, "workerinput"
     ):  # workers get the options of their parent

@@ -31,6 +31,7 @@ __all__ = [
     "make_strategy",
     "make_train_step",
     "own_words",
+    "prepare_gpus",
     "replica_noise",
     "scope",
     "shared",
@@ -97,8 +98,9 @@ class Devices:
         check_replicas(self.strategy, self.replicas)
 
     def prepare(self) -> "tf.distribute.Strategy | None":
-        """Set the threads and make the strategy. Call it before any tensor is made."""
+        """Set threads and GPUs and make the strategy. Call it before any tensor is made."""
         apply_threads(self.threads)
+        prepare_gpus()
         return make_strategy(self.strategy, num_replicas=self.replicas)
 
 
@@ -330,6 +332,22 @@ def _check_tf_config() -> None:
             f"--strategy=multi_worker needs the environment variable TF_CONFIG, such as {example}; got {text!r} "
             f"({type(error).__name__}: {error})."
         ) from error
+
+
+def prepare_gpus() -> None:
+    """Let a run take a GPU's memory as it needs it, and compute the same bits each time; without GPUs nothing happens.
+
+    TensorFlow's own choice is all memory of all GPUs, which leaves none to a second run, and sums whose terms come in
+    any order, such as gradients of convolutions, after which a resumed run has other bits.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    for gpu in gpus:
+        try:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        except RuntimeError as error:
+            raise ValueError("prepare_gpus came too late; call it before any tensor is made.") from error
+    if gpus:
+        tf.config.experimental.enable_op_determinism()
 
 
 def apply_threads(threads: int) -> None:

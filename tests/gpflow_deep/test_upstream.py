@@ -105,9 +105,9 @@ def test_softmax(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)  # sums of five in float64
     assert np.isnan(DenseSoftmax(5).log_prob(tf.zeros([1, 1]), F[:1], tf.constant([[5]])))
     seed, noise = tf.constant([1, 2]), lambda *_: tf.zeros([100, 1, 5], tf.float64)
-    assert type(repaired(Softmax(5), seed, noise)) is Softmax
-    with mock.patch.object(tf.config, "list_logical_devices", return_value=["GPU"]):
-        assert type(repaired(Softmax(5), seed, noise)) is DenseSoftmax
+    for gpus, expected in (([], Softmax), (["GPU"], DenseSoftmax)):
+        with mock.patch.object(tf.config, "list_logical_devices", return_value=gpus):
+            assert type(repaired(Softmax(5), seed, noise)) is expected
 
 
 def test_parts_of_a_switched_likelihood_are_public() -> None:

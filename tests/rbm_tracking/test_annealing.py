@@ -57,6 +57,10 @@ def test_progress_is_told_after_each_chunk(rbm: RBM, seed: tf.Tensor) -> None:
 
 @pytest.mark.usefixtures("few_weights")
 def test_where_kernels_pay(rbm: RBM, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = ["GPU"]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
+    assert not sparse_rows.is_sparse(rbm, np.full(N_V, 0.1))
+    gpus.clear()
     assert sparse_rows.is_sparse(rbm, np.full(N_V, 0.1))
     assert not sparse_rows.is_sparse(rbm, np.full(N_V, 0.4))
     assert not sparse_rows.is_sparse(rbm._replace(visible=Spin()), np.full(N_V, 0.1))

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpflow_deep_base.quiet import NVIDIA
 from tests.golden.cases import write_houses
 from tests.golden.compare import ROOT, differences
 from tests.scripts.running import checkpoints
@@ -34,7 +35,8 @@ FLAGS = {
 
 NUM_KILLS = 20
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload([f"scripts.{script}" for script in FLAGS])  # TensorFlow is imported once for all runs
+if not NVIDIA.exists():  # CUDA does not survive a fork
+    FORKED.set_forkserver_preload([f"scripts.{script}" for script in FLAGS])  # TensorFlow is imported once for all runs
 
 
 def run_here(script: str, folder: Path, arguments: list[str], output: Path) -> None:

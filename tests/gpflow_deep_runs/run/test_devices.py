@@ -20,6 +20,7 @@ from gpflow_deep_runs.run.devices import (
     make_strategy,
     make_train_step,
     own_words,
+    prepare_gpus,
     replica_noise,
     scope,
     shared,
@@ -29,7 +30,8 @@ from gpflow_deep_runs.run.devices import (
 from tests.scripts.running import results_of
 
 _PROGRAM = """
-import json, sys
+import json, os, sys
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 import numpy as np
 import tensorflow as tf
 from gpflow_deep_runs.run import Devices, checkpoints, devices
@@ -287,7 +289,32 @@ def test_workers_share_the_rows_of_a_batch() -> None:
         workers[0].batch_size(8)
 
 
-# ---------------------------------------------------------------------------------------------- flags and threads
+# ---------------------------------------------------------------------------------------------- GPUs
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is set, on a machine that seems to have two GPUs."""
+    made: list[Any] = []
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU:0", "GPU:1"])
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", lambda *given: made.append(given))
+    monkeypatch.setattr(tf.config.experimental, "enable_op_determinism", lambda: made.append("determinism"))
+    return made
+
+
+def test_a_run_takes_memory_as_it_needs_it_and_computes_the_same_bits(calls: list[Any]) -> None:
+    Devices().prepare()
+    assert calls == [("GPU:0", True), ("GPU:1", True), "determinism"]
+
+
+def test_gpus_that_have_started_are_an_error(calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("Physical devices cannot be modified after being initialized")
+
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", refuse)
+    with pytest.raises(ValueError, match="prepare_gpus came too late; call it before any tensor is made"):
+        prepare_gpus()
+    assert calls == []
 
 
 # ---------------------------------------------------------------------------------------------- errors of a step
