@@ -57,7 +57,7 @@ def deep_gp(batch: int, M: int, layers: int = 2, *, is_compiled: bool = False, *
     return _of_gp(settings, normal(batch, 8), normal(batch, 1), "regression", is_compiled=is_compiled)
 
 
-def convolutional_gp(*, is_compiled: bool = False) -> Steps:
+def convolutional_gp() -> Steps:
     """One layer for images of 28 x 28."""
     import gpflow_deep
 
@@ -65,10 +65,10 @@ def convolutional_gp(*, is_compiled: bool = False) -> Steps:
         kernel="convolutional", image_shape=(28, 28), stride=2, num_inducing=100, num_layers=1
     )
     labels = np.arange(128.0)[:, None] % 10
-    return _of_gp(settings, np.abs(normal(128, 784)), labels, "multiclass", is_compiled=is_compiled)
+    return _of_gp(settings, np.abs(normal(128, 784)), labels, "multiclass")
 
 
-def _of_gp(settings: Any, X: np.ndarray, Y: np.ndarray, task: str, *, is_compiled: bool) -> Steps:
+def _of_gp(settings: Any, X: np.ndarray, Y: np.ndarray, task: str, *, is_compiled: bool = False) -> Steps:
     import tensorflow as tf
 
     import gpflow_deep
@@ -96,12 +96,12 @@ def darn_steps(batch: int, *, is_compiled: bool = False, **config: Any) -> Steps
     return _of_blocks(trainer, batch)
 
 
-def pixelcnn(*, is_compiled: bool = False) -> Steps:
+def pixelcnn() -> Steps:
     """Masked convolutions in place of a DARN's visible layer."""
     import darn
 
     shape = darn.PixelCNNConfig((28, 28))
-    return darn_steps(100, visible_conditional="pixelcnn", pixelcnn=shape, is_compiled=is_compiled)
+    return darn_steps(100, visible_conditional="pixelcnn", pixelcnn=shape)
 
 
 def rbm_updates(chains: int, *, is_compiled: bool = False) -> Steps:
@@ -138,7 +138,7 @@ def ebp_epochs(hidden: int, batch: int = 0) -> Steps:
 
     X, Y = normal(2000, 783), 2.0 * bits(2000, 10) - 1
     network = ebp.EBPNetwork((783, hidden, 10), "binary", head="multiclass")
-    options = {"batch_size": batch} if batch else {}
+    options: dict[str, Any] = {"batch_size": batch} if batch else {}
     rows = batch or 1
 
     def run(count: int) -> None:
@@ -181,7 +181,6 @@ MODELS: dict[str, Callable[[], Steps]] = {
     "DARN, 784 and 500 units, batch 100, XLA": lambda: darn_steps(100, is_compiled=True),
     "DARN, 784 and 500 units, batch 1000": lambda: darn_steps(1000),
     "PixelCNN, 28 x 28, batch 100": pixelcnn,
-    "PixelCNN, 28 x 28, batch 100, XLA": lambda: pixelcnn(is_compiled=True),
     "RBM, 784 and 500 units, 20 chains": lambda: rbm_updates(20),
     "RBM, 784 and 500 units, 20 chains, XLA": lambda: rbm_updates(20, is_compiled=True),
     "EBP, 783-120-10, one row": lambda: ebp_epochs(120),

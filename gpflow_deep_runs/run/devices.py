@@ -288,12 +288,15 @@ def lost_worker(error: Exception) -> str | None:
 
 
 def explain(error: Exception) -> tuple[str, int] | None:
-    """What `cli.run` says about the errors of a step: a lost worker, or no memory or disk space left."""
+    """What `cli.run` says about the errors of a step: a lost worker, no memory or disk space left, bits that change."""
     if isinstance(error, tf.errors.ResourceExhaustedError) and "No space left" in error.message:
         return f"{own_words(error.message)}; free some space, then continue with --resume.", 2  # one error for both
     if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
         words = own_words(error.message) if isinstance(error, tf.errors.OpError) else str(error)
         return f"out of memory; lower --batch_size or make the model smaller. {words}", 1
+    if isinstance(error, tf.errors.UnimplementedError) and "deterministic" in error.message.lower():
+        what = f"a GPU cannot compute the same bits each time for this model ({own_words(error.message)})"
+        return f"{what}; set TF_DETERMINISTIC_OPS=0 in the environment: resuming then changes the last bits.", 1
     message = lost_worker(error)
     return None if message is None else (message, 1)
 
@@ -338,7 +341,8 @@ def prepare_gpus() -> None:
     """Let a run take a GPU's memory as it needs it, and compute the same bits each time; without GPUs nothing happens.
 
     TensorFlow's own choice is all memory of all GPUs, which leaves none to a second run, and sums whose terms come in
-    any order, such as gradients of convolutions, after which a resumed run has other bits.
+    any order, such as gradients of convolutions, after which a resumed run has other bits. TF_DETERMINISTIC_OPS=0 in
+    the environment allows such sums.
     """
     gpus = tf.config.list_physical_devices("GPU")
     for gpu in gpus:
@@ -346,7 +350,7 @@ def prepare_gpus() -> None:
             tf.config.experimental.set_memory_growth(gpu, True)
         except RuntimeError as error:
             raise ValueError("prepare_gpus came too late; call it before any tensor is made.") from error
-    if gpus:
+    if gpus and os.environ.get("TF_DETERMINISTIC_OPS", "1").lower() not in ("0", "false"):
         tf.config.experimental.enable_op_determinism()
 
 

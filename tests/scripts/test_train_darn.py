@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 
 from darn import DARN, DARNConfig, Trainer, TrainingConfig, load_darn, load_density, report
 from darn.model.description_length import description_length
@@ -422,3 +423,22 @@ def test_devices_and_workers_share_the_work(folder: Path) -> None:
     odd = run("train_darn.py", ["--run_dir=odd", "--strategy=mirrored", *arguments, "--batch_size=21"], folder)
     assert odd.code == 2
     assert "--batch_size must be a multiple of the 2 replicas, got 21" in odd.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], True),
+        (["--nojit"], False),
+        (["--hidden=8", "--visible_conditional=pixelcnn"], False),
+        (["--hidden=8", "--use_local"], False),
+        (["--hidden=8", "--strategy=mirrored"], False),
+    ],
+)
+def test_steps_are_compiled_on_one_gpu(arguments: list[str], expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = ["GPU"]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
+    assert parse(Flags, ["--run_dir=none", *arguments]).is_compiled is expected
+    gpus.clear()
+    assert not parse(Flags, ["--run_dir=none", *arguments]).is_compiled
+    assert parse(Flags, ["--run_dir=none", "--jit"]).is_compiled

@@ -307,6 +307,13 @@ def test_a_run_takes_memory_as_it_needs_it_and_computes_the_same_bits(calls: lis
     assert calls == [("GPU:0", True), ("GPU:1", True), "determinism"]
 
 
+@pytest.mark.parametrize("word", ["0", "False"])
+def test_sums_in_any_order_are_a_choice(word: str, calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_DETERMINISTIC_OPS", word)
+    prepare_gpus()
+    assert calls == [("GPU:0", True), ("GPU:1", True)]
+
+
 def test_gpus_that_have_started_are_an_error(calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise RuntimeError("Physical devices cannot be modified after being initialized")
@@ -345,6 +352,11 @@ def test_own_words(message: str, words: str) -> None:
             1,
         ),
         (tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"), "out of memory; lower --batch_size", 1),
+        (
+            tf.errors.UnimplementedError(None, None, "x\nNo deterministic implementation of sparse_dense_matmul"),
+            "for this model (No deterministic implementation of sparse_dense_matmul); set TF_DETERMINISTIC_OPS=0 in",
+            1,
+        ),
         (MemoryError("cannot allocate 8 GiB"), "make the model smaller. cannot allocate 8 GiB", 1),
         (
             tf.errors.ResourceExhaustedError(None, None, "x\nNo space left on device"),
