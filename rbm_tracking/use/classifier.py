@@ -45,7 +45,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         >>> RBMClassifier(rbm, epochs=20, learning_rate=0.05).fit(X, X[:, 0]).predict_proba(X[:3]).shape
         (3, 2)
 
-    :param rbm: what is trained of rows [X, one bit for each class], whose `visible` may be "bernoulli" or "softmax"
+    :param rbm: what is trained of rows [X, one bit for each class], of visible "auto", "bernoulli" or "softmax"
         (categories of X in `groups`); None for `TrackedRBM()`. It is not changed.
     :param epochs: passes over the rows up the gradient of log p(y | v) afterwards; 0 leaves the RBM as it is.
     :param learning_rate: of these, by Adam. It falls to 0 on a line.
@@ -93,7 +93,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise ValueError(f"RBMClassifier needs at least 2 classes, got 1 class, {self.classes_[0]!r}.")
         rbm = TrackedRBM() if self.rbm is None else clone(self.rbm)
-        if rbm.visible not in ("bernoulli", "softmax") or rbm.hidden != "bernoulli":
+        if rbm.visible not in ("auto", "bernoulli", "softmax") or rbm.hidden != "bernoulli":
             raise ValueError(
                 f"rows of bits or categories can be classified, got visible={rbm.visible!r}; and hidden units must be "
                 f"bits, got hidden={rbm.hidden!r}."

@@ -80,6 +80,7 @@ from rbm_tracking.use.estimator_rows import (
     resampled,
 )
 from rbm_tracking.use.evaluation import Evaluations
+from rbm_tracking.use.frames import FrameUnits, units_of_frame
 from rbm_tracking.use.search import DECAY, WIDTH, Trial, best_trial
 from rbm_tracking.use.training import not_finite
 
@@ -147,11 +148,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     :param l2: weight decay. None: 1e-4, or more where validation rows are better off with that. It is raised, and the
         number of hidden units lowered if that is None, only after a fit whose validation score fell in the end.
     :param l1: how strongly weights are pulled to exactly 0.
-    :param visible: what the visible units are: "bernoulli", bits; "softmax", categories of one bit a level; "spin", -1
-        and 1; "gaussian", numbers, best standardised; "relu", numbers from 0 on; "drelu", numbers with a width for each
-        sign. Several of them in one table: the columns of each, of softmax those of each category, as in
-        `{"bernoulli": [0, 1], "gaussian": [2], "softmax": [[3, 4, 5]]}`. Units besides bits take X as it is, not as
-        probabilities.
+    :param visible: what the visible units are: "auto", bits, and of a frame what its columns are: bits, categories, and
+        numbers and dates, standardised, whose densities and samples are in the frame's units; "bernoulli", bits;
+        "softmax", categories of one bit a level; "spin", -1 and 1; "gaussian", numbers, best standardised; "relu",
+        numbers from 0 on; "drelu", numbers with a width for each sign. Several of them in one table: the columns of
+        each, of softmax those of each category, as in `{"bernoulli": [0, 1], "gaussian": [2], "softmax": [[3, 4, 5]]}`.
+        Units besides bits take X as it is, not as probabilities.
     :param hidden: what the hidden units are, one of these but softmax; or how many there are of each, as in
         `{"bernoulli": 20, "drelu": 10}`. dReLU units learn their shape, between a Gaussian one and one of two values.
     :param groups: of softmax units: the columns of each category; a number, if each category has so many, one after
@@ -175,6 +177,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     log Z independently.
     """
 
+    _frame: FrameUnits | None = None  # what a frame's columns are
     _observed: Observed
     _verdict: Verdict | None
     _kept: SMLState | None  # with the model's log Z
@@ -198,7 +201,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         n_iter: int | None = None,
         l2: float | None = None,
         l1: float = 0.0,
-        visible: Layer = "bernoulli",
+        visible: Layer = "auto",
         hidden: Layer = "bernoulli",
         groups: Sequence[Sequence[int]] | int | None = None,
         early_stopping: bool = True,
@@ -230,8 +233,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         twenty updates, so that the gradient is that of the likelihood of what is there, if it is absent at random.
         Early stopping validates with rows that are whole, and is left out if there are fewer than 10 to set aside.
 
-        :param X: [n_samples, n_features] of values in [0, 1], dense or sparse; with `visible="softmax"` also codes,
-            texts or a frame of categories.
+        :param X: [n_samples, n_features] of values in [0, 1], dense or sparse; a frame; with `visible="softmax"` also
+            codes, texts or a frame of categories.
         :param y: not used.
         :param sample_weight: how much each row counts, [n_samples]: minibatches are drawn in proportion. Only ratios
             matter.
@@ -372,12 +375,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_is_fitted(self)
         v = self._validated(X, reset=False)
         values = np.asarray(v.data if sparse.issparse(v) else v)
-        if not is_numeric(self.visible) and not ((values == 0) | (values == 1)).all():
+        if not is_numeric(self._layer) and not ((values == 0) | (values == 1)).all():
             raise ValueError(
                 "score_samples needs rows of 0 and 1, of which there is a probability, got values between them; "
                 "binarise X as the model should see it, for example X > 0.5."
             )
         log_q = log_probs_unnormalised(self._parameters, v)
+        if self._frame is not None:
+            log_q = log_q - self._frame.log_volume
         if return_interval:
             return log_q - self.log_z_, log_q - self.evidence_.high, log_q - self.evidence_.low
         return log_q - self.log_z_
@@ -395,7 +400,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         h = hidden.draw(a, self.random_state_.uniform(size=(len(a), hidden.num_noise(a.shape[1]))))
         noise = self.random_state_.uniform(size=(len(h), visible.num_noise(self.n_features_in_)))
         rows = visible.draw(h @ self.components_ + self.intercept_visible_, noise)
-        return rows if is_numeric(self.visible) else rows.astype(bool)
+        return self._returned(rows) if is_numeric(self._layer) else rows.astype(bool)
 
     def sample(
         self,
@@ -431,16 +436,19 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError(f"temperature must be positive and finite, got {temperature!r}.")
         rbm = model.rbm if temperature == 1 else at_temperature(model.rbm, temperature)
         if given is not None:
-            return drawn_given(rbm, given, n_samples, burn_in, np.random.default_rng(seed.numpy() % 2**31))
-        if temperature != 1:
+            known = given if self._frame is None else self._frame.standardised(given)
+            rows = drawn_given(rbm, known, n_samples, burn_in, np.random.default_rng(seed.numpy() % 2**31))
+        elif temperature != 1:
             new = initial_chains(rbm, self._settings.n_temps, self._settings.n_chains, seed=seed)
-            return sample(rbm, new, model.ladder.beta.numpy(), n_samples, **rounds, **noise)
-        if self._is_along(along):
+            rows = sample(rbm, new, model.ladder.beta.numpy(), n_samples, **rounds, **noise)
+        elif self._is_along(along):
             path = self._path(self.trajectory_)
             lengths = distances(path, **noise)
-            return tempered(path, lengths, n_samples, num_chains=self._settings.n_chains, **rounds, **noise)
-        chains = model.chains._replace(a=activations(model.rbm, model.chains.v))
-        return sample(model.rbm, chains, model.ladder.beta.numpy(), n_samples, **rounds, **noise)
+            rows = tempered(path, lengths, n_samples, num_chains=self._settings.n_chains, **rounds, **noise)
+        else:
+            chains = model.chains._replace(a=activations(model.rbm, model.chains.v))
+            rows = sample(model.rbm, chains, model.ladder.beta.numpy(), n_samples, **rounds, **noise)
+        return self._returned(rows)
 
     def impute(
         self, X: Any, mask: Any = None, *, n_chains: int = 20, n_steps: int = 200, random_state: int | None = 0
@@ -457,12 +465,17 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)
         rows: Any = X.toarray() if sparse.issparse(X) else X
+        if self.visible != "softmax":
+            rows = self._columns(rows, reset=False)
         if mask is None:
             if self.visible == "softmax" and self.groups is None:
                 rows = self._encoded(rows, reset=False)
             mask = np.isnan(np.asarray(rows, np.float64))
         is_missing: Any = mask.toarray() if sparse.issparse(mask) else mask
-        return impute(self._parameters, rows, is_missing, rng=rng, num_chains=n_chains, num_steps=n_steps)
+        found = impute(self._parameters, rows, is_missing, rng=rng, num_chains=n_chains, num_steps=n_steps)
+        if self._frame is None:
+            return found
+        return found._replace(values=self._returned(found.values), error=found.error * self._frame.scale)
 
     @property
     def rbm_(self) -> RBM:
@@ -545,22 +558,41 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self.visible == "softmax" and self.groups is None:
             X = self._encoded(X, reset=reset)
         if self.visible != "softmax" or self.groups is None:  # of groups, `checked` says what helps
-            X = as_numbers(X, self, reset=reset, may_miss=reset)
+            X = self._columns(X, reset=reset)
         types = (*_FLOATS, np.uint8, np.bool_) if reset else _FLOATS
         finite: Any = "allow-nan" if reset else True
         validate = functools.partial(
             validate_data, self, X, accept_sparse="csr", reset=reset, dtype=types, ensure_all_finite=finite
         )
-        X = checked(validate, X, self.visible)
+        X = checked(validate, X, self._layer)
         if self.visible == "softmax" and self.groups is not None and not isinstance(self.groups, int):
             is_grouped = np.isin(np.arange(X.shape[1]), [column for group in self.groups for column in group])
             check_values(X[:, is_grouped], "softmax")
             check_values(X[:, ~is_grouped], "bernoulli")
         else:
-            check_values(X, self.visible)
+            check_values(X, self._layer)
         if not reset and hasattr(self, "_visible") and self._visible != Bernoulli():
             self._visible.check(X.toarray() if sparse.issparse(X) else X, name="X")
         return X
+
+    def _columns(self, X: Any, *, reset: bool) -> Any:
+        """The columns of a frame as the units take them; anything else as it is."""
+        is_frame = hasattr(X, "columns") and hasattr(X, "dtypes")
+        X = as_numbers(X, self, reset=reset, may_miss=True)
+        if reset:
+            is_open = self.visible == "auto" and is_frame
+            self._frame = units_of_frame(getattr(self, "table_encoder_", None), X) if is_open else None
+        is_one = self._frame is not None and np.ndim(X) == 2 and np.shape(X)[1] == len(self._frame.scale)
+        return self._frame.standardised(X) if self._frame is not None and is_one else X
+
+    @property
+    def _layer(self) -> Layer:
+        """The visible units, or the columns of each family of them."""
+        return self.visible if self._frame is None else self._frame.layer
+
+    def _returned(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Rows of the units as the user has them."""
+        return rows if self._frame is None else self._frame.in_units_of_the_frame(rows)
 
     def _encoded(self, X: Any, *, reset: bool) -> Any:
         """A column for each level, where X has categories as they come; NaN in all columns of one that is absent."""
@@ -573,8 +605,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _known_groups(self, n_features: int) -> Sequence[Sequence[int]]:
         """The columns of each category, as far as the user or the levels say so."""
-        if not isinstance(self.visible, str):
-            return tuple(tuple(group) for group in self.visible.get("softmax", ()))
+        if not isinstance(self._layer, str):
+            return tuple(tuple(group) for group in self._layer.get("softmax", ()))
         if self.visible == "softmax" and self.groups is None and self.encoder_ is not None:
             ends = np.cumsum([len(levels) for levels in self.encoder_.categories_])
             return tuple(
@@ -588,8 +620,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _units(self, X: Any) -> Visible:
         """The visible units that all rows of X call for."""
         learn_variances = self._settings.learn_variances
-        if not isinstance(self.visible, str):
-            return layer(self.visible, self._drawn(X), learn_variances=learn_variances)
+        if not isinstance(self._layer, str):
+            return layer(self._layer, self._drawn(X), learn_variances=learn_variances)
         if self.visible in ("relu", "drelu"):
             return layer({self.visible: range(X.shape[1])}, self._drawn(X), learn_variances=learn_variances)
         name: UnitsName = self.visible  # type: ignore[assignment]  # the others have returned
@@ -632,7 +664,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _drawn(self, rows: Any) -> NDArray[Any]:
         """Dense rows as the units take them; probabilities of bits are drawn."""
-        return drawn(rows, self.visible, self.random_state_)
+        return drawn(rows, self._layer, self.random_state_)
 
     def _first_rate(self, n_v: int, size: int) -> float:
         """The learning rate that is given, or that suits so many columns, each of which moves all activations."""
@@ -640,7 +672,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             return self.learning_rate
         if self.hidden not in ("bernoulli", "spin"):
             return _RATE_OF_NUMBERS
-        is_tame = self.visible in ("bernoulli", "softmax") and size >= _MANY_IN_BATCH
+        is_tame = self._layer in ("auto", "bernoulli", "softmax") and size >= _MANY_IN_BATCH
         return float(np.clip(_RATE_TIMES_COLUMNS / n_v, _RATE, _HIGHEST_RATE)) if is_tame else _RATE
 
     def _new_seed(self) -> tf.Tensor:

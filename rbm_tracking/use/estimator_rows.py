@@ -135,7 +135,10 @@ def check_values(X: Any, visible: Layer) -> None:
     if values.min() < 0 or values.max() > 1:
         negative = "Negative values in data: " if values.min() < 0 else ""
         is_spin = (np.abs(values) == 1).all()
-        numbers = "visible='gaussian' takes standardised numbers, visible='softmax' codes of categories"
+        numbers = (
+            "a frame is taken with numbers as they are, visible='gaussian' takes standardised ones, visible='softmax' "
+            "codes of categories"
+        )
         advice = "visible='spin' takes -1 and 1" if is_spin else numbers
         raise ValueError(
             f"{negative}X must be 0 or 1, or probabilities between them, got values from {values.min():g} to "
