@@ -98,16 +98,19 @@ def _of_column(j: int, decider: Sequence[int], none: int, pair: _Pair, place: ND
 
     earlier = [a for a in decider if a in pair.beside and place[a] < place[j]]
     with_j = pair.beside[j]
-    # It is 1 beside a level that has no other one left.
+    without_j = [a for a in (*decider, none) if a in pair.beside and a not in with_j]
+    # It is 1 beside a level that has no other one left, and where only such levels are left.
     ones = [a for a in earlier if a in with_j and is_left_alone(a)]
     if ones:
         yield Clause(ones, True, True, pair.logit)
-    if none in with_j and is_left_alone(none) and all(place[a] < place[j] for a in decider):
+    if all(is_left_alone(a) for a in with_j) and all(a >= 0 and place[a] < place[j] for a in without_j):
+        yield Clause(without_j, False, True, pair.logit)
+    elif none in with_j and is_left_alone(none) and all(place[a] < place[j] for a in decider):
         yield Clause([*decider], False, True, pair.logit)
     # It is 0 where none of its levels can be there, and beside each that is not one of them.
     if all(a >= 0 and place[a] < place[j] for a in with_j):
         yield Clause(sorted(with_j), False, False, pair.logit)
-    elif zeros := [a for a in earlier if a not in with_j]:
+    elif zeros := [a for a in without_j if a in earlier]:
         yield Clause(zeros, True, False, pair.logit)
 
 
