@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from ..graph.convert import folded
 from ..graph.ordering import ordered
 from ..graph.sizes import Size, size_of
 from ..graph.supported import custom_layers
@@ -96,7 +97,8 @@ def pack(
     given. No labels are needed, nothing is trained, and files are smaller at the same error.
 
     Biases are multiples of a power of two, as coarse as the error allows, or float16. Units of hidden layers are sorted
-    where their order is free. What is measured is what the file gives back.
+    where their order is free, and batch normalisation becomes part of the weights before it. What is measured is what
+    the file gives back.
 
     :param model: a plain network, such as `compression.fit` returns; it is not changed.
     :param path: of the file, usually with the ending .bcz; it is replaced if it exists.
@@ -125,7 +127,7 @@ def pack(
         if validate is not None and not math.isfinite(error_before):
             raise ValueError(f"validate must give a finite number for the network, got {error_before}.")
         size = original if isinstance(original, Size) else size_of(model if original is None else original)
-        model = ordered(model)
+        model = ordered(folded(model))
         max_error = error_before + max_rise
         # By curvature, or without inputs by search of the bits or the codebook.
         if calibration is not None:

@@ -1,21 +1,21 @@
 """A trained Keras model in Bayesian form, to be trained on and pruned (Sec. 5: VGG starts from pretrained means)."""
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
 from ..layers import layers
 from ..layers.base import BayesianLayer
-from .graph import Graph, Node, Ref, Tensor, bypassed, graph_of, model_of
+from .graph import Graph, Node, Ref, Tensor, bypassed, clone, graph_of, layers_of, model_of
 from .kinds import is_convolution, kind_of, weighted_layers, whole_layers
-from .rebuild import copied
+from .rebuild import copied, copy_weights
 from .supported import IDLE
 from .weight_types import check_plain_weights
 
-__all__ = ["BAYESIAN", "compress", "folded_weights"]
+__all__ = ["BAYESIAN", "compress", "folded", "folded_weights"]
 
 LOG = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def compress(
         raise ValueError(f"std_cap names {unknown}; the layers with weights are {names}.")
     _warn_of_what_is_lost(graph, chosen)
     # Batch normalisation goes into the weights before it.
-    graph, weights = _folded(graph)
+    graph, weights, _ = _folded(graph, _is_chosen)
     new_layers: dict[str, keras.Layer] = {}
     for node in chosen:
         common = {
@@ -179,18 +179,60 @@ def _separate(node: Node, input_shape: tuple[int | None, ...]) -> tuple[keras.La
     return first, second
 
 
-_Weights = dict[str, list[np.ndarray]]
+class _Folded(NamedTuple):
+    """A graph without some batch normalisation, the kernels and biases of chosen layers, and which took it up."""
+
+    graph: Graph
+    weights: dict[str, list[np.ndarray]]
+    changed: set[str]
 
 
-def _folded(graph: Graph) -> tuple[Graph, _Weights]:
-    """The graph with batch normalisation in the weights before it, and these, of all layers that become Bayesian."""
-    weights: _Weights = {}
+def folded(model: keras.Model) -> keras.Model:
+    """A copy of a plain network with batch normalisation in the kernels and biases before it.
+
+    It goes into dense layers, convolutions and depthwise ones without activation whose outputs it alone takes. Outputs
+    are the same in inference, up to rounding.
+    """
+    graph, weights, changed = _folded(graph_of(model), lambda node: _is_depthwise(node.layer) or _is_chosen(node))
+    # Layers that take something up get a bias, all others are copied.
+    new_layers: dict[str, keras.Layer] = {}
+    for node in layers_of(graph):
+        if node.name in changed:
+            new_layers[node.name] = clone(node.layer, name=node.name, use_bias=True)
+        else:
+            new_layers[node.name] = copied(node.layer, node.name)
+    nodes = [node._replace(layer=new_layers.get(node.name, node.layer)) for node in graph.nodes]
+    new_model = model_of(graph._replace(nodes=nodes))
+    for node in layers_of(graph):
+        if node.name in changed:
+            new_layers[node.name].set_weights(weights[node.name])
+        else:
+            copy_weights(node.layer, new_layers[node.name], None)
+    return new_model
+
+
+def _is_chosen(node: Node) -> bool:
+    return type(node.layer).__name__ in BAYESIAN
+
+
+def _is_depthwise(layer: Any) -> bool:
+    return isinstance(layer, keras.layers.DepthwiseConv1D | keras.layers.DepthwiseConv2D)
+
+
+def _folded(graph: Graph, takes: Callable[[Node], bool]) -> _Folded:
+    """The graph with batch normalisation in the weights before it.
+
+    :param takes: whether a layer with weights may take it up.
+    :raises ValueError: if weights of such a layer are not finite.
+    """
+    weights: dict[str, list[np.ndarray]] = {}
+    changed = set[str]()
     folded: dict[int, Node] = {}  # by what it gives, the layer that has it in its weights
     consumers = graph.consumers()
     # A layer that is linear so far takes up the normalisation that alone reads it.
     for node in graph.nodes:
         layer = node.layer
-        if type(layer).__name__ in BAYESIAN and kind_of(graph, node) == "weighted":
+        if takes(node) and kind_of(graph, node) == ("scaled" if _is_depthwise(layer) else "weighted"):
             bias = np.asarray(layer.bias, np.float64) if layer.use_bias else np.zeros(_units(layer))
             weights[node.name] = [np.asarray(layer.kernel, np.float64), bias]
             if layer.activation is keras.activations.linear:
@@ -200,14 +242,18 @@ def _folded(graph: Graph) -> tuple[Graph, _Weights]:
             if earlier_node is not None and consumers[node.sources[0]] == 1:
                 weights[earlier_node.name] = folded_weights(layer, earlier_node.layer, *weights[earlier_node.name])
                 folded[node.outputs[0]] = earlier_node
+                changed.add(earlier_node.name)
     # What a diverged training left shows here.
     for name, arrays in weights.items():
         if not all(np.all(np.isfinite(array)) for array in arrays):
             raise ValueError(f"the weights of the layer {name} are not finite; train the model again.")
-    return bypassed(graph, lambda node: node.name not in weights and node.outputs[0] in folded), weights
+    without = bypassed(graph, lambda node: node.name not in weights and node.outputs[0] in folded)
+    return _Folded(without, weights, changed)
 
 
 def _units(layer: keras.Layer) -> int:
+    if _is_depthwise(layer):
+        return int(layer.kernel.shape[-2])
     return layer.filters if is_convolution(layer) else layer.units
 
 
@@ -222,4 +268,6 @@ def folded_weights(
     bias = (np.asarray(bias, np.float64) - np.asarray(normalisation.moving_mean, np.float64)) * factor
     if normalisation.center:
         bias += np.asarray(normalisation.beta, np.float64)
-    return [kernel * (factor[:, None] if isinstance(layer, keras.layers.Conv2DTranspose) else factor), bias]
+    if isinstance(layer, keras.layers.Conv2DTranspose):
+        return [kernel * factor[:, None], bias]
+    return [kernel * (factor.reshape(kernel.shape[-2:]) if _is_depthwise(layer) else factor), bias]

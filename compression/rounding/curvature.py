@@ -26,7 +26,10 @@ from .surgeon import upper_factor
 __all__ = ["Curvature", "curvature_of", "is_full", "moments_of"]
 
 _ROWS = 128  # of a batch
-_PLACES = 2048  # of a convolution, of a batch
+_PLACES = 2048  # of a convolution, of a batch, at most
+_LEAST_ROWS = 8192  # in all batches together
+_ROWS_OF_INPUT = 32
+_SPREAD = 4  # times as many places as are taken are looked at, so that they are of several images
 _MOST_INPUTS = 4608  # of a layer whose moments are a matrix
 _FULL = (keras.layers.Dense, keras.layers.Conv1D, keras.layers.Conv2D)
 
@@ -55,8 +58,9 @@ class Curvature(NamedTuple):
 class _Seen:
     """What was seen of the inputs and activations of one layer."""
 
-    def __init__(self, layer: keras.Layer) -> None:
+    def __init__(self, layer: keras.Layer, num_batches: int) -> None:
         self.layer = layer
+        self.num_batches = num_batches
         self.moments: NDArray[np.float64] | None = None
         self.count = 0
         self.given: list[tf.Tensor] = []
@@ -79,9 +83,7 @@ class _Seen:
         self.layer.activation = activation
 
     def _add(self, inputs: tf.Tensor) -> None:
-        rows = np.asarray(tf.cast(_patches(self.layer, inputs), tf.float32))
-        if len(rows) > _PLACES:
-            rows = rows[np.random.default_rng(self.count).choice(len(rows), _PLACES, replace=False)]
+        (rows,) = _rows(self.layer, self.num_batches, self.count, inputs)
         product = (rows.T @ rows).astype(np.float64)
         self.moments = product if self.moments is None else self.moments + product
         self.count += len(rows)
@@ -98,7 +100,8 @@ def curvature_of(model: keras.Model, X: Any, *, seed: int = 0) -> list[Curvature
     copy = copy_of(model)
     pairs = kernel_variables(copy)
     # Layers whose moments of inputs are a matrix are watched; of other kernels squares of gradients do.
-    records = {id(layer): _Seen(layer) for layer, variable in pairs if is_full(layer, variable)}
+    num_batches = -(-len(keras.tree.flatten(X)[0]) // _ROWS)
+    records = {id(layer): _Seen(layer, num_batches) for layer, variable in pairs if is_full(layer, variable)}
     others = [variable for layer, variable in pairs if id(layer) not in records]
     squares = [np.zeros(tuple(variable.shape)) for variable in others]
     for record in records.values():
@@ -158,18 +161,32 @@ def moments_of(
     moments = products = np.zeros(())
     count = 0
     for start in range(0, len(given), _ROWS):
-        rows = (_patches(layer, part[start : start + _ROWS]) for part in (given, wanted))
-        # Places of an image are too many to use all of them: a random part of each batch.
-        given_rows, wanted_rows = (np.asarray(tf.cast(patches, tf.float32)) for patches in rows)
-        if len(given_rows) > _PLACES:
-            chosen = np.random.default_rng(start).choice(len(given_rows), _PLACES, replace=False)
-            given_rows = given_rows[chosen]
-            wanted_rows = wanted_rows[chosen]
+        batches = (part[start : start + _ROWS] for part in (given, wanted))
+        given_rows, wanted_rows = _rows(layer, -(-len(given) // _ROWS), start, *batches)
         # Moments of the inputs x' with themselves, and with the inputs x as they were.
         moments = moments + (given_rows.T @ given_rows).astype(np.float64)
         products = products + (given_rows.T @ wanted_rows).astype(np.float64)
         count += len(given_rows)
     return moments / count, products / count
+
+
+def _rows(layer: keras.Layer, num_batches: int, seed: int, *batches: tf.Tensor) -> list[NDArray[np.float32]]:
+    """What units see of batches of the same shape, [places, K], at the same places.
+
+    Places of images are too many to use all of them: of the first images a random part, some tens for each input of
+    a unit in all batches together.
+    """
+    most = _PLACES
+    if not isinstance(layer, keras.layers.Dense):
+        num_inputs = int(np.prod(layer.kernel.shape[:-1]))
+        most = min(most, -(-max(_LEAST_ROWS, _ROWS_OF_INPUT * num_inputs) // num_batches))
+        num_places = max(1, int(np.prod(batches[0].shape[1:-1])))
+        batches = tuple(batch[: -(-_SPREAD * most // num_places)] for batch in batches)
+    rows = [np.asarray(tf.cast(_patches(layer, batch), tf.float32)) for batch in batches]
+    if len(rows[0]) <= most:
+        return rows
+    chosen = np.random.default_rng(seed).choice(len(rows[0]), most, replace=False)
+    return [each[chosen] for each in rows]
 
 
 def _full(seen: _Seen, num_rows: int) -> Curvature:

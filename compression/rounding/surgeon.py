@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import lapack
 
 __all__ = ["adapted", "fair_step", "rounded", "upper_factor"]
 
@@ -45,8 +46,7 @@ def upper_factor(moments: ArrayLike) -> NDArray[np.float64]:
         return np.asarray(1 / np.sqrt(H + _damping(H, _DAMPING_ALONE)))
     H[np.diag_indices(len(H))] += _damping(np.diagonal(H))
     # The Cholesky factor of the inverse by one factor of H, whose rows and columns are in reverse order.
-    lower = np.linalg.cholesky(H[::-1, ::-1])
-    inverse = np.linalg.inv(lower)
+    inverse, _ = lapack.dtrtri(np.linalg.cholesky(H[::-1, ::-1]), lower=1)
     return np.asarray(inverse[::-1, ::-1])
 
 

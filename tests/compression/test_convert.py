@@ -1,12 +1,14 @@
 """Conversion keeps the predictions, and refuses what it cannot keep."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 
 import compression as bc
+from compression.graph.convert import folded
 from tests.compression.networks import PRIORS, randomised
 
 layers = keras.layers
@@ -165,3 +167,28 @@ def test_words_of_a_fixed_number_stay_whole(kind: str, rng: np.random.Generator)
     bayesian = bc.compress(model, num_train=10)
     np.testing.assert_allclose(bayesian(drawn), model(drawn), rtol=0, atol=1e-5)
     assert np.ptp(np.asarray(model(drawn)), axis=0).max() > 1e-4
+
+
+def test_batch_normalisation_goes_into_the_weights_of_a_file(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Where it alone takes what a layer without activation gives: four of seven."""
+    L = keras.layers
+    i = keras.Input((8, 8, 3))
+    x = L.ReLU()(L.BatchNormalization(epsilon=0.1)(L.Conv2D(4, 3, use_bias=False)(i)))
+    x = L.BatchNormalization(scale=False)(L.DepthwiseConv2D(2, use_bias=False)(x))
+    x = L.BatchNormalization(center=False)(L.Conv2DTranspose(5, 2, name="up")(L.ReLU(6.0)(x)))
+    both = L.Conv2D(5, 1)(x)
+    x = L.Add()([both, L.BatchNormalization()(both)])
+    x = L.BatchNormalization()(L.Conv2D(4, 1, activation="relu")(x))
+    x = L.BatchNormalization()(L.Dense(6)(L.GlobalAveragePooling2D()(L.BatchNormalization()(x))))
+    model = keras.Model(i, x)
+    for variable in model.variables:
+        variable.assign(np.abs(rng.normal(size=variable.shape)) + 0.2 if "variance" in variable.name else
+                        rng.normal(size=variable.shape))  # fmt: skip
+    rows = rng.normal(size=(5, 8, 8, 3)).astype(np.float32)
+    expected = np.asarray(model(rows))
+    same = folded(model)
+    np.testing.assert_allclose(same(rows), expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+    assert np.ptp(expected, axis=0).max() > 0.1
+    assert sum(isinstance(layer, L.BatchNormalization) for layer in same.layers) == 3
+    packed = bc.pack(model, tmp_path / "n.bcz", calibration=rows, bits=8)
+    assert bc.load(packed.path).get_layer("up").use_bias
