@@ -125,33 +125,17 @@ class Regressions:
 
     def column(self, j: int, strength: float) -> Regression:
         """Bias of column j, and weights of the columns before it, [place of j]."""
-        place = int(self._places[j])
-        # A column by itself, with half a row of each value.
-        clauses = self._clauses.get(j, [])
-        y, before, weights = self._at_risk(j, self._ordered[:, :place])
-        is_decided = decided(clauses, self._at_risk(j, self._rows)[1])
-        ones = float(weights @ (y * ~is_decided))
-        total = float(weights @ ~is_decided)
-        fitted = Regression(math.log((ones + 0.5) / (total - ones + 0.5)), np.zeros(place))
-        if place == 0:
-            return fitted
-        # Where no column has a gradient beyond the penalty, all weights are zero.
-        gradient = before.T @ (weights * ~is_decided * (y - ones / max(total, 1.0)))
-        if 0.0 < ones < total and np.abs(gradient).max() > 1.0 / strength:
-            # L1 regression on the columns before it, among the rows without an earlier level of its category.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                regression = _regression(strength).fit(
-                    before[~is_decided], y[~is_decided], sample_weight=weights[~is_decided]
-                )
-            fitted = Regression(float(regression.intercept_[0]), regression.coef_[0].astype(np.float64))
-        # What earlier columns decide is certain, but for the rule of succession.
-        if clauses:
-            logits = before @ fitted.weights + fitted.bias
-            bias, added = hardened(clauses, self._at_risk(j, self._rows)[1], logits)
-            fitted.weights[self._places[[*added]]] += [*added.values()]
-            fitted = fitted._replace(bias=fitted.bias + bias)
-        return fitted
+        y, before, weights = self._at_risk(j, self._ordered[:, : int(self._places[j])])
+        if not (clauses := self._clauses.get(j)):
+            return _fitted(y, before, weights, strength)
+        # The regression is over rows in which earlier columns decide nothing; what they decide is certain, but for the
+        # rule of succession.
+        _, rows, _ = self._at_risk(j, self._rows)
+        is_open = ~decided(clauses, rows)
+        fitted = _fitted(y[is_open], before[is_open], weights[is_open], strength)
+        bias, added = hardened(clauses, rows, before @ fitted.weights + fitted.bias)
+        fitted.weights[self._places[[*added]]] += [*added.values()]
+        return fitted._replace(bias=fitted.bias + bias)
 
     def on_parent(self, j: int, parent: int) -> Regression:
         """The logit of column j for each value of its parent, from their table with half a row in each cell; without a
@@ -197,6 +181,26 @@ class Regressions:
             return self._rows[:, j], before, self._weights
         at_risk = ~self._rows[:, level.earlier].any(axis=1)
         return self._rows[at_risk, j], before[at_risk], self._weights[at_risk]
+
+
+def _fitted(
+    y: NDArray[np.uint8], before: scipy.sparse.csr_matrix, weights: NDArray[np.float64], strength: float
+) -> Regression:
+    """The L1 regression of a column on those before it, over rows with weights."""
+    # A column by itself, with half a row of each value.
+    place = before.shape[1]
+    ones = float(weights @ y)
+    total = float(weights.sum())
+    alone = Regression(math.log((ones + 0.5) / (total - ones + 0.5)), np.zeros(place))
+    if place == 0 or not 0.0 < ones < total:
+        return alone
+    # Where no column has a gradient beyond the penalty, all weights are zero.
+    if np.abs(before.T @ (weights * (y - ones / total))).max() <= 1.0 / strength:
+        return alone
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        regression = _regression(strength).fit(before, y, sample_weight=weights)
+    return Regression(float(regression.intercept_[0]), regression.coef_[0].astype(np.float64))
 
 
 def _sorted_column(order: NDArray[np.int32], weights: NDArray[np.float64]) -> tuple[NDArray[np.int32], Any]:
