@@ -375,7 +375,7 @@ class Run:
         :param text: the report; "" prints nothing, for a child of another run, which has no page.
         :param metrics: what runs are compared by, by the names of `final.METRICS`.
         :param chosen: settings that no flag gave, by the names of the flags: they are compared, too.
-        :param verdict: what it comes to, in a sentence, for the top of report.html.
+        :param verdict: what it comes to, in a sentence, for the top of report.html, and the last line of the text.
         :param parts: what report.html shows below it, each plot and picture also a file in plots/. The text is shown,
             too, unless one of them is called "Scores".
         """
@@ -403,7 +403,9 @@ class Run:
         )
         if text:
             self._write_page(verdict, text, parts)
-            print(f"\n{text}\nwritten to {self.path}", flush=True)
+            said = " ".join(text.split())
+            new = [within(line) for line in verdict.splitlines() if " ".join(line.split()) not in said]
+            print("\n" + "\n".join([text, *new, f"written to {self.path}"]), flush=True)
 
     def _write_plots(self, parts: Sequence[Part]) -> dict[str, bytes]:
         """Plots as SVG and pictures as PNG files, named by their titles; the pictures, by tag."""

@@ -248,11 +248,12 @@ def test_flags_are_hparams_and_scores_of_one_name_for_all_models_their_metrics(t
         metrics_of({"accuracy": 1.0})
 
 
-def test_a_page_says_what_was_found_and_what_made_it(tmp_path: Path) -> None:
+def test_a_page_says_what_was_found_and_what_made_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parts = [Table("Layers", [["layer", "<b>"], ["1", "&"]])]
     with open_run(settings(tmp_path / "run"), FLAGS, Data(), changed="--hidden=5\n") as run:
         fit(run, Toy())
         run.finish({}, text="the <table>", verdict="a < b", parts=parts)
+    assert capsys.readouterr().out.endswith(f"\nthe <table>\na < b\nwritten to {tmp_path / 'run'}\n")
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     for text in ("a &lt; b", "the &lt;table&gt;", "<th>&lt;b&gt;</th>", "<td>&amp;</td>", "--hidden=5\n", "tensorflow"):
         assert text in page
