@@ -104,6 +104,9 @@ MUCH_NOISE = 0.1
 """With less noise, in the same units, rows of several inputs that are not few for these are seen well enough without a
 prior: what is left may be jumps or valleys of a function without noise."""
 
+NEAR_TREND = 0.1
+"""Nats per row: where no function is further ahead of a trend, what it adds can be a function through the noise."""
+
 DF = 3.0
 """Degrees of freedom of Student's t noise, those of `ModelConfig`."""
 
@@ -520,8 +523,8 @@ def search_exact(
     a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
 
     Of few rows the parameters have a prior, unless there is no noise even so, or little of it where rows are few only
-    in number; and another kernel needs `STRONG` evidence. Of up to `RACE_ROWS` rows a function beside a trend is taken
-    for `STRONG` evidence only, beyond what it gains where there is none.
+    in number; so have more rows of which a trend says nearly all. And another kernel needs `STRONG` evidence, as does a
+    function beside a trend in up to `RACE_ROWS` rows, beyond what it gains where there is none.
 
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, P].
@@ -533,13 +536,28 @@ def search_exact(
     is_short = len(X) < ROWS_PER_INPUT * X.shape[1]
     if single is None or single.noise <= (NO_NOISE if is_short else MUCH_NOISE):
         single = search(log_marginal_likelihood)
-    if _TREND in kernels and len(X) <= RACE_ROWS:
-        trend = _trend_alone(X, Y, max_iter)
+    if _TREND not in kernels:
+        return single
+    trend = _trend_alone(X, Y, max_iter)
+    if not single.has_prior and len(X) > RACE_ROWS and single.value < trend.value + NEAR_TREND:
+        single = _with_prior(single, X, Y, max_iter)
+    nearby = single
+    lead = 0.0  # with a prior it follows no noise of many rows: equal evidence is enough
+    if len(X) <= RACE_ROWS:
+        lead = STRONG + chance_of_function(X)
         # What a function gains by chance is known of the largest likelihood nearby, unless rows are few for the inputs.
-        nearby = single if is_short else climb_exact(single, X, Y, min(max_iter, MIDDLE))
-        evidence, _ = log_marginal_likelihood(nearby.theta, nearby.kernel, X, Y)
-        single = single if evidence > trend.value * Y.size + STRONG + chance_of_function(X) else trend
-    return single
+        nearby = climb_exact(single, X, Y, min(max_iter, MIDDLE)) if single.has_prior and not is_short else single
+    evidence, _ = log_marginal_likelihood(nearby.theta, nearby.kernel, X, Y)
+    return single if evidence > trend.value * Y.size + lead else trend
+
+
+def _with_prior(single: SingleLayer, X: Array, Y: Array, max_iter: int) -> SingleLayer:
+    """The best one with the prior of the parameters: from where the likelihood is largest, and from much noise."""
+    begins = [single]
+    for kernel in (*PLAIN, _TREND):
+        begins.append(dataclasses.replace(single, kernel=kernel, theta=first_theta(kernel, X.shape[1], max(_STARTS))))
+    ends = [climb_exact(begin, X, Y, max_iter, objective=log_posterior) for begin in begins]
+    return dataclasses.replace(max(ends, key=lambda end: end.value), has_prior=True)
 
 
 def has_few_rows(X: Array) -> bool:

@@ -236,13 +236,14 @@ def test_a_hundred_noisy_rows_of_ten_inputs_are_no_wild_function() -> None:
     assert 0.1 < single.noise < 0.3
 
 
-def test_two_hundred_noisy_rows_on_a_plane_are_no_rough_function() -> None:
+@pytest.mark.parametrize(("num_rows", "seed"), [(200, 0), (300, 2)])
+def test_noisy_rows_on_a_plane_are_no_rough_function(num_rows: int, seed: int) -> None:
     """The largest likelihood of these takes all noise for a function with a twentieth of a lengthscale."""
-    rng = np.random.default_rng([0, 200, 323])
-    X = rng.normal(size=(1200, 5))
+    rng = np.random.default_rng([seed, num_rows, 323])
+    X = rng.normal(size=(num_rows + 1000, 5))
     weights = rng.normal(size=5)
-    Y = (X @ weights + 0.5 * np.linalg.norm(weights) * rng.normal(size=1200))[:200, None]
-    single = single_layer.search_exact(X[:200], (Y - Y.mean()) / Y.std(), CANDIDATES)
+    Y = (X @ weights + 0.5 * np.linalg.norm(weights) * rng.normal(size=len(X)))[:num_rows, None]
+    single = single_layer.search_exact(X[:num_rows], (Y - Y.mean()) / Y.std(), CANDIDATES)
     assert 0.1 < single.noise < 0.3
 
 
