@@ -18,7 +18,7 @@ def full_float32() -> None:
     products and no log-likelihood of hundreds of terms can afford. It is a setting of the process, made when the first
     package is imported; `tf.config.experimental.enable_tensor_float_32_execution(True)` after that takes it back.
     """
-    if "tensorflow" in sys.modules:
+    if sys.modules.get("tensorflow") is not None:
         _switch_off()
     else:
         import_within("tensorflow", _switched_off)

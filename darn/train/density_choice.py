@@ -6,10 +6,11 @@
 
 What is tried: the tree of Chow and Liu; an L1 chain, whose strength C goes up or down as long as that is better, and is
 one for each column where that pays on rows that did not choose it; mixtures of independent columns, with four times as
-many as long as that is better and may come near the best; a masked network in several orders of the columns, whose size
-and dropout are moved likewise. Other orders are tried of the kinds that are near the best. At last comes the mean of
-all of them with the weights that are most probable for the validation rows, where it is better than the best by more
-than the standard error of the difference. No choice looks at the clock: work is counted in operations.
+many as long as that is better and may come near the best, then half and twice as many; a masked network in several
+orders of the columns, whose size and dropout are moved likewise. Other orders are tried of the kinds that are near the
+best. At last comes the mean of all of them with the weights that are most probable for the validation rows, where it is
+better than the best by more than the standard error of the difference. No choice looks at the clock: work is counted in
+operations.
 """
 
 from __future__ import annotations
@@ -296,21 +297,34 @@ class _Search:
 
     def mixtures(self) -> None:
         """Mixtures of independent columns, with four times as many members as long as that is better, and may come near
-        the best: a step gains no more than the one before."""
+        the best: a step gains no more than the one before. Of these the best one's half and double are tried."""
+        nats: dict[int, float] = {}
         last = math.inf
         for members in itertools.accumulate(itertools.repeat(4), lambda number, factor: number * factor, initial=1):
-            if members > 1 and members * len(self.rows) * self.n > _MAX_MIXTURE_WORK:
+            if not self._can_have(members):
                 break
-            if members > min(len(self.rows), _MOST_MEMBERS):
-                break
-            settings: dict[str, Any] = {"categories": self.categories, "weights": self._row_weights, "seed": self._seed}
-            fitted = fit_mixture_of_bernoullis(self.rows, members, **settings)
-            tried = self.keep(f"mixture of {members} products of Bernoullis", fitted)
+            nats[members] = self._mixture(members)
             # With as much gain again it would still not come near the best.
-            gain = last - tried.nats
-            if gain <= 0.0 or tried.nats - gain > (1.0 + NEAR) * min(candidate.nats for candidate in self.tried):
+            gain = last - nats[members]
+            if gain <= 0.0 or nats[members] - gain > (1.0 + NEAR) * min(candidate.nats for candidate in self.tried):
                 break
-            last = tried.nats
+            last = nats[members]
+        best = min(nats, key=nats.__getitem__)
+        if nats[best] <= (1.0 + NEAR) * min(candidate.nats for candidate in self.tried):
+            for members in (best // 2, 2 * best):
+                if members > 1 and self._can_have(members):
+                    self._mixture(members)
+
+    def _can_have(self, members: int) -> bool:
+        """Whether a mixture has rows enough for so many members, and takes no longer than it may."""
+        is_quick = members == 1 or members * len(self.rows) * self.n <= _MAX_MIXTURE_WORK
+        return is_quick and members <= min(len(self.rows), _MOST_MEMBERS)
+
+    def _mixture(self, members: int) -> float:
+        """Nats of a mixture of so many products of Bernoullis, which is a candidate."""
+        settings: dict[str, Any] = {"categories": self.categories, "weights": self._row_weights, "seed": self._seed}
+        fitted = fit_mixture_of_bernoullis(self.rows, members, **settings)
+        return self.keep(f"mixture of {members} products of Bernoullis", fitted).nats
 
     def chain(self) -> None:
         """An L1 chain with rare columns first, and its strengths."""

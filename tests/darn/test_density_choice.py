@@ -33,6 +33,13 @@ def noise(num: int, seed: int) -> np.ndarray:
     return np.random.default_rng([5, seed]).integers(0, 2, (num, N))
 
 
+def modes(num: int, seed: int) -> np.ndarray:
+    """Eight rows of fifteen bits, of which one in ten is another."""
+    rows = np.random.default_rng(6).random((8, 15)) < 0.4
+    rng = np.random.default_rng([7, seed])
+    return (rows[rng.integers(0, len(rows), num)] ^ (rng.random((num, 15)) < 0.1)).astype(np.uint8)
+
+
 def chosen_strength(kind: Callable[[int, int], np.ndarray]) -> float:
     lines: list[str] = []
     choose_density(kind(400, 0), kind(200, 1), kinds=["chain"], report=lines.append)
@@ -40,9 +47,15 @@ def chosen_strength(kind: Callable[[int, int], np.ndarray]) -> float:
     return float(line.split("=")[1])
 
 
+def majority(num: int, seed: int) -> np.ndarray:
+    """Four bits, and whether most of the first three are 1."""
+    bits = np.random.default_rng([4, seed]).integers(0, 2, (num, 4))
+    return np.concatenate([bits, bits[:, :3].sum(axis=1, keepdims=True) >= 2], axis=1)
+
+
 def test_the_strength_has_no_edge() -> None:
-    """Copies want no penalty, and get a thousand times less than the one that is tried first."""
-    assert chosen_strength(copies) > 1000.0
+    """What a sum of bits decides wants no penalty, and gets less than a tenth of the one that is tried first."""
+    assert chosen_strength(majority) > 10.0
 
 
 def test_noise_gets_a_penalty_that_leaves_next_to_no_weights() -> None:
@@ -58,6 +71,16 @@ def test_the_choice_is_not_behind_its_rivals_on_other_rows(kind: Callable[[int, 
     rivals += [fit_chow_liu(x), *(fit_mixture_of_bernoullis(x, members) for members in (1, 2, 3, 4, 8))]
     best = min(-rival.log_prob(test).mean() for rival in rivals)
     assert -choice.model.log_prob(test).mean() < best + 0.1
+
+
+def test_half_and_twice_as_many_members_are_tried_too() -> None:
+    """Of a table of eight modes, of which four are too few."""
+    choice = choose_density(modes(200, 0), modes(100, 1), kinds=[])
+    titles = [trial.name.split() for trial in choice.trials if trial.name.startswith("mixture of")]
+    tried = [int(title[2]) for title in titles]  # from the best to the worst
+    of_steps = [members for members in tried if members in (1, 4, 16, 64)]
+    assert {of_steps[0] // 2, 2 * of_steps[0]} <= set(tried)
+    assert tried[0] >= 8
 
 
 def test_the_choice_is_the_best_of_its_table_and_depends_on_the_seed_alone() -> None:

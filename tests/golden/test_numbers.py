@@ -1,12 +1,12 @@
 """A very short run of each training script gives the numbers that an earlier tree gave: flags in, result.json out.
 
 The last digits of a number are a matter of the processor: libraries choose their instructions by it, and so the order
-of their sums. In float64 training makes 1e-14 of that (with the instructions of old processors in place of the newest),
-so that 1e-6 is far from it, and further from what another formula, row or seed would do. The single GP is found by L-BFGS,
-which ends on a flat place: on two processors its log densities differed by 1e-5, and other scores, which are not what
-it maximises, by 4e-3. Networks are compressed in
-float32 only, where a rounding is 1e-7: their run is so short that a learning rate changed by 1e-5 moves one threshold
-by 3e-6 and no other number. What counts things (steps, wrong images, units, bits, bytes) has to be equal.
+of their sums. In float64 training makes 1e-14 of that (with the instructions of old processors in place of the
+newest), so that 1e-6 is far from it, and further from what another formula, row or seed would do. The single GP is
+found by L-BFGS, which ends on a flat place: on two processors its log densities differed by 1e-5, and other scores,
+which are not what it maximises, by 4e-3. Networks are compressed in float32 only, where a rounding is 1e-7: their run
+is so short that a learning rate changed by 1e-5 moves one threshold by 3e-6 and no other number. What counts things
+(steps, wrong images, units, bits, bytes) has to be equal.
 """
 
 import importlib

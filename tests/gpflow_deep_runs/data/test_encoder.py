@@ -114,7 +114,7 @@ ESTIMATORS = [
     ("ebp", "EBPRegressor", {"hidden": (4,), "epochs": 2}),
     ("ebp", "EBPClassifier", {"hidden": (4,), "epochs": 2}),
     ("darn", "DARNDensity", {"architecture": "chain"}),
-    ("rbm_tracking", "TrackedRBM", {"n_components": 2, "max_updates": 3, "random_state": 0}),
+    ("rbm_tracking", "TrackedRBM", {"n_components": 2, "max_updates": 3, "random_state": 0, "visible": "bernoulli"}),
 ]
 
 
