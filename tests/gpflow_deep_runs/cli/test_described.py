@@ -36,6 +36,16 @@ ROWS = "".join(f"{number * 1.5},{number * 1.25}\n" for number in range(20))
 WIDE_NAMES = ",".join(f"a_long_name_of_column_{number}" for number in range(12_000)) + ",price"
 
 
+def check_answer(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Assert that a command line is refused with these words, or not at all without any."""
+    if not message:
+        answer(arguments)
+        return
+    with pytest.raises(SystemExit):
+        answer(arguments)
+    assert message in capsys.readouterr().err
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", WITHOUT_TENSORFLOW, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
@@ -232,12 +242,7 @@ def test_tables_that_are_empty_and_columns_that_are_not_there(
 ) -> None:
     (tmp_path / "houses.csv").write_text(text)
     arguments = ["train_dgp.py", f"--run_dir={tmp_path / 'run'}", f"--data={tmp_path / 'houses.csv'}", *flags]
-    if message:
-        with pytest.raises(SystemExit):
-            answer(arguments)
-        assert message in capsys.readouterr().err
-    else:
-        answer(arguments)
+    check_answer(arguments, message, capsys)
 
 
 @pytest.mark.parametrize(
@@ -259,12 +264,7 @@ def test_tables_are_read_as_the_script_reads_them(
     lines = ["area,price,kind", *(f"{row},{'ab'[number % 2]}" for number, row in enumerate(rows)), ",5,a"]
     (tmp_path / "houses.csv").write_text("\n".join(lines))
     arguments = [script, f"--run_dir={tmp_path / 'run'}", f"--data={tmp_path / 'houses.csv'}", *flags]
-    if message:
-        with pytest.raises(SystemExit):
-            answer(arguments)
-        assert message in capsys.readouterr().err
-    else:
-        answer(arguments)
+    check_answer(arguments, message, capsys)
 
 
 def test_new_rows_are_read_as_the_run_reads_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,9 +277,7 @@ def test_new_rows_are_read_as_the_run_reads_them(tmp_path: Path, capsys: pytest.
     table.drop(columns="price").to_csv(new, index=False)
     answer(arguments)
     table.drop(columns="port").to_csv(new, index=False)
-    with pytest.raises(SystemExit):
-        answer(arguments)
-    assert "lacks 'port'" in capsys.readouterr().err
+    check_answer(arguments, "lacks 'port'", capsys)
 
 
 @pytest.mark.parametrize(
