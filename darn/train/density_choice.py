@@ -306,11 +306,11 @@ class _Search:
             nats[members] = self._mixture(members)
             # With as much gain again it would still not come near the best.
             gain = last - nats[members]
-            if gain <= 0.0 or nats[members] - gain > (1.0 + NEAR) * min(candidate.nats for candidate in self.tried):
+            if gain <= 0.0 or nats[members] - gain > self._near(NEAR):
                 break
             last = nats[members]
         best = min(nats, key=nats.__getitem__)
-        if nats[best] <= (1.0 + NEAR) * min(candidate.nats for candidate in self.tried):
+        if nats[best] <= self._near(NEAR):
             for members in (best // 2, 2 * best):
                 if members > 1 and self._can_have(members):
                     self._mixture(members)
@@ -381,7 +381,7 @@ class _Search:
 
     def other_orders(self) -> None:
         """The columns in other orders, of the kinds that are near the best."""
-        near = min(tried.nats for tried in self.tried) * (1.0 + NEAR)
+        near = self._near(NEAR)
         if self._chain is not None and self._chain[2] <= near:
             strengths, name, _ = self._chain
             for title, order in self._others("L1 chain"):
@@ -410,11 +410,15 @@ class _Search:
 
     # Private.
 
+    def _near(self, share: float) -> float:
+        """Nats of what is behind the best so far by this share of them."""
+        return (1.0 + share) * min(candidate.nats for candidate in self.tried)
+
     def _work_for(self, best: FittedNetwork | None, most: float) -> float:
         """Of the most work, what networks get whose best one is this."""
         if best is None:
             return most
-        nearest = min(tried.nats for tried in self.tried) * (1.0 + 0.5 * NEAR)
+        nearest = self._near(0.5 * NEAR)
         return _BEHIND * most if -float(self._shares @ best.log_p) > nearest else most
 
     def _fit(

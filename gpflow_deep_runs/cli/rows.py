@@ -43,24 +43,27 @@ def check(script: str, values: Mapping[str, Any]) -> None:
 
 def _read(script: str, path: Path, values: Mapping[str, Any]) -> None:
     source = views.Source(data=str(path))
-    given = {field.name: values[field.name] for field in fields(TableSpec) if field.name in values}
+    spec = TableSpec(**_fields_of(TableSpec, values))
     match script:
         case "train_dgp":
-            spec = TableSpec(**given)
             division = {name: values[name] for name in ("split", "valid_fraction", "seed")}
             views.load(source, "supervised", table=spec, **division)
         case "train_ebp" if not is_documents(path):
-            views.load(source, "supervised", table=TableSpec(**given), split=None)
+            views.load(source, "supervised", table=spec, split=None)
         case "train_darn":
-            views.load(source, "binary", table=TableSpec(**given), bins=values["bins"])
+            views.load(source, "binary", table=spec, bins=values["bins"])
         case "track_rbm":
             is_continuous = values["visible"] == "gaussian"
-            views.load(source, "continuous" if is_continuous else "binary", table=TableSpec(**given))
+            views.load(source, "continuous" if is_continuous else "binary", table=spec)
         case "predict_dgp" | "predict_ebp":
             schema = _schema(script, Path(values["run_dir"]).expanduser())
-            new = {field.name: values[field.name] for field in fields(NewRows) if field.name in values}
             if schema is not None:
-                apply_schema(schema, str(path), NewRows(**new))
+                apply_schema(schema, str(path), NewRows(**_fields_of(NewRows, values)))
+
+
+def _fields_of(kind: type[TableSpec | NewRows], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags that are fields of a dataclass; a script may leave some of them out."""
+    return {field.name: values[field.name] for field in fields(kind) if field.name in values}
 
 
 def _schema(script: str, run: Path) -> Schema | None:

@@ -577,13 +577,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _columns(self, X: Any, *, reset: bool) -> Any:
         """The columns of a frame as the units take them; anything else as it is."""
-        is_frame = hasattr(X, "columns") and hasattr(X, "dtypes")
         X = as_numbers(X, self, reset=reset, may_miss=True)
         if reset:
-            is_open = self.visible == "auto" and is_frame
-            self._frame = units_of_frame(getattr(self, "table_encoder_", None), X) if is_open else None
-        is_one = self._frame is not None and np.ndim(X) == 2 and np.shape(X)[1] == len(self._frame.scale)
-        return self._frame.standardised(X) if self._frame is not None and is_one else X
+            encoder = getattr(self, "table_encoder_", None)
+            is_frame = encoder is not None or hasattr(X, "columns")
+            self._frame = units_of_frame(encoder, X) if self.visible == "auto" and is_frame else None
+        if self._frame is None or np.ndim(X) != 2 or np.shape(X)[1] != len(self._frame.scale):
+            return X
+        return self._frame.standardised(X)
 
     @property
     def _layer(self) -> Layer:

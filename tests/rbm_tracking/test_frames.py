@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.integrate
 
@@ -17,7 +18,7 @@ def frame() -> pd.DataFrame:
     return pd.DataFrame({"area": area, "kind": kind, "garden": rng.random(200) < 0.5})
 
 
-def fitted(frame: pd.DataFrame) -> TrackedRBM:
+def fitted(frame: pd.DataFrame | pa.Table) -> TrackedRBM:
     return TrackedRBM(4, max_updates=200, random_state=0).fit(frame)
 
 
@@ -64,3 +65,8 @@ def test_bits_and_plain_arrays_stay_bits(frame: pd.DataFrame) -> None:
 def test_a_number_that_does_not_vary_is_named(frame: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match="'area' of X is 3 in every row"):
         fitted(frame.assign(area=3.0))
+
+
+def test_a_table_of_arrow_is_a_frame(frame: pd.DataFrame) -> None:
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    np.testing.assert_array_equal(fitted(table).score_samples(table), fitted(frame).score_samples(frame))
