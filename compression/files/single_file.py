@@ -41,7 +41,8 @@ _OCTAVES = 9  # of the rate, to both sides of the first try
 _FINE = 1 / 16
 _FINE_TRIES = 24
 _CLOSE = 0.99  # of the bytes that are allowed
-_OCTAVES_OF_RATE = 2.2  # to halve the bytes, in most networks
+_OCTAVES_OF_RATE = 3.0  # to halve the bytes, in most networks
+_POSSIBLE_OCTAVES = (1.0, 12.0)
 
 
 class PackedFile(NamedTuple):
@@ -254,29 +255,53 @@ def _within_error(
 
 
 def _within_bytes(model: keras.Model, rounding: InTurn, limit: float) -> tuple[Sequence[Kernel], Encoded]:
-    """By what a rate usually does to the bytes, and by halves of the range where that leads out of it."""
-    low = rounding.middle - _OCTAVES
-    high = rounding.middle + _OCTAVES
-    rate = rounding.middle
+    """The lowest rate of so few bytes: first of layers that are rounded alone, which is quick, then in turn."""
+    guess = _search_bytes(model, rounding.alone, limit, rounding.middle, _OCTAVES_OF_RATE)
+    found = _search_bytes(model, rounding.at, limit, guess.rate, guess.octaves)
+    if found.best is None:
+        raise ValueError(f"the file cannot be as small as {limit:.0f} bytes; allow more.")
+    return found.best
+
+
+class _Search(NamedTuple):
+    """The last rate, in octaves; in how many octaves bytes halve there; and the largest file that is small enough."""
+
+    rate: float
+    octaves: float
+    best: tuple[list[Grid], Encoded] | None
+
+
+def _search_bytes(
+    model: keras.Model, codes_at: Callable[[float], list[Grid]], limit: float, rate: float, octaves: float
+) -> _Search:
+    """By what a rate does to the bytes, and by halves of the range where that leads out of it.
+
+    :param octaves: of the rate, to halve the bytes, before two tries say so.
+    """
+    low = rate - 2 * _OCTAVES
+    high = rate + 2 * _OCTAVES
     best: tuple[list[Grid], Encoded] | None = None
+    tried: tuple[float, float] | None = None
     for _ in range(_TRIES):
-        codes = rounding.at(2.0**rate)
+        codes = codes_at(2.0**rate)
         encoded = encode(model, codes, biases="float16")
-        part = len(encoded.content) / limit
-        if part <= 1:
+        # How many times the bytes have to be halved.
+        halves = math.log2(len(encoded.content) / limit)
+        if halves <= 0:
             best = (codes, encoded)
             high = rate
         else:
             low = rate
-        if _CLOSE <= part <= 1:
+        if math.log2(_CLOSE) <= halves <= 0:
             break
-        # Bytes halve in about 2.2 octaves of the rate; halve the range where that leads out of it.
-        rate += _OCTAVES_OF_RATE * math.log2(part / ((1 + _CLOSE) / 2))
+        # The slope between the last two rates, within what networks have.
+        if tried is not None and tried[1] != halves:
+            octaves = float(np.clip((rate - tried[0]) / (tried[1] - halves), *_POSSIBLE_OCTAVES))
+        tried = rate, halves
+        rate += octaves * (halves - math.log2((1 + _CLOSE) / 2))
         if not low < rate < high:
             rate = (low + high) / 2
-    if best is None:
-        raise ValueError(f"the file cannot be as small as {limit:.0f} bytes; allow more.")
-    return best
+    return _Search(rate, octaves, best)
 
 
 def _smallest(

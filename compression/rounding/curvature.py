@@ -11,6 +11,7 @@ square of the gradient of v' f(x) with respect to each weight, smoothed along ro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..graph.graph import kernel_variables
 from ..graph.rebuild import copy_of
-from .surgeon import upper_factor
+from .surgeon import adapted, upper_factor
 
 __all__ = ["Curvature", "curvature_of", "is_full", "moments_of"]
 
@@ -29,7 +30,6 @@ _ROWS = 128  # of a batch
 _PLACES = 2048  # of a convolution, of a batch, at most
 _LEAST_ROWS = 8192  # in all batches together
 _ROWS_OF_INPUT = 32
-_SPREAD = 4  # times as many places as are taken are looked at, so that they are of several images
 _MOST_INPUTS = 4608  # of a layer whose moments are a matrix
 _FULL = (keras.layers.Dense, keras.layers.Conv1D, keras.layers.Conv2D)
 
@@ -53,6 +53,20 @@ class Curvature(NamedTuple):
             return cls(upper_factor(moments), weight_of_units, np.arange(len(moments)))
         order = np.argsort(-np.diagonal(moments), kind="stable")
         return cls(upper_factor(moments[np.ix_(order, order)]), weight_of_units, order)
+
+    def adapted(
+        self, weights: NDArray[np.float64], moments: NDArray[np.float64], products: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Weights [K, N] that make good for other inputs, see `compression.rounding.surgeon`.
+
+        :param moments: [K, K].
+        :param products: [K, N].
+        """
+        found = np.empty_like(weights)
+        found[self.order] = adapted(
+            weights[self.order], self.upper, np.diagonal(moments)[self.order], products[self.order]
+        )
+        return found
 
 
 class _Seen:
@@ -151,21 +165,27 @@ def is_full(layer: keras.Layer, variable: keras.Variable) -> bool:
 
 
 def moments_of(
-    layer: keras.Layer, given: tf.Tensor, wanted: tf.Tensor
+    layer: keras.Layer, given: tf.Tensor, wanted: tf.Tensor, weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Moments of the inputs of a layer, [K, K] both: of those that it is given, and of these, in rows, with others.
+    """Moments of the inputs x' that a layer is given, [K, K], and with what it gives of others, E x' x'' W, [K, N].
 
-    :param given: as the layer takes them.
-    :param wanted: of the same shape.
+    :param given: x' of all rows, as the layer takes them.
+    :param wanted: x'', of the same shape.
+    :param weights: W, [K, N].
     """
     moments = products = np.zeros(())
     count = 0
+    W = weights.astype(np.float32)
     for start in range(0, len(given), _ROWS):
         batches = (part[start : start + _ROWS] for part in (given, wanted))
         given_rows, wanted_rows = _rows(layer, -(-len(given) // _ROWS), start, *batches)
-        # Moments of the inputs x' with themselves, and with the inputs x as they were.
         moments = moments + (given_rows.T @ given_rows).astype(np.float64)
-        products = products + (given_rows.T @ wanted_rows).astype(np.float64)
+        # Of few units their outputs are the shorter way.
+        if 2 * W.shape[1] < W.shape[0]:
+            product = given_rows.T @ (wanted_rows @ W)
+        else:
+            product = (given_rows.T @ wanted_rows) @ W
+        products = products + product.astype(np.float64)
         count += len(given_rows)
     return moments / count, products / count
 
@@ -173,20 +193,22 @@ def moments_of(
 def _rows(layer: keras.Layer, num_batches: int, seed: int, *batches: tf.Tensor) -> list[NDArray[np.float32]]:
     """What units see of batches of the same shape, [places, K], at the same places.
 
-    Places of images are too many to use all of them: of the first images a random part, some tens for each input of
-    a unit in all batches together.
+    Places of images are too many to use all of them: a random part, some tens for each input of a unit in all batches
+    together.
     """
-    most = _PLACES
-    if not isinstance(layer, keras.layers.Dense):
+    images = [np.asarray(tf.cast(batch, tf.float32)) for batch in batches]
+    if isinstance(layer, keras.layers.Dense):
+        rows = [each.reshape(-1, each.shape[-1]) for each in images]
+        most = _PLACES
+    else:
+        rows = [_patches(layer, each) for each in images]
         num_inputs = int(np.prod(layer.kernel.shape[:-1]))
-        most = min(most, -(-max(_LEAST_ROWS, _ROWS_OF_INPUT * num_inputs) // num_batches))
-        num_places = max(1, int(np.prod(batches[0].shape[1:-1])))
-        batches = tuple(batch[: -(-_SPREAD * most // num_places)] for batch in batches)
-    rows = [np.asarray(tf.cast(_patches(layer, batch), tf.float32)) for batch in batches]
-    if len(rows[0]) <= most:
-        return rows
-    chosen = np.random.default_rng(seed).choice(len(rows[0]), most, replace=False)
-    return [each[chosen] for each in rows]
+        most = min(_PLACES, -(-max(_LEAST_ROWS, _ROWS_OF_INPUT * num_inputs) // num_batches))
+    places = rows[0].shape[: rows[0].ndim - (1 if isinstance(layer, keras.layers.Dense) else 3)]
+    chosen = np.arange(math.prod(places))
+    if len(chosen) > most:
+        chosen = np.random.default_rng(seed).choice(len(chosen), most, replace=False)
+    return [each[np.unravel_index(chosen, places)].reshape(len(chosen), -1) for each in rows]
 
 
 def _full(seen: _Seen, num_rows: int) -> Curvature:
@@ -214,18 +236,26 @@ def _batches(X: Any) -> Iterator[tuple[Any, int]]:
         yield keras.tree.pack_sequence_as(X, rows) if isinstance(X, list | tuple | dict) else rows[0], len(rows[0])
 
 
-def _patches(layer: keras.Layer, inputs: tf.Tensor) -> tf.Tensor:
-    """What each unit sees at each place, [places, K], in the order of the kernel."""
-    if isinstance(layer, keras.layers.Dense):
-        return tf.reshape(inputs, [-1, inputs.shape[-1]])
-    # A sequence is an image of height 1.
-    images = inputs[:, None] if len(inputs.shape) == 3 else inputs
-    first = (1,) if len(inputs.shape) == 3 else ()
+def _patches(layer: keras.Layer, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What each unit of a convolution sees at each place, in the order of the kernel: a view of few copies.
+
+    :return: [n, places in each axis, size of the kernel in each axis, inputs]; a sequence is an image of height 1.
+    """
+    images = inputs[:, None] if inputs.ndim == 3 else inputs
+    first = (1,) if inputs.ndim == 3 else ()
     size, strides, rates = ((*first, *setting) for setting in (layer.kernel_size, layer.strides, layer.dilation_rate))
-    padding = layer.padding.upper()
-    # Causal padding: zeros before the first step only.
-    if padding == "CAUSAL":
-        images = tf.pad(images, [[0, 0], [0, 0], [rates[1] * (size[1] - 1), 0], [0, 0]])
-        padding = "VALID"
-    patches = tf.image.extract_patches(images, [1, *size, 1], [1, *strides, 1], [1, *rates, 1], padding)
-    return tf.reshape(patches, [-1, patches.shape[-1]])
+    windows = [rate * (k - 1) + 1 for k, rate in zip(size, rates, strict=True)]
+    # Zeros beside the image as Keras puts them: before the first step only, or on both sides.
+    before, after = [0, 0], [0, 0]
+    if layer.padding == "causal":
+        before[1] = windows[1] - 1
+    elif layer.padding == "same":
+        for axis, (window, stride) in enumerate(zip(windows, strides, strict=True)):
+            length = images.shape[axis + 1]
+            total = max(0, (-(-length // stride) - 1) * stride + window - length)
+            before[axis] = total // 2
+            after[axis] = total - total // 2
+    padded = np.pad(images, [(0, 0), *zip(before, after, strict=True), (0, 0)])
+    seen = np.lib.stride_tricks.sliding_window_view(padded, windows, axis=(1, 2))
+    by_place = seen[:, :: strides[0], :: strides[1], :, :: rates[0], :: rates[1]]
+    return by_place.transpose(0, 1, 2, 4, 5, 3)

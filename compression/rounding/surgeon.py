@@ -18,6 +18,7 @@ same unit were not 0 (a rate in the cost: Conzelmann and Bamler, 2025).
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import lapack
 
@@ -51,18 +52,23 @@ def upper_factor(moments: ArrayLike) -> NDArray[np.float64]:
 
 
 def adapted(
-    weights: NDArray[np.float64], moments: NDArray[np.float64], products: NDArray[np.float64]
+    weights: NDArray[np.float64],
+    upper: NDArray[np.float64],
+    moments: NDArray[np.float64],
+    products: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Weights whose products with other inputs x' come nearest to those of `weights` with the inputs x.
 
-    :param weights: [K, N].
-    :param moments: of x' with itself, [K, K]; they are damped a little, so that weights change where x' calls for it.
-    :param products: moments of x', in rows, with x, [K, K].
+    :param weights: W, [K, N].
+    :param upper: of the moments of x', from :func:`upper_factor`; as these are damped, weights change where x' calls
+        for it.
+    :param moments: of x', [K, K], or their diagonal, [K].
+    :param products: E x' x W, [K, N].
     :return: [K, N].
     """
-    # Least squares of the old outputs by the inputs x'; the damping draws to the old weights.
-    damping = _damping(np.diagonal(moments)) * np.eye(len(moments))
-    return np.asarray(np.linalg.solve(moments + damping, (products + damping) @ weights))
+    # Least squares of the old outputs by the inputs x', (H + d)^-1 (E x' x + d) W; the damping d draws to the old ones.
+    damping = _damping(np.diagonal(moments) if moments.ndim == 2 else moments)
+    return np.asarray(upper.T @ (upper @ (products + damping * weights)))
 
 
 def _damping(diagonal: NDArray[np.float64], part: float = _DAMPING) -> float:
@@ -119,27 +125,63 @@ def _taken(
     is_zero, is_not = _bits_of_places(before)
     remaining = W.copy()
     integers = np.zeros(W.shape, np.int64)
-    diagonal = np.diagonal(upper) if upper.ndim == 2 else upper
-    high = low + len(table) - 1
+    is_full = upper.ndim == 2
     for start in range(0, len(W), _BLOCK):
         stop = min(start + _BLOCK, len(W))
         errors = np.empty((stop - start, W.shape[1]))
-        for i in range(start, stop):
-            # The two nearest values, the one nearer to 0 than these, and 0.
-            below = np.floor(remaining[i] / step).astype(np.int64)
-            nearer = np.where(below >= 0, below - 1, below + 2)
-            choices = np.clip(np.stack([below, below + 1, nearer, np.zeros_like(below)]), low, high)
-            bits = np.where(choices == 0, is_zero[i], is_not[i] + table[choices - low])
-            # c (w - q)^2 / 2 U_ii^2 + rate bits(q), and the q that costs least.
-            costs = 0.5 * c * np.square((remaining[i] - choices * step) / diagonal[i]) + rate * bits
-            integers[i] = np.take_along_axis(choices, np.argmin(costs, axis=0)[None], 0)[0]
-            # (w - q) / U_ii goes to later weights, within the block at once and after it for all others.
-            errors[i - start] = (remaining[i] - integers[i] * step) / diagonal[i]
-            if upper.ndim == 2:
-                remaining[i + 1 : stop] -= np.outer(upper[i, i + 1 : stop], errors[i - start])
-        if upper.ndim == 2:
+        within = upper[start:stop, start:stop] if is_full else np.diag(upper[start:stop])
+        bits = (table, low, is_zero[start:stop], is_not[start:stop])
+        _take_rows(
+            remaining[start:stop], np.ascontiguousarray(within), step, rate, c, bits, integers[start:stop], errors
+        )
+        # What is left goes to later weights, within the block at once and after it for all others.
+        if is_full:
             remaining[stop:] -= upper[start:stop, stop:].T @ errors
     return integers
+
+
+@njit(nogil=True, cache=True)
+def _take_rows(
+    remaining: NDArray[np.float64],
+    upper: NDArray[np.float64],
+    step: float,
+    rate: float,
+    c: NDArray[np.float64],
+    bits: tuple[NDArray[np.float64], int, NDArray[np.float64], NDArray[np.float64]],
+    integers: NDArray[np.int64],
+    errors: NDArray[np.float64],
+) -> None:
+    """The rows of a block one after the other: `remaining`, `integers` and `errors` change."""
+    table, low, is_zero, is_not = bits
+    high = low + len(table) - 1
+    num_rows, num_units = remaining.shape
+    choices = np.zeros(4, np.int64)
+    for i in range(num_rows):
+        for j in range(num_units):
+            w = remaining[i, j]
+            # The two nearest values, the one nearer to 0 than these, and 0.
+            below = np.int64(np.floor(w / step))
+            choices[0] = below
+            choices[1] = below + 1
+            choices[2] = below - 1 if below >= 0 else below + 2
+            # c (w - q)^2 / 2 U_ii^2 + rate bits(q), and the q that costs least.
+            least = np.inf
+            taken = np.int64(0)
+            for choice in choices:
+                q = min(max(choice, low), high)
+                part = (w - q * step) / upper[i, i]
+                cost = 0.5 * c[j] * (part * part) + rate * (is_zero[i, j] if q == 0 else is_not[i, j] + table[q - low])
+                if cost < least:
+                    least = cost
+                    taken = q
+            integers[i, j] = taken
+            errors[i, j] = (w - taken * step) / upper[i, i]
+        # (w - q) / U_ii goes to the later weights of each unit.
+        for k in range(i + 1, num_rows):
+            factor = upper[i, k]
+            if factor != 0:
+                for j in range(num_units):
+                    remaining[k, j] -= factor * errors[i, j]
 
 
 def _bits_of_sizes(values: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:

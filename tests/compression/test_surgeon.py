@@ -1,5 +1,6 @@
 """Rounding by curvature and rate: its parts against explicit ones, and files by each of its stops."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,15 @@ import compression as bc
 from compression.files.container import with_kernels
 from compression.rounding.curvature import _patches, curvature_of
 from compression.rounding.in_turn import InTurn, on_grid
-from compression.rounding.surgeon import adapted, fair_step, rounded, upper_factor
+from compression.rounding.surgeon import (
+    _bits_of_places,
+    _bits_of_sizes,
+    _taken,
+    adapted,
+    fair_step,
+    rounded,
+    upper_factor,
+)
 
 L = keras.layers
 
@@ -64,18 +73,39 @@ def test_outputs_change_less_and_bits_are_fewer_than_by_the_nearest(rng: np.rand
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [
-        (L.Dense(3), (5, 4)),
         (L.Conv1D(3, 3, padding="causal", dilation_rate=2), (9, 2)),
+        (L.Conv1D(3, 4, strides=3, padding="same"), (10, 2)),
         (L.Conv2D(3, (2, 3), strides=2, padding="same"), (7, 8, 2)),
-        (L.Conv2D(3, 3, dilation_rate=2), (9, 9, 2)),
+        (L.Conv2D(3, 3, dilation_rate=2, padding="same"), (9, 8, 2)),
+        (L.Conv2D(3, 3, strides=(2, 1)), (9, 9, 2)),
     ],
 )
-def test_a_layer_is_a_product_with_what_each_unit_sees(
+def test_a_convolution_is_a_product_with_what_each_unit_sees(
     layer: keras.Layer, shape: tuple[int, ...], rng: np.random.Generator
 ) -> None:
-    x = keras.ops.convert_to_tensor(rng.normal(size=(2, *shape)).astype(np.float32))
+    x = rng.normal(size=(2, *shape)).astype(np.float32)
     expected = np.asarray(layer(x)).reshape(-1, 3)
-    np.testing.assert_allclose(_patches(layer, x) @ np.asarray(layer.kernel).reshape(-1, 3), expected, atol=1e-5)
+    kernel = np.asarray(layer.kernel).reshape(-1, 3)
+    np.testing.assert_allclose(_patches(layer, x).reshape(len(expected), -1) @ kernel, expected, atol=1e-5)
+
+
+def test_each_weight_takes_the_value_that_costs_least(rng: np.random.Generator) -> None:
+    """Where no weight makes good for another: c (w - q)^2 / 2 U^2 + rate bits(q) of the values near a weight, and 0."""
+    W = rng.normal(size=(40, 30))
+    before = np.rint(W / 0.3).astype(np.int64)
+    c = rng.uniform(0.5, 2.0, 30)
+    diagonal = rng.uniform(0.5, 2.0, 40)
+    table, low = _bits_of_sizes(before)
+    is_zero, is_not = _bits_of_places(before)
+    expected = np.zeros_like(before)
+    for i, j in np.ndindex(*W.shape):
+        below = math.floor(W[i, j] / 0.3)
+        costs = {}
+        for q in (below, below + 1, below - 1 if below >= 0 else below + 2, 0):
+            bits = is_zero[i, j] if q == 0 else is_not[i, j] + table[q - low]
+            costs[q] = 0.5 * c[j] * ((W[i, j] - 0.3 * q) / diagonal[i]) ** 2 + 0.05 * bits
+        expected[i, j] = min(costs, key=costs.__getitem__)
+    np.testing.assert_array_equal(_taken(W, diagonal, 0.3, 0.05, c, before), expected)
 
 
 def test_what_outputs_feel_of_units(rng: np.random.Generator) -> None:
@@ -104,10 +134,12 @@ def test_other_kernels_have_a_diagonal(rng: np.random.Generator) -> None:
 def test_adapted_weights_are_those_of_least_squares(rng: np.random.Generator) -> None:
     X, W = rng.normal(size=(400, 7)), rng.normal(size=(7, 3))
     given = X + 0.3 * rng.normal(size=X.shape)
-    found = adapted(W, given.T @ given / 400, given.T @ X / 400)
+    moments = given.T @ given / 400
+    found = adapted(W, upper_factor(moments), moments, given.T @ X @ W / 400)
     expected = np.linalg.lstsq(given, X @ W, rcond=None)[0]
     assert np.abs(found - expected).max() < 0.05 * np.abs(W - expected).max()
-    np.testing.assert_allclose(adapted(W, X.T @ X / 400, X.T @ X / 400), W)
+    moments = X.T @ X / 400
+    np.testing.assert_allclose(adapted(W, upper_factor(moments), moments, moments @ W), W)
 
 
 def test_later_layers_make_good_for_earlier_ones(rng: np.random.Generator) -> None:
