@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import keras
 import numpy as np
@@ -23,6 +23,7 @@ from ..rounding.codebook import Codebook, codebook
 from ..rounding.curvature import curvature_of
 from ..rounding.in_turn import InTurn
 from ..rounding.rates import Rates, paper_rates
+from ..rounding.surgeon import reckoned_bits
 from .container import Encoded, Kernel, check_storable, encode, kernels_of, load_bcz, with_kernels, write_encoded
 from .contents import load_own
 from .pack import error_of_kernels
@@ -197,13 +198,12 @@ def _calibrated(model: keras.Model, rounding: InTurn, stops: _Stops) -> tuple[Se
 
     :raises ValueError: if the file would be larger than allowed at every rate.
     """
-    num_weights = sum(kernel.size for kernel in kernels_of(model))
     # Bits of a weight and bytes of the file are one limit of bytes.
     limit = math.inf if stops.max_bytes is None else float(stops.max_bytes)
     target_bits = _BITS if stops.bits is None and stops.max_bytes is None and stops.validate is None else stops.bits
     if target_bits is not None:
-        others = len(encode(model, None, biases="float16").content) - 4 * num_weights
-        limit = min(limit, num_weights * target_bits / 8 + others)
+        num_weights = sum(kernel.size for kernel in kernels_of(model))
+        limit = min(limit, num_weights * target_bits / 8 + _bytes_of_others(model))
     if stops.validate is None:
         return _within_bytes(model, rounding, limit)
     codes, encoded = _within_error(model, rounding, stops.validate, stops.most, stops.rise)
@@ -255,53 +255,71 @@ def _within_error(
 
 
 def _within_bytes(model: keras.Model, rounding: InTurn, limit: float) -> tuple[Sequence[Kernel], Encoded]:
-    """The lowest rate of so few bytes: first of layers that are rounded alone, which is quick, then in turn."""
-    guess = _search_bytes(model, rounding.alone, limit, rounding.middle, _OCTAVES_OF_RATE)
-    found = _search_bytes(model, rounding.at, limit, guess.rate, guess.octaves)
-    if found.best is None:
+    """The lowest rate of so few bytes: first of layers that are rounded alone, by their entropies, then of the file."""
+    others = _bytes_of_others(model)
+
+    def reckoned(rate: float) -> tuple[float, list[Grid]]:
+        codes = rounding.alone(2.0**rate)
+        return others + sum(reckoned_bits(code.integers) for code in codes) / 8, codes
+
+    def written(rate: float) -> tuple[float, tuple[list[Grid], Encoded]]:
+        codes = rounding.at(2.0**rate)
+        encoded = encode(model, codes, biases="float16")
+        return len(encoded.content), (codes, encoded)
+
+    # One file says how far what is reckoned is off.
+    rate, octaves, _ = _search(reckoned, limit, rounding.middle, _OCTAVES_OF_RATE)
+    size, codes = reckoned(rate)
+    off = len(encode(model, codes, biases="float16").content) / size
+    rate, octaves, _ = _search(reckoned, limit / off, rate, octaves)
+    *_, best = _search(written, limit, rate, octaves)
+    if best is None:
         raise ValueError(f"the file cannot be as small as {limit:.0f} bytes; allow more.")
-    return found.best
+    return best
 
 
-class _Search(NamedTuple):
-    """The last rate, in octaves; in how many octaves bytes halve there; and the largest file that is small enough."""
-
-    rate: float
-    octaves: float
-    best: tuple[list[Grid], Encoded] | None
+def _bytes_of_others(model: keras.Model) -> int:
+    """Of a file without its kernels."""
+    num_weights = sum(kernel.size for kernel in kernels_of(model))
+    return len(encode(model, None, biases="float16").content) - 4 * num_weights
 
 
-def _search_bytes(
-    model: keras.Model, codes_at: Callable[[float], list[Grid]], limit: float, rate: float, octaves: float
-) -> _Search:
-    """By what a rate does to the bytes, and by halves of the range where that leads out of it.
+_Result = TypeVar("_Result")
 
+
+def _search(
+    sized: Callable[[float], tuple[float, _Result]], limit: float, rate: float, octaves: float
+) -> tuple[float, float, _Result | None]:
+    """The lowest rate of so few bytes, by the slope between two tries, or halves of the range if that leads out of it.
+
+    Returned are the last rate, in how many octaves bytes halve there, and the best of what is small enough.
+
+    :param sized: bytes at a rate in octaves, and what has them.
     :param octaves: of the rate, to halve the bytes, before two tries say so.
     """
     low = rate - 2 * _OCTAVES
     high = rate + 2 * _OCTAVES
-    best: tuple[list[Grid], Encoded] | None = None
-    tried: tuple[float, float] | None = None
+    best: _Result | None = None
+    before: tuple[float, float] | None = None
     for _ in range(_TRIES):
-        codes = codes_at(2.0**rate)
-        encoded = encode(model, codes, biases="float16")
+        size, result = sized(rate)
         # How many times the bytes have to be halved.
-        halves = math.log2(len(encoded.content) / limit)
+        halves = math.log2(size / limit)
         if halves <= 0:
-            best = (codes, encoded)
+            best = result
             high = rate
         else:
             low = rate
         if math.log2(_CLOSE) <= halves <= 0:
             break
         # The slope between the last two rates, within what networks have.
-        if tried is not None and tried[1] != halves:
-            octaves = float(np.clip((rate - tried[0]) / (tried[1] - halves), *_POSSIBLE_OCTAVES))
-        tried = rate, halves
+        if before is not None and before[1] != halves:
+            octaves = float(np.clip((rate - before[0]) / (before[1] - halves), *_POSSIBLE_OCTAVES))
+        before = rate, halves
         rate += octaves * (halves - math.log2((1 + _CLOSE) / 2))
         if not low < rate < high:
             rate = (low + high) / 2
-    return _Search(rate, octaves, best)
+    return rate, octaves, best
 
 
 def _smallest(

@@ -22,7 +22,7 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import lapack
 
-__all__ = ["adapted", "fair_step", "rounded", "upper_factor"]
+__all__ = ["adapted", "fair_step", "reckoned_bits", "rounded", "upper_factor"]
 
 _DAMPING = 0.03  # of the mean of the diagonal, added to it
 _DAMPING_ALONE = 0.01  # if there is nothing but a diagonal
@@ -182,6 +182,17 @@ def _take_rows(
             if factor != 0:
                 for j in range(num_units):
                     remaining[k, j] -= factor * errors[i, j]
+
+
+def reckoned_bits(integers: NDArray[np.int32]) -> float:
+    """About how many bits the coder will need, by what :func:`rounded` reckons with.
+
+    :param integers: of a kernel, units last.
+    """
+    values = integers.reshape(-1, integers.shape[-1]).astype(np.int64)
+    table, low = _bits_of_sizes(values)
+    is_zero, is_not = _bits_of_places(values)
+    return float(np.sum(np.where(values == 0, is_zero, is_not + table[values - low])))
 
 
 def _bits_of_sizes(values: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:
