@@ -256,6 +256,7 @@ def _patches(layer: keras.Layer, inputs: NDArray[np.float32]) -> NDArray[np.floa
             before[axis] = total // 2
             after[axis] = total - total // 2
     padded = np.pad(images, [(0, 0), *zip(before, after, strict=True), (0, 0)])
-    seen = np.lib.stride_tricks.sliding_window_view(padded, windows, axis=(1, 2))
+    rows = np.lib.stride_tricks.sliding_window_view(padded, windows[0], axis=1)
+    seen = np.lib.stride_tricks.sliding_window_view(rows, windows[1], axis=2)
     by_place = seen[:, :: strides[0], :: strides[1], :, :: rates[0], :: rates[1]]
     return by_place.transpose(0, 1, 2, 4, 5, 3)
