@@ -77,6 +77,8 @@ def check_second_order(estimator: Any) -> None:
     check_whole_numbers(estimator, "epochs", "batch_size", "num_networks")
     if hasattr(estimator, "max_count"):
         check_whole_numbers(estimator, "max_count", other="auto")
+    if hasattr(estimator, "decorrelate") and estimator.decorrelate not in (True, False, "auto"):
+        raise ValueError(f"decorrelate must be True, False or 'auto', got {estimator.decorrelate!r}.")
     if hasattr(estimator, "units") and estimator.units not in UNITS:
         raise ValueError(f"units must be one of {', '.join(map(repr, UNITS))}, got {estimator.units!r}.")
 

@@ -2,7 +2,8 @@
 
 One row at a million among rows from -2 to 2 makes a column of one and many zeros of it once it is standardised, and a
 fit learns nothing from it. So `fit` of estimators of second order takes a value that is thirty standard deviations of
-the others beyond them for one that is five beyond them. In such a column `predict` does the same.
+the others beyond them for one that is five beyond them. In such a column `predict` does the same. A row whose target is
+as far away is left out.
 """
 
 from __future__ import annotations

@@ -19,9 +19,10 @@ from gpflow_deep_base.columns import as_numbers
 from ..network.coding import Moments
 from ..network.heads import encode_labels
 from ..network.joint import AMPLITUDES, MAX_NUMBERS, JointNetwork
-from ..network.passes import MAX_TRIED_ROWS, held_folds
+from ..network.passes import COUNT_OF_MANY, MAX_TRIED_ROWS, held_folds, winner
 from ..network.second_order import Derivatives, Gaussian, batch_update, forward
 from .calibration import log_probabilities
+from .decorrelation import decorrelation
 from .estimators import (
     check_classes,
     check_second_order,
@@ -32,12 +33,15 @@ from .estimators import (
     weight_of_rows,
 )
 from .row_order import copies
-from .second_order_estimator import Rows, SecondOrderEstimator
+from .second_order_estimator import Rows, SecondOrderEstimator, Trial
 from .seen_columns import SeenColumns
 
 __all__ = ["EBPGaussianClassifier", "sign_derivatives"]
 
 Array = NDArray[np.float64]
+
+#: Inputs are tried without correlations if some direction of them grows so much by that.
+MIN_STRETCH = 1.5
 
 
 def sign_derivatives(y: Array, mu: Array, sigma2: Array) -> Derivatives:
@@ -78,6 +82,8 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         networks that learned the others (all rows in turn, of more than 400 as many); 3 for more than 5,000 rows.
     :param batch_size: rows whose changes are added.
     :param num_networks: networks of different starts, whose probabilities are averaged.
+    :param decorrelate: take away what correlations the inputs have, see `ebp.estimators.decorrelation`: True, False, or
+        "auto": if networks so trained are better for rows that are held back, where `max_count` is "auto", too.
     :param common_scale: divide all inputs by one number in place of their own deviations, as is right for pixels: those
         at the border, which hardly vary, are then no louder than others.
     :param random_state: of the starts, of the order of the rows, and of those that are held back. In what order X and
@@ -98,6 +104,8 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
     `EBPClassifier`.
     """
 
+    _is_decorrelated: bool = False
+
     def __init__(
         self,
         hidden: int | Sequence[int] = (50,),
@@ -107,6 +115,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         max_count: int | str = "auto",
         batch_size: int = 10,
         num_networks: int = 1,
+        decorrelate: bool | str = "auto",
         common_scale: bool = False,
         random_state: Any = 0,
         verbose: int = 0,
@@ -117,6 +126,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         self.max_count = max_count
         self.batch_size = batch_size
         self.num_networks = num_networks
+        self.decorrelate = decorrelate
         self.common_scale = common_scale
         self.random_state = random_state
         self.verbose = verbose
@@ -138,9 +148,12 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         if groups is None and len(rows.X) <= MAX_TRIED_ROWS:
             groups = copies(rows.X, np.searchsorted(classes, rows.y))
         self._draw_seed()
+        self._is_decorrelated = False
         self._start(rows, classes)
-        # How often a row may count, by rows held back; then all rows are learned from the prior.
-        self._race(rows, held_folds(len(rows.X), self._seed, strata=rows.y, groups=groups))
+        # How inputs are coded and how often a row may count, by rows held back; then all rows are learned.
+        folds = held_folds(len(rows.X), self._seed, strata=rows.y, groups=groups)
+        self._race(rows, folds, self._choose_inputs(rows, folds))
+        self._start(rows, classes)
         self._learn(rows)
         return self
 
@@ -184,7 +197,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         X = as_numbers(X, self, reset=False)
         if not is_plain(self, X):
             X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        X = self._units.standardised(self._near(dense_rows(X, self._columns)))
+        X = self._coded(self._near(dense_rows(X, self._columns)))
         if len(self.classes_) == 1:
             return np.zeros((len(X), 1))
         log_probs = []
@@ -236,9 +249,35 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         self._is_joint = False
         self._has_spare = False
         self._start_networks(rows, _num_outputs(len(classes)))
+        if self._is_decorrelated:
+            self._decorrelation = decorrelation(self._inputs.standardised(rows.X), rows.weights)
 
     def _start_like(self, other: EBPGaussianClassifier, rows: Rows) -> None:
+        self._is_decorrelated = other._is_decorrelated
         self._start(rows, other.classes_)
+
+    def _choose_inputs(self, rows: Rows, folds: Sequence[NDArray[np.intp]]) -> list[Trial]:
+        """Set whether inputs lose their correlations; networks of the race between both that won it.
+
+        A posterior of single weights learns what is in small differences of columns with such inputs alone, while with
+        most tables the columns themselves say more.
+        """
+        self._is_decorrelated = self.decorrelate is True
+        if self.decorrelate != "auto" or self.max_count != "auto" or self.common_scale:
+            return []
+        root = decorrelation(self._inputs.standardised(rows.X), rows.weights)
+        if len(rows.X) > MAX_TRIED_ROWS or root is None or np.linalg.norm(root, 2) < MIN_STRETCH:
+            return []
+        trials: dict[bool, list[Trial]] = {False: [], True: []}
+
+        def scores(is_decorrelated: int, held: NDArray[np.intp]) -> tuple[Array, Array]:
+            self._is_decorrelated = bool(is_decorrelated)
+            trial = self._trial(rows, min(COUNT_OF_MANY, self.epochs), held)
+            trials[self._is_decorrelated].append(trial)
+            return trial.scores()
+
+        self._is_decorrelated = bool(winner((False, True), scores, folds))
+        return trials[self._is_decorrelated]
 
     # Streams.
 
@@ -299,14 +338,14 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         Y = np.where(numbers[:, None] == np.arange(first, first + num_outputs), 1.0, -1.0)
         if self._has_spare:
             Y = np.concatenate([Y, np.full((len(Y), 1), -1.0)], axis=1)
-        X = self._units.standardised(rows.X)
+        X = self._coded(rows.X)
         self.posteriors_ = [network.after(X, Y, sign_derivatives, rows.weight) for network in self.posteriors_]
         self.n_epochs_ += 1
 
     # Passes.
 
     def _standardised(self, rows: Rows) -> tuple[Array, Array]:
-        return self._units.standardised(rows.X), encode_labels(rows.y, self.classes_)[0]
+        return self._coded(rows.X), encode_labels(rows.y, self.classes_)[0]
 
     def _after_batch(
         self, network: int, posterior: Gaussian, X: Array, Y: Array, weight: Array | None, kept: float

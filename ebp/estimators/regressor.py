@@ -23,6 +23,7 @@ from ..network.passes import held_folds, judging_folds
 from ..network.second_order import Gaussian, batch_update, forward, in_units
 from .decorrelation import decorrelation
 from .estimators import check_second_order, dense_rows, is_plain, weight_of_rows
+from .far_values import edges
 from .second_order_estimator import Rows, SecondOrderEstimator
 from .seen_columns import SeenColumns
 
@@ -103,7 +104,6 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
 
     noises_: list[Noise]
     _spread: Array
-    _decorrelation: Array | None
 
     def __init__(
         self,
@@ -135,10 +135,12 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         :param groups: of each row its group, [N]: rows that are held back are whole groups; None: single rows, but all
             that are equal in X and y together.
 
-        Warns (`ConvergenceWarning`) if the predictions for the training data are worse than the mean of y, or if a
-        few targets are so far from all others that these can hardly be told apart.
+        At most four targets at either end, thirty standard deviations of the others beyond them, are left out, as
+        slips of the pen. Warns (`ConvergenceWarning`) of these, if the predictions for the training data are worse than
+        the mean of y, or if a few targets make up its variance so that the others can hardly be told apart.
         """
         rows = self._without_far(self._check(X, y, sample_weight, reset=True))
+        rows = self._without_far_targets(rows)
         rows, groups = self._in_order(rows, rows.y, groups)
         groups = rows.equal_ones() if groups is None else groups
         self._draw_seed()
@@ -265,7 +267,6 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         self.n_samples_seen_: int = len(rows.X)
         self._count: float = rows.total
         self._spread = np.ones(num_targets)
-        self._decorrelation = None
 
     def _start_fit(self, rows: Rows) -> None:
         self._start(rows)
@@ -346,15 +347,6 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
     def _standardised(self, rows: Rows) -> tuple[Array, Array]:
         return self._coded(rows.X), (rows.y - self._targets.mean) / self._targets.scale
 
-    def _coded(self, X: Array) -> Array:
-        """Inputs of the networks, [N, D]."""
-        X = self._inputs.standardised(X)
-        if self._decorrelation is None:
-            return X
-        # Columns that occurred after `fit` for the first time stay as they are.
-        num_known = len(self._decorrelation)
-        return np.hstack([X[:, :num_known] @ self._decorrelation, X[:, num_known:]])
-
     def _after_batch(
         self, network: int, posterior: Gaussian, X: Array, Y: Array, weight: Array | None, kept: float
     ) -> Gaussian:
@@ -363,6 +355,22 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         posterior, last, _ = batch_update(posterior, X, derivatives, UNITS, weight, kept)
         self.noises_[network] = noise.after(Y, last.mu, last.sigma2, weight, self._count)
         return posterior
+
+    def _without_far_targets(self, rows: Rows) -> Rows:
+        """Rows, without weight where a target is far from all others: one such would be all that is learned."""
+        counted = rows.weights > 0
+        bounds = edges(rows.y[counted])
+        if bounds is None:
+            return rows
+        is_far = counted[:, None] & ((rows.y < bounds[0]) | (rows.y > bounds[1]))
+        named = ", ".join(f"{target:g}" for target in rows.y[is_far])
+        warnings.warn(
+            f"{np.count_nonzero(is_far)} of {len(rows.y)} targets are far from all others ({named}), and are left out. "
+            "Take logarithms of y if they are no errors.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+        return rows._replace(weight=np.where(np.any(is_far, axis=1), 0.0, rows.weights))
 
     def _warn_if_worse_than_the_mean(self, rows: Rows) -> None:
         """Look at the errors on the training data, as a fit that has failed must say so."""

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from gpflow_deep_base.cost import Cost
 
 from ..network.coding import Moments
-from ..network.passes import MAX_TRIED_ROWS, chosen_count
+from ..network.passes import MAX_TRIED_ROWS, tried_counts, winner
 from ..network.second_order import Gaussian, PassMean, initial_posterior, with_inputs
 from .estimators import batches, group_numbers, layer_widths, say_pass
 from .far_values import edges
@@ -102,6 +102,7 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
     _inputs: Moments
     _last: list[Any]
     _edges: Array | None = None
+    _decorrelation: Array | None = None
 
     @abc.abstractmethod
     def _start_like(self, other: Any, rows: Rows) -> None:
@@ -128,8 +129,23 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
         """Random numbers of a network: 0, of its start; 1, the order of the rows in a pass; 2, of new inputs."""
         return np.random.default_rng([self._seed, network, *purpose])
 
+    @property
+    def _units(self) -> Moments:
+        """By which inputs are standardised."""
+        return self._inputs
+
+    def _coded(self, X: Array) -> Array:
+        """Inputs of the networks, [N, D]."""
+        X = self._units.standardised(X)
+        if self._decorrelation is None:
+            return X
+        # Columns that occurred after `fit` for the first time stay as they are.
+        num_known = len(self._decorrelation)
+        return np.hstack([X[:, :num_known] @ self._decorrelation, X[:, num_known:]])
+
     def _start_networks(self, rows: Rows, num_outputs: int) -> None:
         self.n_epochs_ = 0
+        self._decorrelation = None
         self._inputs = Moments.of(rows.X, rows.weight)
         sizes = (rows.X.shape[1], *layer_widths(self.hidden), num_outputs)
         self.posteriors_ = [initial_posterior(sizes, self._rng(number, 0)) for number in range(self.num_networks)]
@@ -186,19 +202,26 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
             model._next_pass(learned)
         return Trial(model, rows.part(held), held)
 
-    def _race(self, rows: Rows, folds: Sequence[NDArray[np.intp]]) -> list[Trial]:
-        """Set how often a row may count; all that were tried."""
-        trials: list[Trial] = []
+    def _race(self, rows: Rows, folds: Sequence[NDArray[np.intp]], trials: Sequence[Trial] = ()) -> list[Trial]:
+        """Set how often a row may count; all that were tried.
+
+        :param trials: of which some may be known.
+        """
+        if self.max_count != "auto":
+            self.count_ = int(self.max_count)
+            return list(trials)
+        all_trials = list(trials)
 
         def scores(count: int, held: NDArray[np.intp]) -> tuple[Array, Array]:
-            trials.append(self._trial(rows, count, held))
-            return trials[-1].scores()
+            known = (trial for trial in trials if trial.held is held and trial.model.count_ == count)
+            trial = next(known, None)
+            if trial is None:
+                trial = self._trial(rows, count, held)
+                all_trials.append(trial)
+            return trial.scores()
 
-        if self.max_count == "auto":
-            self.count_ = chosen_count(scores, self.epochs, folds, len(rows.X))
-        else:
-            self.count_ = int(self.max_count)
-        return trials
+        self.count_ = winner(tried_counts(self.epochs, len(rows.X)), scores, folds)
+        return all_trials
 
     def _learn(self, rows: Rows) -> None:
         """All passes of `fit`."""

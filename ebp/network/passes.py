@@ -19,13 +19,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "COUNT_OF_MANY",
     "MAX_TRIED_ROWS",
-    "chosen_count",
     "default_epochs",
     "has_stopped",
     "held_folds",
     "held_rows",
     "judging_folds",
+    "tried_counts",
+    "winner",
 ]
 
 Array = NDArray[np.float64]
@@ -72,34 +74,40 @@ def has_stopped(losses: Sequence[float]) -> bool:
     return len(losses) > PATIENCE and min(losses[-PATIENCE:]) >= min(losses[:-PATIENCE])
 
 
-def chosen_count(
-    scores: Callable[[int, NDArray[np.intp]], tuple[Array, Array]],
-    epochs: int,
-    folds: Sequence[NDArray[np.intp]],
-    num_rows: int,
-) -> int:
-    """How often a row may count, so that rows held back have the best score.
+def tried_counts(epochs: int, num_rows: int) -> list[int]:
+    """How often a row may count, as far as rows that are held back have to tell.
 
-    :param scores: from how often a row counts, and the rows that are held back, to log densities or log probabilities
-        that a network of the others has for these in nats, and their weights; [H] each.
     :param epochs: passes.
-    :param folds: of `held_folds`.
     :param num_rows: of all rows.
     """
-    candidates = sorted({min(tried, epochs) for tried in COUNTS})
     if num_rows > MAX_TRIED_ROWS:
-        candidates = [min(COUNT_OF_MANY, epochs)]
-    if num_rows < 2:
-        return candidates[0]
-    scored: dict[int, list[tuple[Array, Array]]] = {count: [] for count in candidates}
+        return [min(COUNT_OF_MANY, epochs)]
+    counts = sorted({min(tried, epochs) for tried in COUNTS})
+    return counts if num_rows > 1 else counts[:1]
+
+
+def winner(
+    candidates: Sequence[int],
+    scores: Callable[[int, NDArray[np.intp]], tuple[Array, Array]],
+    folds: Sequence[NDArray[np.intp]],
+) -> int:
+    """The candidate with the best score of rows held back, by a race; the first one if there are no rows.
+
+    :param candidates: such as how often a row may count.
+    :param scores: from a candidate, and the rows that are held back, to log densities or log probabilities that a
+        network of the others has for these in nats, and their weights; [H] each.
+    :param folds: of `held_folds`.
+    """
+    left = list(candidates)
+    scored: dict[int, list[tuple[Array, Array]]] = {candidate: [] for candidate in left}
     # All of them on the first part of the rows, and those that are left on the others.
     for held in folds:
-        if len(candidates) == 1:
+        if len(left) == 1:
             break
-        for count in sorted(candidates):
-            scored[count].append(scores(count, held))
-        candidates = _not_clearly_worse({count: scored[count] for count in candidates})
-    return candidates[0]
+        for candidate in sorted(left):
+            scored[candidate].append(scores(candidate, held))
+        left = _not_clearly_worse({candidate: scored[candidate] for candidate in left})
+    return left[0]
 
 
 def _mean(scores: Array, weight: Array) -> float:

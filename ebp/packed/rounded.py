@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from ..network.passes import held_folds
-from ..network.second_order import forward
+from ..network.second_order import Gaussian, forward
 
 __all__ = ["BITS", "RANGES", "RoundedLayer", "RoundedNetwork", "fit_within", "round_network"]
 
@@ -163,8 +163,8 @@ def round_network(model: Any, X: Any, *, bits: int = 4, inputs: str = "uint8") -
     rows = np.asarray(X, np.float64)
     if len(rows) > MAX_ROWS:
         rows = rows[np.linspace(0, len(rows) - 1, MAX_ROWS).astype(int)]
-    posterior = model.posteriors_[0]
     moments = model._units
+    posterior = _of_columns(model.posteriors_[0], model._decorrelation)
     scale = np.where(moments.varies, 1.0 / moments.scale, 0.0)
     used = np.flatnonzero(moments.varies)
     # Sums with real weights, which those with rounded ones have to meet.
@@ -247,6 +247,19 @@ def fit_within(
     return clone(model).set_params(hidden=hidden).fit(X, y), bits
 
 
+def _of_columns(posterior: Gaussian, decorrelation: Array | None) -> Gaussian:
+    """The posterior of weights of the columns themselves, where the network has these without correlations."""
+    if decorrelation is None:
+        return posterior
+    mean = posterior.mean[0]
+    variance = posterior.var[0]
+    # Sums stay what they are; of the covariance of the weights only the diagonal is kept.
+    mean = np.vstack([decorrelation @ mean[:-1], mean[-1:]])
+    variance = np.vstack([decorrelation**2 @ variance[:-1], variance[-1:]])
+    gain = np.maximum(1.0 / variance - 1.0, 0.0)
+    return Gaussian((mean, *posterior.mean[1:]), (gain, *posterior.gain[1:]))
+
+
 class _Layer(NamedTuple):
     """Real weights of whole numbers as inputs.
 
@@ -286,7 +299,7 @@ def _rounded(
         second = rows.T @ (rows * active[:, None])
         row_trace = float(np.sum(np.diag(second)[:-1] / prior[:, 0]))
         multiple = max(float(np.sum(gain[:, output])), 1.0) / row_trace if row_trace > 0 else 1.0
-        least = 1e-9 * multiple * np.trace(second) / len(second)
+        least = 1e-9 * multiple * np.trace(second) / len(second) if row_trace > 0 else 1.0
         P = multiple * second + np.diag(np.append(prior[:, 0], 0.0) + least)
         target: Array = np.append(weights[:, output], biases[output])
         # What rounding of the layers before has changed is made good by this one, as far as its posterior allows.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ebp import EBPRegressor
+from ebp import EBPGaussianClassifier, EBPRegressor
 from ebp.estimators.decorrelation import MAX_COLUMNS, decorrelation
 
 
@@ -47,3 +47,26 @@ def test_a_small_difference_of_columns_is_learned(rng: np.random.Generator) -> N
     # Of equal columns nothing is known of their difference, so it is not made larger.
     same = root_of(np.stack([common, common], axis=1), np.ones(400))
     np.testing.assert_allclose(same @ [1.0, -1.0], [1.0, -1.0])
+
+
+def test_rows_held_back_choose_whether_a_classifier_has_correlated_inputs(rng: np.random.Generator) -> None:
+    """A border in a twentieth of two columns that are else the same is learned; where it is in both, they stay."""
+    common, difference = rng.normal(size=(2, 1300))
+    X = np.stack([common, common + 0.05 * difference], axis=1)
+    X = np.hstack([X, rng.normal(size=(1300, 2))])
+    small = EBPGaussianClassifier(10).fit(X[:300], difference[:300] > 0)
+    assert small._is_decorrelated
+    assert small.score(X[300:], difference[300:] > 0) > 0.9
+    plain = EBPGaussianClassifier(10, decorrelate=False).fit(X[:300], difference[:300] > 0)
+    assert plain.score(X[300:], difference[300:] > 0) < 0.8
+    # Rows that come later are coded in the same way.
+    small.partial_fit(X[300:400], difference[300:400] > 0)
+    assert small.score(X[400:], difference[400:] > 0) > 0.9
+    large = EBPGaussianClassifier(10).fit(X[:300], common[:300] > 0)
+    assert not large._is_decorrelated
+    # A number in place of the race leaves them, unless it is asked for.
+    assert not EBPGaussianClassifier(5, epochs=1, max_count=1).fit(X, common > 0)._is_decorrelated
+    asked = EBPGaussianClassifier(5, epochs=1, max_count=1, decorrelate=True).fit(X, common > 0)
+    assert asked._decorrelation is not None
+    with pytest.raises(ValueError, match="decorrelate must be True, False or 'auto', got 'yes'"):
+        EBPGaussianClassifier(decorrelate="yes").fit(X, common > 0)

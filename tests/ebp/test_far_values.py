@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from ebp import EBPClassifier, EBPGaussianClassifier, EBPRegressor
 from ebp.estimators.far_values import EDGE, FAR, edges
@@ -66,3 +67,22 @@ def test_a_slip_of_the_pen_is_hardly_noticed(model: Any, where: str, rng: np.ran
         near = X[7:8].copy()
         near[near == 1e6] = 8.0  # beyond the edge, too
         np.testing.assert_array_equal(model.predict(X[7:8]), model.predict(near))
+
+
+@pytest.mark.parametrize("num_targets", [1, 2])
+def test_targets_far_from_all_others_are_left_out(num_targets: int, rng: np.random.Generator) -> None:
+    """And named; the fit is that without these rows, but for the order of the others. They ruled all of it before."""
+    X = rng.normal(size=(600, 4))
+    y = X[:, :num_targets] + 0.3 * rng.normal(size=(600, num_targets))
+    y = y[:, 0] if num_targets == 1 else y
+    model = EBPRegressor(20, epochs=10, max_count=3)
+    before = np.mean(model.fit(X[:200], y[:200]).log_density(X[200:], y[200:]))
+    far = y[:200].copy()
+    far.reshape(200, -1)[[3, 50], [0, num_targets - 1]] = -9999.0, 1e5
+    with pytest.warns(ConvergenceWarning, match=r"2 of 200 targets are far from all others \(-9999, 100000"):
+        model.fit(X[:200], far)
+    assert np.mean(model.log_density(X[200:], y[200:])) > before - 0.05
+    # With weights and groups, too; a far target of no weight is no news.
+    weight = np.where(np.arange(200) == 3, 0.0, 1.0)
+    with pytest.warns(ConvergenceWarning, match="1 of 200 targets"):
+        EBPRegressor(5, epochs=2).fit(X[:200], far, sample_weight=weight, groups=np.arange(200) // 4)

@@ -8,10 +8,11 @@ import pytest
 from ebp.network.passes import (
     MAX_HELD,
     MAX_TRIED_ROWS,
-    chosen_count,
     held_folds,
     held_rows,
     judging_folds,
+    tried_counts,
+    winner,
 )
 
 
@@ -21,7 +22,7 @@ def choice(told: dict[int, Any], epochs: int, num_rows: int = 100) -> int:
     def scores(count: int, held: Any) -> tuple[np.ndarray, np.ndarray]:
         return np.atleast_1d(told[count]), np.ones(1)
 
-    return chosen_count(scores, epochs, [np.arange(1)], num_rows)
+    return winner(tried_counts(epochs, num_rows), scores, [np.arange(1)])
 
 
 def test_the_best_score_is_chosen() -> None:
@@ -56,7 +57,7 @@ def test_a_race_decides_by_all_rows_where_a_part_does_not() -> None:
             runs[count] += 1
             return told[count][held], np.ones(len(held))
 
-        wrong += chosen_count(scores, 8, folds, 400) != 8
+        wrong += winner((1, 3, 8), scores, folds) != 8
     assert wrong <= 5  # 0.2 % and the few that drop out too early: more than 5 of 300 in one of a thousand such tests
     assert runs[1] == 300
 

@@ -126,6 +126,23 @@ def test_few_bits_are_nearly_as_good(digits: Any, capsys: pytest.CaptureFixture[
     assert "weights of 8 bits, with the label of predict in" in capsys.readouterr().out
 
 
+def test_a_network_of_inputs_without_correlations_is_exported_as_one_of_the_columns(rng: np.random.Generator) -> None:
+    common, difference = rng.integers(0, 120, 900), rng.integers(0, 10, 900)
+    X, y = np.stack([common, common + difference, rng.integers(0, 120, 900)], axis=1), difference > 4
+    model = ebp.EBPGaussianClassifier(10, max_count=3, decorrelate=True).fit(X[:500], y[:500])
+    network = round_network(model, X[:500], bits=8)
+    assert np.mean(network.predict(X[500:]) == model.predict(X[500:])) > 0.97
+    assert np.mean(network.predict(X[500:]) == y[500:]) > 0.93
+
+
+def test_a_unit_that_is_never_active_is_exported(rng: np.random.Generator) -> None:
+    X, y = rng.integers(0, 100, (200, 3)), rng.integers(0, 2, 200)
+    model = ebp.EBPGaussianClassifier(4, epochs=1, max_count=1).fit(X, y)
+    model.posteriors_[0].mean[0][-1, 2] = -1e3
+    network = round_network(model, X, bits=8)
+    assert np.mean(network.predict(X) == model.predict(X)) > 0.95
+
+
 def test_the_rest_makes_good_what_rounding_one_has_changed(digits: Any) -> None:
     """The hidden sums of the rows are nearer to those of real weights than with each weight rounded to the nearest."""
     model, X, _ = digits
