@@ -43,7 +43,7 @@ _FINE = 1 / 16
 _FINE_TRIES = 24
 _CLOSE = 0.99  # of the bytes that are allowed
 _OCTAVES_OF_RATE = 3.0  # to halve the bytes, in most networks
-_POSSIBLE_OCTAVES = (1.0, 12.0)
+_POSSIBLE_OCTAVES = (1.0, 32.0)
 
 
 class PackedFile(NamedTuple):
@@ -260,19 +260,21 @@ def _within_bytes(model: keras.Model, rounding: InTurn, limit: float) -> tuple[S
 
     def reckoned(rate: float) -> tuple[float, list[Grid]]:
         codes = rounding.alone(2.0**rate)
-        return others + sum(reckoned_bits(code.integers) for code in codes) / 8, codes
+        return sum(reckoned_bits(code.integers) for code in codes) / 8, codes
 
     def written(rate: float) -> tuple[float, tuple[list[Grid], Encoded]]:
         codes = rounding.at(2.0**rate)
         encoded = encode(model, codes, biases="float16")
-        return len(encoded.content), (codes, encoded)
+        return len(encoded.content) - others, (codes, encoded)
 
-    # One file says how far what is reckoned is off.
-    rate, octaves, _ = _search(reckoned, limit, rounding.middle, _OCTAVES_OF_RATE)
-    size, codes = reckoned(rate)
-    off = len(encode(model, codes, biases="float16").content) / size
-    rate, octaves, _ = _search(reckoned, limit / off, rate, octaves)
-    *_, best = _search(written, limit, rate, octaves)
+    best = None
+    if limit > others:
+        # One file says how far what is reckoned is off.
+        rate, octaves, _ = _search(reckoned, limit - others, rounding.middle, _OCTAVES_OF_RATE)
+        size, codes = reckoned(rate)
+        off = (len(encode(model, codes, biases="float16").content) - others) / max(size, 1.0)
+        rate, octaves, _ = _search(reckoned, (limit - others) / off, rate, octaves)
+        *_, best = _search(written, limit - others, rate, octaves)
     if best is None:
         raise ValueError(f"the file cannot be as small as {limit:.0f} bytes; allow more.")
     return best
@@ -280,8 +282,9 @@ def _within_bytes(model: keras.Model, rounding: InTurn, limit: float) -> tuple[S
 
 def _bytes_of_others(model: keras.Model) -> int:
     """Of a file without its kernels."""
-    num_weights = sum(kernel.size for kernel in kernels_of(model))
-    return len(encode(model, None, biases="float16").content) - 4 * num_weights
+    kernels = kernels_of(model)
+    nothing = len(kernels)  # a byte says how a kernel is written
+    return len(encode(model, None, biases="float16").content) - 4 * sum(kernel.size for kernel in kernels) - nothing
 
 
 _Result = TypeVar("_Result")
@@ -290,7 +293,7 @@ _Result = TypeVar("_Result")
 def _search(
     sized: Callable[[float], tuple[float, _Result]], limit: float, rate: float, octaves: float
 ) -> tuple[float, float, _Result | None]:
-    """The lowest rate of so few bytes, by the slope between two tries, or halves of the range if that leads out of it.
+    """The lowest rate of so few bytes of kernels, by the slope between two tries, or halves of the range.
 
     Returned are the last rate, in how many octaves bytes halve there, and the best of what is small enough.
 
@@ -304,7 +307,7 @@ def _search(
     for _ in range(_TRIES):
         size, result = sized(rate)
         # How many times the bytes have to be halved.
-        halves = math.log2(size / limit)
+        halves = math.log2(max(size, 1.0) / limit)
         if halves <= 0:
             best = result
             high = rate
@@ -315,6 +318,8 @@ def _search(
         # The slope between the last two rates, within what networks have.
         if before is not None and before[1] != halves:
             octaves = float(np.clip((rate - before[0]) / (before[1] - halves), *_POSSIBLE_OCTAVES))
+        elif before is not None:
+            octaves = min(2 * octaves, _POSSIBLE_OCTAVES[1])  # a step that changed nothing
         before = rate, halves
         rate += octaves * (halves - math.log2((1 + _CLOSE) / 2))
         if not low < rate < high:

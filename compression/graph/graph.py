@@ -205,10 +205,10 @@ def clone(layer: keras.Layer, **changes: Any) -> keras.Layer:
         return keras.layers.Lambda(
             layer.function, **settings, **{"name": layer.name, "dtype": config["dtype"], **changes}
         )
-    # A function or an object of the user's own has no config that could be read again.
+    # A function, and an object of the user's own, may have no config that could be read again.
     for key in config:
         value = getattr(layer, key, None)
-        if isinstance(value, FunctionType | keras.initializers.Initializer) and _is_own(value):
+        if isinstance(value, FunctionType) or (isinstance(value, keras.initializers.Initializer) and _is_own(value)):
             config[key] = value
     # Keras knows the classes of layers in this one by their names.
     own = {type(part).__name__: type(part) for part in layer._flatten_layers() if _is_own(type(part))}

@@ -286,3 +286,6 @@ def test_functions_of_the_users_own_are_the_same_in_copies() -> None:
     recurrent = keras.Model(i, L.GRU(5, **gates, reset_after=False)(i))
     np.testing.assert_array_equal(copy_of(recurrent)(_x(2, 4, 3)), recurrent(_x(2, 4, 3)))
     assert bc.compress(model, num_train=10)(_x(4, 5)).shape == (4, 2)
+    for function in (ops.exp, ops.erf, tf.exp):  # of Keras and TensorFlow, but no activations by name
+        model = keras.Sequential([keras.Input((5,)), L.Dense(6, activation=function), L.Dense(2)])
+        np.testing.assert_array_equal(copy_of(model)(_x(4, 5)), model(_x(4, 5)))

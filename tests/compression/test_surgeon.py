@@ -202,3 +202,18 @@ def test_files_by_each_stop(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message):
             bc.pack(model, path, **options)  # type: ignore[arg-type]
     assert path.read_bytes() == before
+
+
+def test_bits_of_small_networks_whose_layers_are_most_of_the_file(tmp_path: Path) -> None:
+    """What has to be small enough are the kernels: a hundredth of the file is more than they can give."""
+    rng = np.random.default_rng(2)
+    inputs = [keras.Input((3,), name="numbers"), keras.Input((2,), dtype="int32", name="kinds")]
+    words = L.Flatten()(L.Embedding(9, 3)(inputs[1]))
+    hidden = L.Dense(5, "relu")(L.Concatenate()([L.BatchNormalization()(inputs[0]), words]))
+    model = keras.Model(inputs, {"first": L.Dense(2)(hidden), "second": L.Dense(1)(hidden)})
+    X = [rng.normal(size=(60, 3)).astype(np.float32), rng.integers(0, 9, (60, 2))]
+    path = tmp_path / "n.bcz"
+    sizes = [bc.pack(model, path, calibration=X, bits=bits).bytes for bits in (3, 4, 5, 6, 8)]
+    assert np.all(np.diff(sizes) > 0)
+    num_weights = bc.size_of(model).weights
+    assert 0.8 * num_weights * 5 / 8 < sizes[-1] - sizes[0] < 1.2 * num_weights * 5 / 8
