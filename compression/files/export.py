@@ -125,11 +125,19 @@ def export_tflite(
         try:  # loops over time need to know how many examples there are
             content = _tflite_bytes(_flat(model, 1), kind, examples)
         except Exception:
-            missing = sorted(set(re.findall(r"'tf\.(\w+)' op is neither", str(error))))
-            cause = f"it has no {', '.join(missing)} of TensorFlow" if missing else one_line(error)
+            cause = _missing(str(error)) or one_line(error)
             raise ValueError(f"TensorFlow Lite cannot hold the network {model.name}: {cause}.") from error
     write_bytes(path, content)
     return len(content)
+
+
+def _missing(message: str) -> str:
+    """Which operations the converter of TensorFlow Lite did not find; "" if it says of none."""
+    names = sorted(set(re.findall(r"'tf\.(\w+)' op is neither", message)))
+    # Of many operations only those of some types are missing.
+    doubles = set(re.findall(r"tf\.(\w+)\(tensor<(?:[?\d]+x)*f64>", message))
+    said = [f"{name} of float64" if name in doubles else name for name in names]
+    return f"it has no {', '.join(said)} of TensorFlow" if names else ""
 
 
 class _PlaceOf(keras.layers.Layer):

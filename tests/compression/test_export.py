@@ -203,6 +203,10 @@ def test_what_tflite_has_not_is_named(tmp_path: Path) -> None:
         ValueError, match=r"cannot hold the network \w+: it has no Conv2DBackpropInput of TensorFlow\.$"
     ):
         export_tflite(model, tmp_path / "n.tflite")
+    i = keras.Input((3,))
+    double = keras.Model(i, keras.ops.relu(2 * keras.ops.cast(i, "float64")))
+    with pytest.raises(ValueError, match=r"it has no Mul of float64, Relu of float64 of TensorFlow\.$"):
+        export_tflite(double, tmp_path / "n.tflite")
     assert not list(tmp_path.iterdir())
 
 
