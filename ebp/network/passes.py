@@ -51,10 +51,6 @@ COUNTS = (1, 3, 8)
 SCORED_ROWS = 400
 MAX_PART = 1.0 / 3.0
 
-#: Of so many rows or fewer, the errors of predictions are judged by rows that networks of all others have not seen, an
-#: eighth at a time: a network of two thirds of 100 rows may be wrong by half as much again as one of all of them.
-MAX_JUDGED_BY_EIGHTHS = 200
-
 #: What is tried drops out of a race if it is worse than the best by so many standard errors, of so many rows at least.
 CLEAR_ERRORS = 2.0
 MIN_RACED = 30
@@ -172,14 +168,18 @@ def judging_folds(
 ) -> Sequence[NDArray[np.intp]]:
     """Numbers of the rows to hold back in each part, where the errors of predictions are judged by them.
 
-    :param folds: those of the race, which are as good of many rows.
+    Eighths, as many as have `SCORED_ROWS`, or all: a network of two thirds of the rows may be wrong by half as much
+    again as one of all of them.
+
+    :param folds: those of the race, which are such of many rows.
     :param num_rows: how many rows, N.
     :param seed: not negative.
     :param groups: as in `held_folds`.
     """
-    if not ROWS_PER_HELD <= num_rows <= MAX_JUDGED_BY_EIGHTHS:
+    if not ROWS_PER_HELD <= num_rows < ROWS_PER_HELD * SCORED_ROWS:
         return folds
-    return _drawn(num_rows, seed, None, groups, 1.0 / ROWS_PER_HELD, ROWS_PER_HELD)
+    num_folds = min(ROWS_PER_HELD, -(-SCORED_ROWS // (num_rows // ROWS_PER_HELD)))
+    return _drawn(num_rows, seed, None, groups, 1.0 / ROWS_PER_HELD, num_folds)
 
 
 def held_rows(

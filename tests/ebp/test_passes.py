@@ -86,9 +86,12 @@ def test_parts_of_a_race() -> None:
     assert [len(held) for held in held_folds(4, 0, groups=[0, 0, 1, 1])] == [2, 2]
 
 
-@pytest.mark.parametrize(("size", "sizes"), [(7, None), (8, [1] * 8), (50, [6] * 8), (200, [25] * 8), (201, None)])
-def test_networks_of_seven_eighths_judge_a_small_table(size: int, sizes: list[int] | None) -> None:
-    """No row twice; of a table that is smaller or larger, the parts of the race."""
+@pytest.mark.parametrize(
+    ("size", "sizes"),
+    [(7, None), (8, [1] * 8), (50, [6] * 8), (400, [50] * 8), (1000, [125] * 4), (3199, [399] * 2), (3200, None)],
+)
+def test_networks_of_seven_eighths_judge(size: int, sizes: list[int] | None) -> None:
+    """By 400 rows or all, no row twice; the parts of the race where there are too few rows, or these are eighths."""
     folds = held_folds(size, 3)
     judging = judging_folds(folds, size, 3)
     if sizes is None:
