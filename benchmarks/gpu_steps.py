@@ -61,9 +61,8 @@ def convolutional_gp() -> Steps:
     """One layer for images of 28 x 28."""
     import gpflow_deep
 
-    settings = gpflow_deep.ModelConfig(
-        kernel="convolutional", image_shape=(28, 28), stride=2, num_inducing=100, num_layers=1
-    )
+    images = gpflow_deep.ImageConfig((28, 28), stride=2)
+    settings = gpflow_deep.ModelConfig(kernel="convolutional", images=images, num_inducing=100, num_layers=1)
     labels = np.arange(128.0)[:, None] % 10
     return _of_gp(settings, np.abs(normal(128, 784)), labels, "multiclass")
 

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from gpflow_deep import (
     DeepGP,
     Encoder,
+    LatentConfig,
     LatentVariableLayer,
     ModelConfig,
     SVGPLayer,
@@ -119,7 +120,7 @@ def table_model(X: Array, Y: Array, num_layers: int, K: int, noise: str, seed: i
     """The package's preset, on [x, w] if K is not 0."""
     options: Any = {"likelihood": noise}
     if K:
-        options |= {"latent_dim": 1, "num_importance_samples": K, "num_predict_samples": 512}
+        options |= {"latents": LatentConfig(1, K), "num_predict_samples": 512}
     return ModelConfig(num_layers, preset="modern", **options).build(X, Y, seed=seed)
 
 

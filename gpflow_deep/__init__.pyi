@@ -36,10 +36,14 @@ from .posteriors.sampling_config import SamplingConfig as SamplingConfig
 from .posteriors.sigma_points import DeepSigmaPointProcess as DeepSigmaPointProcess
 from .posteriors.sigma_points import SigmaPoints as SigmaPoints
 from .train.choice import Choice as Choice
+from .train.config import LatentConfig as LatentConfig
+from .train.config import LayerConfig as LayerConfig
 from .train.config import ModelConfig as ModelConfig
+from .train.config import PointConfig as PointConfig
 from .train.course import TrainingConfig as TrainingConfig
 from .train.estimators import DeepGPClassifier as DeepGPClassifier
 from .train.estimators import DeepGPRegressor as DeepGPRegressor
+from .train.images import ImageConfig as ImageConfig
 from .train.images import PatchConfig as PatchConfig
 from .train.images import convolutional as convolutional
 from .train.predictor import Predicted as Predicted

@@ -10,6 +10,7 @@
     seeds      integer seeds and named streams of random numbers
     stopping   the best evaluation so far, when to stop looking for a better one, and signals that ask for an end
     tracing    compiled functions that belong to one model
+    groups     dataclasses whose fields stand in groups
     doors      names of a package that are imported at their first use
     text       aligned tables, times and means with their errors
     page       a report as one HTML file, with plots as SVG and without the network

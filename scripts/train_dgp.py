@@ -111,9 +111,8 @@ class Flags:
     def single(self) -> "Flags":
         """Of the single layer beside a deeper model."""
         # Settings that only a deep model has are as usual.
-        plain = dict.fromkeys(("sigma_points", "kl_weight", "latent_dim", "num_importance_samples"))
-        defaults = {name: getattr(ModelConfig, name) for name in plain}
-        model: Any = partial(ModelConfig, **{**self.model.keywords, **defaults})
+        plain = {name: getattr(ModelConfig, name) for name in ("points", "latents")}
+        model: Any = partial(ModelConfig, **{**self.model.keywords, **plain})
         return replace(self, model=model, num_layers=1, posterior="gaussian")
 
 
@@ -175,7 +174,7 @@ def main(flags: Flags) -> None:
                 config = study.config
                 jobs = new_jobs(study)
             # The weight of the KL of sigma points is chosen before training.
-            if study.begun is None and config.posterior == "sigma_points" and config.kl_weight is None:
+            if study.begun is None and config.posterior == "sigma_points" and config.points.kl_weight is None:
                 weight = choose_kl_weight(
                     config,
                     *data.rows.train,

@@ -76,7 +76,8 @@ def dgp_step(task: Any = "regression", *, is_mirrored: bool = False, **config: A
 
 def dgp_images() -> None:
     """A convolutional layer, and a weighted one."""
-    config = gpflow_deep.ModelConfig(kernel="convolutional", image_shape=(28, 28), stride=2, num_inducing=50)
+    images = gpflow_deep.ImageConfig((28, 28), stride=2)
+    config = gpflow_deep.ModelConfig(kernel="convolutional", images=images, num_inducing=50)
     X, Y = normal(100, 784), np.arange(100.0)[:, None] % 3
     model = config.for_task("multiclass").build(X, Y, num_classes=3)
     gpflow_deep.Trainer(model).advance(lambda step: tuple(map(tf.constant, (X, Y))), 0, 1, SEED)

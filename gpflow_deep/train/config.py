@@ -17,15 +17,27 @@ from gpflow.kernels import Kernel, Linear, Matern32, Matern52, SquaredExponentia
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Poisson, Softmax, StudentT
 from numpy.typing import NDArray
 
+from gpflow_deep_base.groups import flat, grouped
+
 from ..layers import Encoder, LatentVariableLayer
 from ..model.deep_gp import NUM_PREDICT_SAMPLES, DeepGP
 from ..model.initialization import residual_variance
 from ..model.scores import Task
 from ..posteriors.sigma_points import KL_WEIGHT, NUM_POINTS
-from .images import PatchConfig, convolutional, shape_of_images
+from .images import ImageConfig, PatchConfig, convolutional, shape_of_images
 from .presets import modern, paper2017, with_global_inducing, with_sigma_points
 
-__all__ = ["KERNELS", "LIKELIHOODS", "LINEAR", "KernelName", "ModelConfig", "make_kernel"]
+__all__ = [
+    "KERNELS",
+    "LIKELIHOODS",
+    "LINEAR",
+    "KernelName",
+    "LatentConfig",
+    "LayerConfig",
+    "ModelConfig",
+    "PointConfig",
+    "make_kernel",
+]
 
 #: Stationary kernels by name.
 KERNELS: dict[str, type[SquaredExponential | Matern52 | Matern32]] = {
@@ -58,13 +70,85 @@ KernelName = Literal[
 
 _PRESETS = {"paper2017": paper2017, "modern": modern}
 
-_OF_IMAGES = ("image_shape", "patch", "stride", "channels", "places")
 _DENSE_ONLY = ("natgrad", "hidden_dim", "noise_variance", "whiten", "input_propagation", "posterior", "latent_dim")
 
 NUM_LATENT_SAMPLES = 256
 """Default number of components of a prediction with latent variables, whose mixture has a form of its own."""
 
 
+@dataclass(frozen=True)
+class LayerConfig:
+    """What layers have in common, and where their kernels start.
+
+    :param noise_variance: of the noise between layers at the start, 0 for none; the preset's if not given.
+    :param whiten: hold q(L^-1 u) instead of q(u).
+    :param input_propagation: give every layer the inputs beside the outputs below it.
+    :param lengthscale: of all kernels at the start; the preset's if not given.
+    :param kernel_variance: of all kernels at the start; 1 if not given.
+    :param ard: one lengthscale for each input of a layer.
+    """
+
+    noise_variance: float | None = None
+    whiten: bool = True
+    input_propagation: bool = False
+    lengthscale: float | None = None
+    kernel_variance: float | None = None
+    ard: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("lengthscale", "kernel_variance"):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and np.isfinite(value)):
+                raise ValueError(f"{name} must be a finite number above 0, got {value}; leave it out for the preset's.")
+        if self.noise_variance is not None and not (self.noise_variance >= 0 and np.isfinite(self.noise_variance)):
+            raise ValueError(f"noise_variance must be a finite number and not negative, got {self.noise_variance}.")
+
+
+@dataclass(frozen=True)
+class PointConfig:
+    """The mixture of posterior="sigma_points".
+
+    :param sigma_points: how many points the mixture of sigma_points has.
+    :param kl_weight: of the KL in its objective; chosen by held-out rows if not given.
+    """
+
+    sigma_points: int = NUM_POINTS
+    kl_weight: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.sigma_points < 1 or not (self.kl_weight is None or 0 <= self.kl_weight < math.inf):
+            raise ValueError(
+                "sigma_points must be at least 1 and kl_weight finite and not negative, got "
+                f"{self.sigma_points} and {self.kl_weight}."
+            )
+
+
+@dataclass(frozen=True)
+class LatentConfig:
+    """Latent variables of rows.
+
+    :param latent_dim: number of latent variables of each row, further inputs that nobody measured, for targets on
+        several branches and noise of any form: see `LatentVariableLayer`. An encoder tells them from a row.
+    :param num_importance_samples: samples of latent variables in the bound of each row, which rises with them.
+    """
+
+    latent_dim: int = 0
+    num_importance_samples: int = 1
+
+    def __post_init__(self) -> None:
+        if self.latent_dim < 0 or self.num_importance_samples < 1:
+            raise ValueError(
+                "latent_dim must not be negative and num_importance_samples at least 1, got "
+                f"{self.latent_dim} and {self.num_importance_samples}."
+            )
+        if not self.latent_dim and self.num_importance_samples > 1:
+            raise ValueError(
+                f"num_importance_samples={self.num_importance_samples} needs latent variables; give latent_dim=1, or "
+                "num_samples for more draws."
+            )
+
+
+@grouped
 @dataclass(frozen=True)
 class ModelConfig:
     """Which deep GP.
@@ -76,33 +160,19 @@ class ModelConfig:
     :param preset: starting values: of the paper of 2017, or those found to train better later.
     :param natgrad: natural gradients for the last layer, Adam for the rest; or else Adam for all.
     :param hidden_dim: outputs of the inner layers; min(30, inputs) if not given.
-    :param noise_variance: of the noise between layers at the start, 0 for none; the preset's if not given.
-    :param whiten: hold q(L^-1 u) instead of q(u).
     :param precision: of the inner layers: full is the model's float type throughout, mixed has the largest products in
         float32, fast all that grows with the data.
-    :param input_propagation: give every layer the inputs beside the outputs below it.
-    :param lengthscale: of all kernels at the start; the preset's if not given.
-    :param kernel_variance: of all kernels at the start; 1 if not given.
-    :param ard: one lengthscale for each input of a layer.
     :param likelihood: of the targets; auto: gaussian, bernoulli or robustmax, after the task, and studentt for a
         regression with latent variables, which leave it outliers only.
     :param posterior: of the inducing values: gaussian is what training finds; sghmc are samples, drawn from there on;
         global is one that is correlated across layers; sigma_points is Gaussian, trained by the predictive density.
-    :param sigma_points: how many points the mixture of sigma_points has.
-    :param kl_weight: of the KL in its objective;
-        chosen by held-out rows if not given.
     :param kernel: of a layer's inputs; with "+linear" the last layer has a linear kernel beside it, for a trend. Or
         convolutional, of patches of images: a weighted mean over
         the patches in the last layer, images of the patches' responses in the layers below.
-    :param image_shape: height and width, and channels if there are several, of the images that are the rows; those of
-        known data sets if not given.
-    :param patch: height and width of a patch, of a convolutional kernel.
-    :param stride: distance of neighbouring patches; 2 in inner layers and 1 in the last one if not given.
-    :param channels: of the images between convolutional layers.
-    :param places: whether the response to a patch may depend on its place.
-    :param latent_dim: number of latent variables of each row, further inputs that nobody measured, for targets on
-        several branches and noise of any form: see `LatentVariableLayer`. An encoder tells them from a row.
-    :param num_importance_samples: samples of latent variables in the bound of each row, which rises with them.
+    :param layers: what all layers have in common, and where their kernels start.
+    :param points: the mixture of posterior="sigma_points".
+    :param images: what the convolutional kernel is told about the images that rows are.
+    :param latents: latent variables of rows.
     """
 
     num_layers: int = 2
@@ -112,89 +182,53 @@ class ModelConfig:
     preset: Literal["paper2017", "modern"] = "paper2017"
     natgrad: bool = False
     hidden_dim: int | None = None
-    noise_variance: float | None = None
-    whiten: bool = True
     precision: Literal["full", "mixed", "fast"] = "mixed"
-    input_propagation: bool = False
-    lengthscale: float | None = None
-    kernel_variance: float | None = None
-    ard: bool = True
     likelihood: Literal["auto", "gaussian", "studentt", "poisson", "bernoulli", "robustmax", "softmax"] = "auto"
     posterior: Posterior = "gaussian"
-    sigma_points: int = NUM_POINTS
-    kl_weight: float | None = None
     kernel: KernelName = "squared_exponential"
-    image_shape: tuple[int, ...] = ()
-    patch: int = 5
-    stride: int | None = None
-    channels: int = 4
-    places: bool = True
-    latent_dim: int = 0
-    num_importance_samples: int = 1
+    layers: LayerConfig = LayerConfig()
+    points: PointConfig = PointConfig()
+    images: ImageConfig = ImageConfig()  # noqa: RUF009 (frozen, too)
+    latents: LatentConfig = LatentConfig()
 
     def __post_init__(self) -> None:
         for name in ("num_layers", "num_inducing", "num_samples", "num_predict_samples", "hidden_dim"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}.")
-        for name in ("lengthscale", "kernel_variance"):
-            value = getattr(self, name)
-            if value is not None and not (value > 0 and np.isfinite(value)):
-                raise ValueError(f"{name} must be a finite number above 0, got {value}; leave it out for the preset's.")
-        if self.noise_variance is not None and not (self.noise_variance >= 0 and np.isfinite(self.noise_variance)):
-            raise ValueError(f"noise_variance must be a finite number and not negative, got {self.noise_variance}.")
         if self.preset not in ("paper2017", "modern"):
             raise ValueError(f"preset must be one of paper2017, modern, got {self.preset!r}.")
         if self.posterior not in get_args(Posterior):
             raise ValueError(f"posterior must be one of {', '.join(get_args(Posterior))}, got {self.posterior!r}.")
-        if self.sigma_points < 1 or not (self.kl_weight is None or 0 <= self.kl_weight < math.inf):
-            raise ValueError(
-                "sigma_points must be at least 1 and kl_weight finite and not negative, got "
-                f"{self.sigma_points} and {self.kl_weight}."
-            )
         # What posteriors and presets cannot have.
-        if self.posterior == "global" and (self.natgrad or self.input_propagation):
+        if self.posterior == "global" and (self.natgrad or self.layers.input_propagation):
             raise ValueError("posterior=global cannot have natgrad or input_propagation; leave them out.")
-        point_fields = ("sigma_points", "kl_weight")
-        if self.posterior != "sigma_points" and any(
-            getattr(self, name) != getattr(ModelConfig, name) for name in point_fields
-        ):
-            raise ValueError(
-                f"{' and '.join(point_fields)} need posterior=sigma_points, got posterior={self.posterior}."
-            )
+        if self.posterior != "sigma_points" and self.points != PointConfig():
+            raise ValueError(f"sigma_points and kl_weight need posterior=sigma_points, got posterior={self.posterior}.")
         if self.posterior == "sigma_points" and self.natgrad:
             raise ValueError("posterior=sigma_points cannot have natgrad, whose steps are those of a bound.")
-        if self.preset == "modern" and (self.noise_variance is not None or not self.whiten):
+        if self.preset == "modern" and (self.layers.noise_variance is not None or not self.layers.whiten):
             raise ValueError("noise_variance and whiten=false need preset=paper2017; leave them out for modern.")
         self._check_kernel()
         self._check_latents()
-        if self.latent_dim and self.num_predict_samples == NUM_PREDICT_SAMPLES:
+        if self.latents.latent_dim and self.num_predict_samples == NUM_PREDICT_SAMPLES:
             object.__setattr__(self, "num_predict_samples", NUM_LATENT_SAMPLES)
 
     def _check_latents(self) -> None:
-        if self.latent_dim < 0 or self.num_importance_samples < 1:
-            raise ValueError(
-                "latent_dim must not be negative and num_importance_samples at least 1, got "
-                f"{self.latent_dim} and {self.num_importance_samples}."
-            )
-        if not self.latent_dim and self.num_importance_samples > 1:
-            raise ValueError(
-                f"num_importance_samples={self.num_importance_samples} needs latent variables; give latent_dim=1, or "
-                "num_samples for more draws."
-            )
-        if self.latent_dim and self.posterior != "gaussian":
+        if self.latents.latent_dim and self.posterior != "gaussian":
             raise ValueError(f"latent_dim needs posterior=gaussian, got posterior={self.posterior}; leave one out.")
-        if self.num_importance_samples > 1 and self.natgrad:
+        if self.latents.num_importance_samples > 1 and self.natgrad:
             raise ValueError("num_importance_samples above 1 cannot have natgrad, whose steps are those of one sample.")
 
     def _check_kernel(self) -> None:
         if self.kernel not in get_args(KernelName):
             raise ValueError(f"kernel must be one of {', '.join(get_args(KernelName))}, got {self.kernel!r}.")
-        names = _DENSE_ONLY if self.is_convolutional else _OF_IMAGES
-        if changed := [name for name in names if getattr(self, name) != getattr(ModelConfig, name)]:
+        fields = flat(ModelConfig, vars(self))
+        defaults = flat(ModelConfig, vars(ModelConfig))
+        names = _DENSE_ONLY if self.is_convolutional else [field.name for field in dataclasses.fields(ImageConfig)]
+        if changed := [name for name in names if fields[name] != defaults[name]]:
             other = "squared_exponential" if self.is_convolutional else "convolutional"
             raise ValueError(f"{', '.join(changed)} need kernel={other}, got kernel={self.kernel}; leave them out.")
-        self._patch_config()  # refuses sizes below 1
 
     @property
     def is_convolutional(self) -> bool:
@@ -203,9 +237,9 @@ class ModelConfig:
 
     def plain(self, num_layers: int) -> ModelConfig:
         """The same model with so many layers, a Gaussian posterior of a bound and no latent variables, to compare."""
-        changes: dict[str, Any] = {"posterior": "gaussian", "sigma_points": NUM_POINTS, "kl_weight": None}
-        changes |= {"latent_dim": 0, "num_importance_samples": 1}
-        return dataclasses.replace(self, num_layers=num_layers, **changes)
+        return dataclasses.replace(
+            self, num_layers=num_layers, posterior="gaussian", points=PointConfig(), latents=LatentConfig()
+        )
 
     def for_task(self, task: Task, targets: Iterable[NDArray[Any]] = ()) -> ModelConfig:
         """The same model with the likelihood that "auto" stands for.
@@ -216,7 +250,7 @@ class ModelConfig:
         allowed = LIKELIHOODS[task]
         if self.likelihood not in ("auto", *allowed):
             raise ValueError(f"likelihood must be one of {', '.join(allowed)} for {task}, got {self.likelihood}.")
-        default = "studentt" if self.latent_dim and task == "regression" else allowed[0]
+        default = "studentt" if self.latents.latent_dim and task == "regression" else allowed[0]
         likelihood: Any = default if self.likelihood == "auto" else self.likelihood
         if likelihood == "poisson" and any(np.any((Y < 0) | (Y % 1 != 0)) for Y in targets):
             raise ValueError("likelihood=poisson needs targets that are counts 0, 1, 2, ...; use gaussian.")
@@ -239,10 +273,11 @@ class ModelConfig:
         if not self.is_convolutional:
             return config
         num_columns = parts[0][0].shape[1]
-        shape = self.image_shape
+        shape = self.images.image_shape
         if not shape and image_size is not None:
             shape = (*image_size, num_columns // math.prod(image_size))
-        return dataclasses.replace(config, image_shape=shape_of_images(num_columns, shape))
+        images = dataclasses.replace(self.images, image_shape=shape_of_images(num_columns, shape))
+        return dataclasses.replace(config, images=images)
 
     def build(
         self, X: NDArray[Any], Y: NDArray[Any], *, num_classes: int = 2, num_data: int | None = None, seed: int = 0
@@ -261,34 +296,40 @@ class ModelConfig:
         likelihood = self._likelihood(num_classes, X, Y)
         latents = None
         # Latent variables are further inputs, from an encoder.
-        if self.latent_dim:
-            encoder = Encoder(X.shape[1] + Y.shape[1], self.latent_dim, seed=seed)
-            latents = LatentVariableLayer(X.shape[1], self.latent_dim, encoder=encoder)
+        if self.latents.latent_dim:
+            encoder = Encoder(X.shape[1] + Y.shape[1], self.latents.latent_dim, seed=seed)
+            latents = LatentVariableLayer(X.shape[1], self.latents.latent_dim, encoder=encoder)
             X = latents.extend(X, seed=seed)
         settings: dict[str, Any] = {
             "num_inducing": self.num_inducing,
             "likelihood": likelihood,
             "hidden_dim": self.hidden_dim,
             "kernels": self._kernels(X.shape[1]),
-            "input_propagation": self.input_propagation,
+            "input_propagation": self.layers.input_propagation,
             "num_samples": self.num_samples,
             "precision": self.precision,
-            "whiten": self.whiten,
+            "whiten": self.layers.whiten,
             "natural_gradients": self.natgrad,
             "num_data": num_data,
             "seed": seed,
         }
-        if self.noise_variance is not None:
-            settings["noise_variance"] = self.noise_variance or None
+        if self.layers.noise_variance is not None:
+            settings["noise_variance"] = self.layers.noise_variance or None
         model = _PRESETS[self.preset](X, Y, self.num_layers, **settings)
         # The layers of the preset stand above the latent variables.
         if latents is not None:
-            counts = {name: getattr(self, name) for name in ("num_samples", "num_importance_samples")}
-            model = DeepGP([latents, *model.layers], likelihood, num_data=model.num_data, **counts)
+            model = DeepGP(
+                [latents, *model.layers],
+                likelihood,
+                num_data=model.num_data,
+                num_samples=self.num_samples,
+                num_importance_samples=self.latents.num_importance_samples,
+            )
         model.num_predict_samples = self.num_predict_samples
         # Another posterior of the same layers.
         if self.posterior == "sigma_points":
-            return with_sigma_points(model, self.sigma_points, KL_WEIGHT if self.kl_weight is None else self.kl_weight)
+            weight = self.points.kl_weight
+            return with_sigma_points(model, self.points.sigma_points, KL_WEIGHT if weight is None else weight)
         return with_global_inducing(model, (X, Y)) if self.posterior == "global" else model
 
     def _build_convolutional(
@@ -302,20 +343,20 @@ class ModelConfig:
             "precision": self.precision,
             "seed": seed,
         }
-        shape = shape_of_images(X.shape[1], self.image_shape)
+        shape = shape_of_images(X.shape[1], self.images.image_shape)
         model = convolutional(X, Y, shape, self.num_layers, likelihood=self._likelihood(num_classes, X, Y), **settings)
         model.num_predict_samples = self.num_predict_samples
         return model
 
     def _patch_config(self) -> PatchConfig:
         return PatchConfig(
-            patch=self.patch,
-            stride=self.stride,
-            channels=self.channels,
-            places=self.places,
-            lengthscale=self.lengthscale,
-            kernel_variance=1.0 if self.kernel_variance is None else self.kernel_variance,
-            ard=self.ard,
+            patch=self.images.patch,
+            stride=self.images.stride,
+            channels=self.images.channels,
+            places=self.images.places,
+            lengthscale=self.layers.lengthscale,
+            kernel_variance=1.0 if self.layers.kernel_variance is None else self.layers.kernel_variance,
+            ard=self.layers.ard,
         )
 
     def _likelihood(self, num_classes: int, X: NDArray[Any], Y: NDArray[Any]) -> Likelihood:
@@ -345,17 +386,21 @@ class ModelConfig:
     def _kernels(self, input_dim: int) -> list[Kernel] | None:
         """One kernel for each layer, or None for those of the preset."""
         is_usual = self.kernel == "squared_exponential"
-        if is_usual and self.lengthscale is None and self.kernel_variance is None and self.ard:
+        if is_usual and self.layers.lengthscale is None and self.layers.kernel_variance is None and self.layers.ard:
             return None
         hidden_dim = min(30, input_dim) if self.hidden_dim is None else self.hidden_dim
-        dims = [input_dim] + [hidden_dim + (input_dim if self.input_propagation else 0)] * (self.num_layers - 1)
+        dims = [input_dim] + [hidden_dim + (input_dim if self.layers.input_propagation else 0)] * (self.num_layers - 1)
         kernels = []
         for number, dim in enumerate(dims, start=1):
-            value = _PRESETS[self.preset].starting_lengthscale(dim) if self.lengthscale is None else self.lengthscale
+            value = (
+                _PRESETS[self.preset].starting_lengthscale(dim)
+                if self.layers.lengthscale is None
+                else self.layers.lengthscale
+            )
             # Only the last layer has the linear part of the kernel's name.
             name = self.kernel if number == self.num_layers else self.kernel.removesuffix(LINEAR)
-            lengthscales = np.full(dim, value) if self.ard else value
-            variance = 1.0 if self.kernel_variance is None else self.kernel_variance
+            lengthscales = np.full(dim, value) if self.layers.ard else value
+            variance = 1.0 if self.layers.kernel_variance is None else self.layers.kernel_variance
             kernels.append(make_kernel(name, dim, lengthscales=lengthscales, variance=variance))
         return kernels
 

@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpflow_deep_base.columns import as_numbers
+from gpflow_deep_base.groups import by_group, flat
 
 from ..posteriors.sampling import SamplingConfig
 from .choice import FREE
@@ -73,9 +74,9 @@ class DeepGPEstimator(BaseEstimator):
     :param early_stopping: hold out a tenth of the rows, or this share of them, end when their log density has stopped
         rising, and keep the best parameters.
     :param model: further fields of the `ModelConfig`, such as {"hidden_dim": 5, "num_predict_samples": 64}, or
-        {"patch": 7, "stride": 2} for images; or a `ModelConfig`, of which the fields count that are not its defaults.
-        What is given above goes before them. Starting values are those of its preset "modern" unless it says
-        {"preset": "paper2017"}.
+        {"patch": 7, "stride": 2} for images, whatever group they are in; or a `ModelConfig`, of which the fields count
+        that are not its defaults. What is given above goes before them. Starting values are those of its preset
+        "modern" unless it says {"preset": "paper2017"}.
     :param training: how steps are made and when they end: a `TrainingConfig`; its defaults if None.
     :param sampling: how samples are drawn with `posterior="sghmc"`: a `SamplingConfig`; its defaults if None.
     :param random_state: number or generator for held-out rows, inducing inputs, batches and draws; None for new ones in
@@ -238,12 +239,13 @@ class DeepGPEstimator(BaseEstimator):
 
         :raises TypeError: if there is no such field.
         """
-        defaults = {field.name: field.default for field in dataclasses.fields(ModelConfig)}
-        fields = {} if self.model is None else self.model
+        defaults = flat(ModelConfig, {field.name: field.default for field in dataclasses.fields(ModelConfig)})
         # Of a whole configuration those fields that are not the defaults.
-        if isinstance(fields, ModelConfig):
-            config = fields
-            fields = {name: value for name in defaults if (value := getattr(config, name)) != defaults[name]}
+        if isinstance(self.model, ModelConfig):
+            fields = flat(ModelConfig, vars(self.model))
+            fields = {name: value for name, value in fields.items() if value != defaults[name]}
+        else:
+            fields = flat(ModelConfig, self.model or {})
         if unknown := sorted(set(fields) - set(defaults)):
             raise TypeError(f"model must have fields of ModelConfig, got {', '.join(unknown)}; see its help.")
         # Parameters of the estimator go before `model`.
@@ -256,7 +258,7 @@ class DeepGPEstimator(BaseEstimator):
         fields: dict[str, Any] = {"preset": "modern", **self._given()}
         if "image_shape" in fields:
             fields["image_shape"] = tuple(fields["image_shape"])
-        return ModelConfig(**fields)
+        return ModelConfig(**by_group(ModelConfig, fields))
 
     def _training(self) -> TrainingConfig:
         training = TrainingConfig() if self.training is None else self.training

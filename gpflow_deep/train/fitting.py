@@ -137,9 +137,9 @@ def fit(
     chosen = None
     options: dict[str, Any] = {"training": training, "max_iter": max_iter, "class_names": class_names, "seed": seed}
     # Deep sigma points: the weight of the KL by other held-out rows first.
-    if config.posterior == "sigma_points" and config.kl_weight is None:
+    if config.posterior == "sigma_points" and config.points.kl_weight is None:
         chosen = choose_kl_weight(config, X[rows], Y[rows], **options, batch_size=batch_size, show=show)
-        config = dataclasses.replace(config, kl_weight=chosen.kl_weight)
+        config = dataclasses.replace(config, points=dataclasses.replace(config.points, kl_weight=chosen.kl_weight))
     predictor, trainer = start(config, X[rows], Y[rows], **options)
     batch_at = batches(predictor.units.transform(X[rows], Y[rows]), batch_size, seed)
 
@@ -202,7 +202,7 @@ def choose_kl_weight(
         predictor = fit(tried, X[rows], Y[rows], **options).predictor
         scores = np.asarray(predictor.predict(X[judged_rows], Y[judged_rows]).log_density, np.float64)
         if show is not None:
-            weight = "" if tried.kl_weight is None else f" with kl_weight={tried.kl_weight:g}"
+            weight = "" if tried.points.kl_weight is None else f" with kl_weight={tried.points.kl_weight:g}"
             show(f"posterior={tried.posterior}{weight}: {scores.mean():.4f} nats per row held out")
         return scores
 

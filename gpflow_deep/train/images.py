@@ -29,7 +29,7 @@ from ..model.deep_gp import DeepGP
 from ..model.initialization import linear_mean
 from .presets import check_targets, finite_matrix, num_outputs
 
-__all__ = ["PatchConfig", "convolutional", "shape_of_images"]
+__all__ = ["ImageConfig", "PatchConfig", "convolutional", "shape_of_images"]
 
 MAX_IMAGES = 500
 MAX_PATCHES = 20_000
@@ -44,6 +44,28 @@ Q_SCALE = 0.1
 
 PLACE_LENGTHSCALE = 0.2
 """Of the places of patches at the start, relative to the size of the image."""
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """What the convolutional kernel of a `ModelConfig` is told about the images that rows are.
+
+    :param image_shape: height and width, and channels if there are several, of the images that are the rows; those of
+        known data sets if not given.
+    :param patch: height and width of a patch, of a convolutional kernel.
+    :param stride: distance of neighbouring patches; 2 in inner layers and 1 in the last one if not given.
+    :param channels: of the images between convolutional layers.
+    :param places: whether the response to a patch may depend on its place.
+    """
+
+    image_shape: tuple[int, ...] = ()
+    patch: int = 5
+    stride: int | None = None
+    channels: int = 4
+    places: bool = True
+
+    def __post_init__(self) -> None:
+        _check_sizes(self)
 
 
 @dataclass(frozen=True)
@@ -68,15 +90,19 @@ class PatchConfig:
     ard: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("patch", "stride", "channels"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}.")
+        _check_sizes(self)
 
     def kernel(self, patches: Patches, lengthscale: float) -> SquaredExponential:
         """Of patches, at the start."""
         scales: Any = np.full(patches.patch_dim, lengthscale, default_float()) if self.ard else lengthscale
         return SquaredExponential(variance=self.kernel_variance, lengthscales=scales)
+
+
+def _check_sizes(config: ImageConfig | PatchConfig) -> None:
+    sizes = {"patch": config.patch, "stride": config.stride, "channels": config.channels}
+    for name, value in sizes.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}.")
 
 
 def shape_of_images(num_columns: int, image_shape: Sequence[int]) -> tuple[int, int, int]:

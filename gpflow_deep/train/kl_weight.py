@@ -53,7 +53,9 @@ def best_kl_weight(config: ModelConfig, log_densities: Callable[[ModelConfig], N
     def score(number: int) -> float:
         weight = KL_WEIGHTS[number]
         if weight not in log_p:
-            log_p[weight] = log_densities(dataclasses.replace(config, kl_weight=weight))
+            log_p[weight] = log_densities(
+                dataclasses.replace(config, points=dataclasses.replace(config.points, kl_weight=weight))
+            )
         return float(log_p[weight].mean())
 
     # From the usual weight to the best of its neighbours, until none is better.

@@ -50,7 +50,7 @@ from ..model.scaling import Units
 from ..posteriors.collapsed import MAX_ROWS, fit_collapsed, set_best_q
 from ..posteriors.noise import has_noise
 from .choice import Candidate, Choice
-from .config import KernelName, ModelConfig, make_kernel
+from .config import KernelName, LayerConfig, ModelConfig, make_kernel
 from .course import TrainingConfig
 from .fitting import Fitted, batches, check_counts, draws, fit, train
 from .predictor import Predictor
@@ -235,11 +235,10 @@ def _names(Y: Array) -> list[str]:
 def can_choose(config: ModelConfig, num_classes: int = 0) -> bool:
     """Whether a single layer by L-BFGS can come first: numbers as targets, kernels of vectors, float64, and a posterior
     that a bound trains by Adam."""
-    is_plain = config.posterior == "gaussian" and not config.latent_dim and not config.is_convolutional
+    is_plain = config.posterior == "gaussian" and not config.latents.latent_dim and not config.is_convolutional
     is_real = num_classes == 0 and config.likelihood in ("auto", "gaussian", "studentt")
-    is_usual = config.preset == "modern" and not config.natgrad and not config.input_propagation
-    is_free = config.lengthscale is None and config.kernel_variance is None and config.ard
-    return is_plain and is_real and is_usual and is_free and gpflow.default_float() == np.float64
+    is_usual = config.preset == "modern" and not config.natgrad and config.layers == LayerConfig()
+    return is_plain and is_real and is_usual and gpflow.default_float() == np.float64
 
 
 def fit_chosen(

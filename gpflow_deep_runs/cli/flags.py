@@ -11,6 +11,8 @@
     flags = parse(Flags, ["--hidden=500,200", "--flagfile=run/flags.txt"])
     config = flags.model(visible=784)
 
+Of a dataclass whose fields stand in groups (`gpflow_deep_base.groups`) flags have the names of the fields alone.
+
 Nothing is global: each call of `parse` has flags of its own, so any number of programs share one process. The syntax is
 absl's: `--name=value`, `--noname`, `--flagfile=FILE`, lists with commas. A field is no flag if its type is not one of
 `bool`, `int`, `float`, `str`, a `Literal` of strings, a tuple of these, one of them `| None`, or
@@ -34,6 +36,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, 
 
 from absl import flags as absl_flags
 
+from gpflow_deep_base.groups import by_group, flat, group_names, value_of
 from gpflow_deep_base.text import has_control_characters
 
 __all__ = [
@@ -234,7 +237,10 @@ def _stored(flags: Any) -> Iterator[tuple[NamedFlag, Any]]:
     for flag in named_flags(type(flags)):
         # A group that the program makes later is a partial function, which has its fields as keywords.
         owner = getattr(flags, flag.group) if flag.group else flags
-        value = owner.keywords[flag.field] if isinstance(owner, functools.partial) else getattr(owner, flag.field)
+        if isinstance(owner, functools.partial):
+            value = flat(owner.func, owner.keywords)[flag.field]  # type: ignore[arg-type]
+        else:
+            value = value_of(owner, flag.field)
         if _is_stored(flag, value):
             yield flag, value
 
@@ -323,6 +329,10 @@ def _own_flags(
     helps = _helps(kind)
     for field in dataclasses.fields(kind):
         base = _without_none(hints[field.name])
+        # A group of fields, which are flags as if they stood beside it.
+        if field.name in group_names(kind).values():
+            yield from _own_flags(base, within=within, prefix=prefix, omit=omit, defaults=defaults, is_later=is_later)
+            continue
         is_open = field.default is dataclasses.MISSING
         # A default of the group takes the place of that of the dataclass.
         default = defaults.get(field.name, None if is_open else field.default)
@@ -352,7 +362,8 @@ def made(kind: type[T], values: Mapping[NamedFlag, Any]) -> T:
         if isinstance(fields, dict):
             is_later = get_origin(hints[name]) is Later
             made_by = get_args(hints[name])[0] if is_later else hints[name]
-            field_values[name] = functools.partial(made_by, **fields) if is_later else made_by(**fields)
+            keywords = by_group(made_by, fields)
+            field_values[name] = functools.partial(made_by, **keywords) if is_later else made_by(**keywords)
     return kind(**field_values)
 
 

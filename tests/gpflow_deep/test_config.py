@@ -10,10 +10,20 @@ from gpflow import likelihoods
 from gpflow.kernels import SquaredExponential
 from gpflow.utilities import parameter_dict
 
-from gpflow_deep import DeepGP, LatentVariableLayer, ModelConfig, Trainer, TrainingConfig, modern, paper2017
+from gpflow_deep import (
+    DeepGP,
+    LatentConfig,
+    LatentVariableLayer,
+    ModelConfig,
+    Trainer,
+    TrainingConfig,
+    modern,
+    paper2017,
+)
 from gpflow_deep.judge.evaluation import evaluate
 from gpflow_deep.judge.forecasts import LinearModel
 from gpflow_deep.model.initialization import residual_variance
+from gpflow_deep_base.groups import by_group
 from tests.gpflow_deep.builders import make_data
 
 
@@ -29,7 +39,8 @@ def _assert_same(model: DeepGP, other: DeepGP) -> None:
 
 
 def _config(**settings: Any) -> ModelConfig:
-    return ModelConfig(**{"num_inducing": 5, "likelihood": "gaussian", **settings})
+    fields = {"num_inducing": 5, "likelihood": "gaussian", **settings}
+    return ModelConfig(**by_group(ModelConfig, fields))
 
 
 def test_paper2017(rng: np.random.Generator) -> None:
@@ -108,9 +119,9 @@ def test_likelihood_has_to_fit_the_task(rng: np.random.Generator) -> None:
     counts, negative = np.array([[0.0], [3.0]]), np.array([[-1.0]])
     assert ModelConfig(likelihood="poisson").for_task("regression", [counts]).likelihood == "poisson"
     assert ModelConfig().for_task("regression", [negative]).likelihood == "gaussian"
-    assert ModelConfig(latent_dim=1).for_task("regression", [negative]).likelihood == "studentt"
-    assert ModelConfig(latent_dim=1, likelihood="gaussian").for_task("regression").likelihood == "gaussian"
-    assert ModelConfig(latent_dim=1).for_task("binary").likelihood == "bernoulli"
+    assert ModelConfig(latents=LatentConfig(1)).for_task("regression", [negative]).likelihood == "studentt"
+    assert ModelConfig(latents=LatentConfig(1), likelihood="gaussian").for_task("regression").likelihood == "gaussian"
+    assert ModelConfig(latents=LatentConfig(1)).for_task("binary").likelihood == "bernoulli"
     for bad in (negative, np.array([[0.5]])):
         with pytest.raises(ValueError, match=r"likelihood=poisson needs targets that are counts 0, 1, 2, \.\.\."):
             ModelConfig(likelihood="poisson").for_task("regression", [counts, bad])
@@ -137,7 +148,7 @@ def test_likelihood_has_to_fit_the_task(rng: np.random.Generator) -> None:
 )
 def test_impossible_settings_are_refused_by_name(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
-        ModelConfig(**settings)
+        ModelConfig(**by_group(ModelConfig, settings))
 
 
 def test_modern_starts_from_the_noise_of_least_squares(rng: np.random.Generator) -> None:
@@ -189,7 +200,7 @@ def test_latent_variables(rng: np.random.Generator) -> None:
     kernels = _config(latent_dim=1, lengthscale=0.3, input_propagation=True).build(X, Y).layers[1:]
     assert [layer.kernel.lengthscales.shape for layer in kernels] == [(4,), (8,)]
     plain = _config(preset="modern", latent_dim=2, num_importance_samples=4).plain(1)
-    assert (plain.latent_dim, plain.num_importance_samples, plain.num_layers) == (0, 1, 1)
+    assert (plain.latents, plain.num_layers) == (LatentConfig(0, 1), 1)
 
 
 @pytest.mark.parametrize(
@@ -211,4 +222,4 @@ def test_latent_variables(rng: np.random.Generator) -> None:
 )
 def test_what_latent_variables_cannot_have(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
-        ModelConfig(**settings)
+        ModelConfig(**by_group(ModelConfig, settings))

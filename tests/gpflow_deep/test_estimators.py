@@ -327,7 +327,8 @@ def test_weights_are_refused(data: Any) -> None:
         ({"kernel": "rbf"}, "kernel must be one of squared_exponential, matern52, .* got 'rbf'"),
         ({"model": {"hidden_dim": True}}, "hidden_dim must be a whole number or None, got True"),
         ({"learning_rate": "fast"}, "learning_rate must be a number or None, got 'fast'"),
-        ({"model": {"layers": 2}}, "model must have fields of ModelConfig, got layers"),
+        ({"model": {"depth": 2}}, "model must have fields of ModelConfig, got depth"),
+        ({"model": {"layers": 2}}, "layers of ModelConfig must be a LayerConfig, got 2"),
     ],
     ids=str,
 )

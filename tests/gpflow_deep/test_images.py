@@ -10,6 +10,7 @@ from gpflow.utilities import parameter_dict
 
 from gpflow_deep import (
     DeepGPClassifier,
+    ImageConfig,
     ModelConfig,
     PatchConfig,
     Trainer,
@@ -19,6 +20,7 @@ from gpflow_deep import (
     save_model,
 )
 from gpflow_deep.train.images import PRIOR_VARIANCE, shape_of_images
+from gpflow_deep_base.groups import by_group
 
 
 def bars(rng: np.random.Generator, count: int, size: int = 8) -> tuple[np.ndarray, np.ndarray]:
@@ -73,9 +75,9 @@ def test_it_learns_and_is_saved(rng: np.random.Generator, num_layers: int, tmp_p
 
 def test_config_builds_it(rng: np.random.Generator) -> None:
     X, Y = bars(rng, 20)
-    config = ModelConfig(num_layers=2, kernel="convolutional", patch=3, channels=2, num_inducing=6)
+    config = ModelConfig(2, 6, kernel="convolutional", images=ImageConfig(patch=3, channels=2))
     config = config.for_data("binary", [(X, Y)], (8, 8))
-    assert config.image_shape == (8, 8, 1)
+    assert config.images.image_shape == (8, 8, 1)
     built = config.build(X, Y, num_data=900, seed=3)
     options: dict[str, Any] = {"likelihood": gpflow.likelihoods.Bernoulli(), "num_data": 900, "seed": 3}
     other = convolutional(X, Y, (8, 8), 2, num_inducing=6, config=PatchConfig(patch=3, channels=2), **options)
@@ -107,7 +109,7 @@ def test_no_images() -> None:
 )
 def test_settings_that_do_not_go_together(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ModelConfig(**settings)
+        ModelConfig(**by_group(ModelConfig, settings))
 
 
 def test_estimator(rng: np.random.Generator) -> None:

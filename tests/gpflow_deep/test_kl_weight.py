@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpflow_deep import DeepGPRegressor, DeepSigmaPointProcess, ModelConfig
+from gpflow_deep import DeepGPRegressor, DeepSigmaPointProcess, ModelConfig, PointConfig
 from gpflow_deep.train.fitting import choose_kl_weight, fit
 from gpflow_deep.train.kl_weight import KL_WEIGHTS, KLWeight, best_kl_weight, stored_kl_weight
 
-CONFIG = ModelConfig(posterior="sigma_points", sigma_points=3, num_inducing=5, preset="modern")
+CONFIG = ModelConfig(posterior="sigma_points", points=PointConfig(3), num_inducing=5, preset="modern")
 TINY: dict[str, Any] = {"max_iter": 2, "batch_size": 10}
 
 
@@ -24,9 +24,9 @@ class Table:
         self.tried: list[float | None] = []
 
     def __call__(self, config: ModelConfig) -> np.ndarray:
-        assert config.posterior == ("gaussian" if config.kl_weight is None else "sigma_points")
-        self.tried.append(config.kl_weight)
-        return self.values[config.kl_weight] + np.array([-0.1, 0.0, 0.1])
+        assert config.posterior == ("gaussian" if config.points.kl_weight is None else "sigma_points")
+        self.tried.append(config.points.kl_weight)
+        return self.values[config.points.kl_weight] + np.array([-0.1, 0.0, 0.1])
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from gpflow_deep import (
     with_sigma_points,
 )
 from gpflow_deep.train.fitting import fit
+from gpflow_deep_base.groups import by_group
 from tests.statistical import assert_mean_close
 
 N, D, M = 30, 2, 7
@@ -228,7 +229,7 @@ def test_what_does_not_fit_is_refused(rng: np.random.Generator) -> None:
         ({"posterior": "points"}, "posterior must be one of gaussian, sghmc, global, sigma_points"),
     ):
         with pytest.raises(ValueError, match=message):
-            ModelConfig(**wrong)  # type: ignore[arg-type]
+            ModelConfig(**by_group(ModelConfig, wrong))
 
 
 def test_the_estimator_has_it(rng: np.random.Generator) -> None:

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import pytest
 from absl import flags as absl_flags
 
-from gpflow_deep_runs.cli.flags import HelpWanted, Later, group, named_flags, parse, positional, text
+from gpflow_deep_base.groups import grouped
+from gpflow_deep_runs.cli.flags import HelpWanted, Later, changed, group, named_flags, parse, positional, text
 from gpflow_deep_runs.data.views import Source
 from gpflow_deep_runs.run import Devices, Settings
 from gpflow_deep_runs.run.folder import open_folder
@@ -490,3 +491,37 @@ def test_one_flag_may_be_given_without_its_name(arguments: list[str]) -> None:
 def test_a_flag_without_its_name_is_given_once(arguments: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse(WithFile, arguments)
+
+
+@grouped
+@dataclass(frozen=True)
+class InGroups:
+    """Fields, some of which stand in a group."""
+
+    depth: int = 1
+    local: Local = Local()
+
+
+@dataclass(frozen=True)
+class GroupedFlags:
+    """Flags of such fields.
+
+    :param name: what it is called.
+    """
+
+    now: InGroups = group(prefix="now_", stride=3)
+    later: Later[InGroups] = group(omit=("sizes",))
+    name: str = ""
+
+
+def test_flags_of_fields_in_groups_have_the_names_of_the_fields() -> None:
+    assert [flag.name for flag in named_flags(GroupedFlags)] == [
+        "now_depth", "now_sizes", "now_stride", "depth", "stride", "name",
+    ]  # fmt: skip
+    flags = parse(GroupedFlags, ["--now_sizes=5", "--stride=4"], "train.py")
+    assert flags.now == InGroups(local=Local((5,), 3))
+    assert flags.later(depth=2) == InGroups(2, Local(stride=4))
+    assert parse(GroupedFlags, text(flags).split(), "train.py").now == flags.now
+    assert changed(flags) == "--now_sizes=5\n--stride=4\n"
+    with pytest.raises(ValueError, match="stride must be at least 1, got 0"):
+        parse(GroupedFlags, ["--stride=0"], "train.py")
