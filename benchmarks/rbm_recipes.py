@@ -16,6 +16,7 @@ import bench
 import tensorflow as tf
 from absl import flags
 
+from gpflow_deep_base.groups import by_group
 from gpflow_deep_runs.data.batches import Minibatches
 from gpflow_deep_runs.run import Seeds
 from rbm_tracking import evaluation
@@ -72,7 +73,7 @@ def config_of(recipe: str, updates: int) -> SMLConfig:
     options = {**WHOLE, "decay_steps": updates, "generator": "hash", **CHANGES[recipe]}
     if options["schedule"] == "paper":
         options["learning_rate_decay"] = updates / 2
-    return SMLConfig(**options)
+    return SMLConfig(**by_group(SMLConfig, options))
 
 
 def run(name: str, recipe: str, arguments: flags.FlagValues) -> dict[str, Any]:

@@ -40,6 +40,8 @@ from .track.partition_tracker import Family as Family
 from .track.partition_tracker import PartitionTracker as PartitionTracker
 from .track.partition_tracker import Tracked as Tracked
 from .track.partition_tracker import rbm_family as rbm_family
+from .track.settings import DecayConfig as DecayConfig
+from .track.settings import PenaltyConfig as PenaltyConfig
 from .track.settings import SMLConfig as SMLConfig
 from .track.state import SMLState as SMLState
 from .track.state import initial_state as initial_state

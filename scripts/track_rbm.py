@@ -97,12 +97,13 @@ class Flags:
     @property
     def sml(self) -> SMLConfig:
         """How to train and track."""
-        derived_fields = {
-            "gradient_chains": self.num_chains if self.num_track_chains else None,
-            "schedule": self.schedule,
-        }
-        config = self.training(decay_steps=self.run.num_steps, **derived_fields)
-        return dataclasses.replace(config, adaptive=config.adaptive or self.spawn_up_to > 0)
+        given = self.training.keywords
+        return self.training(
+            gradient_chains=self.num_chains if self.num_track_chains else None,
+            schedule=self.schedule,
+            decay=dataclasses.replace(given["decay"], decay_steps=self.run.num_steps),
+            adaptive=given["adaptive"] or self.spawn_up_to > 0,
+        )
 
 
 def main(flags: Flags) -> None:

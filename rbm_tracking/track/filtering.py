@@ -24,6 +24,7 @@ from rbm_tracking.model.visible import NUMPY, Ops
 from rbm_tracking.track.evidence import EQUAL, FLAGS, LIMITS, Z_95
 
 __all__ = [
+    "BIAS_DRIFT",
     "Estimate",
     "FilterState",
     "Health",
@@ -40,6 +41,9 @@ __all__ = [
     "predict",
     "update",
 ]
+
+BIAS_DRIFT = 1e-3
+"""sigma_b^2 in units of the learning rate, nats^2, as in the paper: how much the bias b_t may drift in an update."""
 
 _RATES = np.array([1 / 4, 1 / 16, 1 / 64, 1 / 256])[:, None]  # forgetting rates at which innovations are averaged
 _EXCESS = ((2 - _RATES) / _RATES)[:, 0]

@@ -104,7 +104,7 @@ def flow_fraction(ladder: Ladder) -> tf.Tensor:
     return 0.5 * (lowest_before + highest_after)
 
 
-def adapt(ladder: Ladder, acceptance: tf.Tensor, rate: tf.Tensor | float) -> Ladder:
+def adapt(ladder: Ladder, acceptance: tf.Tensor, rate: float = 0.001) -> Ladder:
     """Move the inner temperatures a part of the way to those at which f would fall evenly.
 
     The measured f(beta) is inverted as a piecewise linear function. beta stays sorted and keeps its ends 1 and 0.

@@ -81,8 +81,8 @@ def sml_update(
     centre = offsets if config.centred else None
     move = gradient_step(batch, h_data, negative.v, h_model, rate, centre, weights, negative.weights)
     # Hidden biases are pulled to the wanted mean activity
-    if config.sparsity_target is not None:
-        pull = config.sparsity_cost * (config.sparsity_target - row_mean(h_data, weights))
+    if config.penalties.sparsity_target is not None:
+        pull = config.penalties.sparsity_cost * (config.penalties.sparsity_target - row_mean(h_data, weights))
         move = move._replace(c=move.c + rate * pull)
     # The parameters after the step, and activations of all particles at these
     units = _moved_units(rbm, batch, a_data, negative, rate, weights)
@@ -92,7 +92,7 @@ def sml_update(
     # 4. The ladder moves, if it is adaptive
     if config.adaptive and swaps is not None:
         flow = observe_flow(state.ladder, chains.level)
-        after = after._replace(ladder=adapt(flow, acceptance, config.adapt_rate))
+        after = after._replace(ladder=adapt(flow, acceptance))
     if not config.track or swaps is None:
         zeros = [tf.zeros([], tf.float64)] * (len(Observed._fields) - 1)
         return after, Observed._make([*zeros, tf.cast(acceptance, tf.float64)])
@@ -124,7 +124,7 @@ def _sampled(state: SMLState, seed: tf.Tensor, config: SMLConfig) -> tuple[Chain
     # The ladder: Gibbs sampling at all temperatures, then swaps (Eq. 2)
     if config.track or config.method == "tempering":
         chains = gibbs(state.rbm, chains, state.ladder.beta, steps=config.gibbs_steps, **noise)
-        chains, swaps = swap(chains, state.ladder.beta, scheme=config.swaps, hidden=state.rbm.hidden, **noise)
+        chains, swaps = swap(chains, state.ladder.beta, hidden=state.rbm.hidden, **noise)
     return chains, target, swaps
 
 
@@ -177,12 +177,12 @@ def _moved(
 ) -> tuple[SMLState, tf.Tensor]:
     """The state with parameters after the step, activations of all particles at these; and the change of b."""
     rbm = state.rbm
-    kept_share = 1.0 - rate * config.l2 if config.l2 else None
+    kept_share = 1.0 - rate * config.penalties.l2 if config.penalties.l2 else None
     d_W = tf.linalg.matmul(move.left, move.right, transpose_a=True)
     velocity: RBM | tuple[()] = ()
     # With momentum the decay of weights is a part of the step
     if state.velocity:
-        d_W = d_W - rate * config.l2 * rbm.W if config.l2 else d_W
+        d_W = d_W - rate * config.penalties.l2 * rbm.W if config.penalties.l2 else d_W
         step = zip((state.velocity.W, state.velocity.b, state.velocity.c), (d_W, move.b, move.c), strict=True)
         d_W, d_b, d_c = (config.momentum * last + change for last, change in step)
         new = RBM(rbm.W + d_W, rbm.b + d_b, rbm.c + d_c, *units)
@@ -191,11 +191,11 @@ def _moved(
         d_b = move.b
         W = rbm.W if kept_share is None else kept_share * rbm.W
         new = RBM(W + d_W, rbm.b + move.b, rbm.c + move.c, *units)
-    if config.l1:  # the proximal step of the absolute values
-        new = new._replace(W=tf.sign(new.W) * tf.nn.relu(tf.abs(new.W) - rate * config.l1))
+    if config.penalties.l1:  # the proximal step of the absolute values
+        new = new._replace(W=tf.sign(new.W) * tf.nn.relu(tf.abs(new.W) - rate * config.penalties.l1))
 
     def follow(particles: Chains) -> Chains:
-        if velocity or config.l1:
+        if velocity or config.penalties.l1:
             return particles._replace(a=activations(new, particles.v))
         return particles._replace(a=moved_activations(particles, move, rbm, new, kept_share))
 
@@ -218,7 +218,7 @@ def _averaged(average: RBM, new: RBM, step: tf.Tensor, config: SMLConfig) -> RBM
     weight = tf.maximum(tf.constant(1.0 - config.average, new.W.dtype), 9.0 / (tf.cast(step, new.W.dtype) + 10.0))
     W = average.W + weight * (new.W - average.W)
     return average._replace(
-        W=tf.where(new.W == 0, tf.zeros_like(W), W) if config.l1 else W,
+        W=tf.where(new.W == 0, tf.zeros_like(W), W) if config.penalties.l1 else W,
         b=average.b + weight * (new.b - average.b),
         c=average.c + weight * (new.c - average.c),
         visible=tf.nest.map_structure(lambda mean, part: mean + weight * (part - mean), average.visible, new.visible),

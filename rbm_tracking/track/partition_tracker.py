@@ -22,6 +22,7 @@ from rbm_tracking.model.temperatures import check_ladder
 from rbm_tracking.model.visible import NUMPY, Bernoulli, Visible, own_slopes
 from rbm_tracking.track.evidence import FLAGS, LIMITS, Tracking, flag_names
 from rbm_tracking.track.filtering import (
+    BIAS_DRIFT,
     Estimate,
     FilterState,
     anchor,
@@ -41,7 +42,6 @@ __all__ = ["BERNOULLI", "Family", "PartitionTracker", "Residuals", "Tracked", "r
 
 Array = NDArray[np.float64]
 
-_BIAS_DRIFT = 1e-3  # sigma_b^2 in units of the learning rate, as in the paper
 _FIRST = 10  # observations, of which each is compared with the model
 _EVERY = 5  # later ones, of which one is
 _DISCREPANCY_RATE = 0.1  # at which what is found there is averaged
@@ -194,7 +194,7 @@ class PartitionTracker:
         self._current = (state, known_bias, is_rare)
         self._look_at(parameters, v, (d_upper, d_lower))
         # What the next observation needs of this one
-        drift = _UNKNOWN_DRIFT if learning_rate is None else _BIAS_DRIFT * learning_rate
+        drift = _UNKNOWN_DRIFT if learning_rate is None else BIAS_DRIFT * learning_rate
         drift = drift if self._bias_variance is None else self._bias_variance
         self._last = _Seen(v, log_q, self._reuse_bias(parameters, v[0], learning_rate), drift)
         return self._tracked()

@@ -41,8 +41,6 @@ def swap(
     level: Array,
     beta: Array,
     *,
-    step: int,
-    scheme: str,
     rng: np.random.Generator,
     hidden: Visible = Bernoulli(),
 ) -> tuple[Array, PlainSwaps]:
@@ -69,8 +67,6 @@ def swap(
         d_upper[pairs] = difference[pairs]
         d_lower[pairs] = -difference[pairs + 1]
         noise = rng.random((len(pairs), num_chains))
-        if scheme == "deo" and step % 2 != parity:
-            continue
         # Accepted pairs exchange their places in the order of temperatures, and have log q~ of there
         accepted = np.log(noise + 1e-300) < d_upper[pairs] - d_lower[pairs]
         is_moved = np.zeros((num_temps, num_chains), bool)

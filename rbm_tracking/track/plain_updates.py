@@ -77,7 +77,7 @@ def plain_update(
     step = int(state.step)
     rng = plain.noise_of(seed, step)
     scale = np.asarray(rate, rbm.W.dtype)
-    chains, target, swaps = _sampled(state, step, config, rng)
+    chains, target, swaps = _sampled(state, config, rng)
 
     # The gradient: the data's mean of -dF/dtheta less that of the particles
     a_data = plain.activations(rbm, batch)
@@ -100,8 +100,8 @@ def plain_update(
         d_W -= np.outer(d_h, v_mean) + np.outer(h_mean, d_v)
         d_v = d_v - h_mean @ d_W
         d_h = d_h - d_W @ v_mean
-    if config.sparsity_target is not None:
-        d_h = d_h + config.sparsity_cost * (config.sparsity_target - of_data @ h_data)
+    if config.penalties.sparsity_target is not None:
+        d_h = d_h + config.penalties.sparsity_cost * (config.penalties.sparsity_target - of_data @ h_data)
     # Units that have parameters of their own, then all parameters after the step
     units = _moved_units(rbm, (batch, v_model), (a_data, a_model), (of_data, of_model), scale)
     new, velocity = _moved(state, d_W * scale, d_v * scale, d_h * scale, units, rate, config)
@@ -119,7 +119,7 @@ def plain_update(
     # The ladder moves, if it is adaptive
     if config.adaptive and swaps is not None:
         flow = observe_flow(state.ladder, tf.constant(chains.level))
-        moved = adapt(flow, tf.constant(acceptance, flow.beta.dtype), config.adapt_rate)
+        moved = adapt(flow, tf.constant(acceptance, flow.beta.dtype))
         after = after._replace(ladder=plain.arrays(moved))
     if not config.track or swaps is None:
         return after, Observed._make([*([0.0] * (len(Observed._fields) - 1)), acceptance])
@@ -137,9 +137,7 @@ def _shares(weights: Array | None, rows: Array) -> Array:
     return np.full(len(rows), 1 / len(rows), rows.dtype) if weights is None else np.asarray(weights, rows.dtype)
 
 
-def _sampled(
-    state: SMLState, step: int, config: SMLConfig, rng: np.random.Generator
-) -> tuple[Chains, Any, PlainSwaps | None]:
+def _sampled(state: SMLState, config: SMLConfig, rng: np.random.Generator) -> tuple[Chains, Any, PlainSwaps | None]:
     """The ladder and the target chains after sampling, and what swaps saw, as `learning._sampled`."""
     rbm = state.rbm
     (v, a, level) = state.chains
@@ -164,7 +162,7 @@ def _sampled(
     # The ladder: Gibbs sampling at all temperatures, then swaps (Eq. 2)
     if config.track or config.method == "tempering":
         v, a = gibbs(rbm, v, a, beta[level], steps=config.gibbs_steps, rng=rng)
-        level, swaps = swap(a, level, beta, step=step, scheme=config.swaps, rng=rng, hidden=rbm.hidden)
+        level, swaps = swap(a, level, beta, rng=rng, hidden=rbm.hidden)
     return Chains(v, a, level), target, swaps
 
 
@@ -217,16 +215,16 @@ def _moved(
 ) -> tuple[RBM, Any]:
     """The parameters after the step, and the velocity."""
     rbm = state.rbm
-    if config.l2:
-        d_W = d_W - np.asarray(rate * config.l2, rbm.W.dtype) * rbm.W
+    if config.penalties.l2:
+        d_W = d_W - np.asarray(rate * config.penalties.l2, rbm.W.dtype) * rbm.W
     velocity = state.velocity
     if velocity:
         momentum = np.asarray(config.momentum, rbm.W.dtype)
         d_W, d_b, d_c = (momentum * last + d for last, d in zip(velocity[:3], (d_W, d_b, d_c), strict=True))
         velocity = velocity._replace(W=d_W, b=d_b, c=d_c)
     W = rbm.W + d_W
-    if config.l1:
-        W = np.sign(W) * np.maximum(np.abs(W) - np.asarray(rate * config.l1, W.dtype), 0)
+    if config.penalties.l1:
+        W = np.sign(W) * np.maximum(np.abs(W) - np.asarray(rate * config.penalties.l1, W.dtype), 0)
     return RBM(W, rbm.b + d_b, rbm.c + d_c, *units), velocity
 
 
@@ -237,7 +235,7 @@ def _averaged(average: RBM, new: RBM, step: int, config: SMLConfig) -> RBM:
     if any(family.is_learnt for family in units):
         units = tf.nest.map_structure(lambda mean, part: mean + weight * (part - mean), average[3:], units)
     W, b, c = (mean + weight * (part - mean) for mean, part in zip(average[:3], new[:3], strict=True))
-    if config.l1:
+    if config.penalties.l1:
         W[new.W == 0] = 0.0
     return RBM(W, b, c, *units)
 
@@ -266,17 +264,17 @@ def _tracked(
 ) -> tuple[SMLState, Observed]:
     """The filter across the update, as `tracking.tracked`; `target` are the target chains before it."""
     tracker: Any = before.tracker
-    factor = filtering.inflation(tracker.health) if config.inflate else 1.0
+    factor = filtering.inflation(tracker.health)
     # Eq. (4): bridges by the particles that were just swapped are measurements
     d_upper = swaps.d_upper.astype(np.float64)
     d_lower = swaps.d_lower.astype(np.float64)
-    bridges = filtering.bridge(d_upper, d_lower, np.diff(tracker.mean[:-1]), config.bridge_iterations)
+    bridges = filtering.bridge(d_upper, d_lower, np.diff(tracker.mean[:-1]))
     tracker = filtering.update(tracker, bridges, swaps.acceptance, factor=factor)
     # Eq. (3): the change of log Z by the same particles, less the bias that is known
     change = _change(before, after, target, swaps, config)
     unbiased = change._replace(value=np.append(change.value[0] - known_bias, change.value[1:]))
-    drift = 0.0 if config.bias == "none" else config.bias_drift * rate
-    tracker = filtering.predict(tracker, unbiased, bias_variance=drift, sigma_z=config.sigma_z, factor=factor)
+    drift = 0.0 if config.bias == "none" else filtering.BIAS_DRIFT * rate
+    tracker = filtering.predict(tracker, unbiased, bias_variance=drift, factor=factor)
     # zeta_M is known at the new parameters
     rbm = after.rbm
     none = np.zeros(len(rbm.c))

@@ -14,7 +14,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from rbm_tracking.track.settings import FALLING, SMLConfig
+from rbm_tracking.track.settings import FALLING, DecayConfig, SMLConfig
 
 __all__ = ["learning_rate_at", "without_rate"]
 
@@ -37,17 +37,15 @@ def learning_rate_at(config: SMLConfig, step: tf.Tensor, dtype: tf.DType = tf.fl
     t = tf.cast(step, dtype)
     # Constant up to hold T, then on a line or half a cosine to 0 at T
     if config.schedule in FALLING:
-        last = float(config.decay_steps or 1)
-        first = config.hold * last
+        last = float(config.decay.decay_steps or 1)
+        first = config.decay.hold * last
         remaining_share = tf.clip_by_value((last - t) / (last - first), 0.0, 1.0)
         return start * (remaining_share if config.schedule == "linear" else 0.5 - 0.5 * tf.cos(np.pi * remaining_share))
-    if config.learning_rate_decay is None:
+    if config.decay.learning_rate_decay is None:
         return tf.broadcast_to(start, tf.shape(t))
-    return tf.minimum(start * config.learning_rate_decay / (t + 1.0), start)
+    return tf.minimum(start * config.decay.learning_rate_decay / (t + 1.0), start)
 
 
 def without_rate(config: SMLConfig) -> SMLConfig:
     """The configuration with nothing in it of the learning rate: what is compiled is the same for all rates."""
-    return dataclasses.replace(
-        config, learning_rate=1.0, learning_rate_decay=None, schedule="paper", decay_steps=None, hold=0.0
-    )
+    return dataclasses.replace(config, learning_rate=1.0, schedule="paper", decay=DecayConfig())

@@ -10,7 +10,7 @@ those of the joint (v, h), and their energies are what bridge sampling needs.
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -24,9 +24,7 @@ from rbm_tracking.model.visible import Bernoulli, Visible
 from rbm_tracking.track import plain_tempering
 
 __all__ = [
-    "SCHEMES",
     "Chains",
-    "Scheme",
     "Swaps",
     "at_level",
     "gibbs",
@@ -37,8 +35,6 @@ __all__ = [
     "swap_log_ratio",
 ]
 
-Scheme = Literal["even_odd", "deo"]
-SCHEMES: tuple[str, ...] = get_args(Scheme)
 _SITES_PER_PASS = 2
 _FIRST_SWAP_SITE = 1 << 20
 
@@ -157,9 +153,9 @@ def _rounds_numpy(
     first = int(start)
     rng = plain.noise_of(seed, first)
     with np.errstate(over="ignore"):
-        for step in range(first, first + int(count)):
+        for _ in range(int(count)):
             v, a = plain_tempering.gibbs(at, v, a, beta[level], steps=1, rng=rng)
-            level, _ = plain_tempering.swap(a, level, beta, step=step, scheme="even_odd", rng=rng, hidden=at.hidden)
+            level, _ = plain_tempering.swap(a, level, beta, rng=rng, hidden=at.hidden)
     return Chains(*map(tf.constant, (v, a, level)))
 
 
@@ -173,20 +169,14 @@ def swap(
     *,
     seed: tf.Tensor,
     step: tf.Tensor,
-    scheme: str = "even_odd",
     generator: str = "threefry",
     hidden: Visible = Bernoulli(),
 ) -> tuple[Chains, Swaps]:
     """Propose to swap all neighbouring pairs (i, i+1): those of even i, then those of odd i, counted from 1 (Eq. 2).
 
     :param beta: [M].
-    :param scheme: "even_odd" proposes both sets at every update as in the paper; "deo" (deterministic even-odd) one of
-        them in turn, which moves particles along the ladder without reversing.
     :param hidden: what the hidden units are.
-    :raises ValueError: if the scheme is not known.
     """
-    if scheme not in SCHEMES:
-        raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}.")
     v, a, level = chains
     num_temps, num_chains = level.shape
     log_q = hidden_sum(hidden, a, tf.gather(beta, level))
@@ -203,8 +193,7 @@ def swap(
         # A pair swaps with the probability min(1, ratio)
         key = key_at(seed, step, _FIRST_SWAP_SITE + parity)
         log_noise = tf.math.log(uniform(key, (num_temps - 1, num_chains), a.dtype, generator))
-        is_active = tf.constant(True) if scheme == "even_odd" else tf.equal(step % 2, parity)
-        accepted = is_pair & (log_noise < swap_log_ratio(d_upper, d_lower)) & is_active
+        accepted = is_pair & (log_noise < swap_log_ratio(d_upper, d_lower))
         is_accepted = _of_slot(tf.pad(accepted, [[0, 1], [0, 0]]) | tf.pad(accepted, [[1, 0], [0, 0]]), level)
         log_q = tf.where(is_accepted, log_q_partner, log_q)
         level = tf.where(is_accepted, tf.gather(partner, level), level)

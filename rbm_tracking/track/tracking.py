@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from rbm_tracking.model.rbm import TENSORS, activations, hidden_sum, log_z_independent
 from rbm_tracking.track.filtering import (
+    BIAS_DRIFT,
     Estimate,
     FilterState,
     anchor,
@@ -64,17 +65,17 @@ def tracked(
     """The filter across the update: bridges of before, the change of log Z by the particles, weighted by the step."""
     tracker = before.tracker
     num_temps = before.ladder.beta.shape[0]
-    factor = inflation(tracker.health) if config.inflate else tf.ones([], tf.float64)
+    factor = inflation(tracker.health)
     # Eq. (4): bridges by the particles that were just swapped are measurements
     predicted = tracker.mean[1:num_temps] - tracker.mean[: num_temps - 1]
-    bridges = bridge(swaps.d_upper, swaps.d_lower, predicted, config.bridge_iterations)
+    bridges = bridge(swaps.d_upper, swaps.d_lower, predicted)
     tracker = update(tracker, bridges, swaps.acceptance, factor=factor)
     # Eq. (3): the change of log Z by the same particles, less the bias that is known
     change = _change(before, after, swaps, d_b, config)
     first = tf.one_hot(0, num_temps, dtype=tf.float64)
     unbiased = change._replace(value=change.value - known_bias * first)
-    drift = 0.0 if config.bias == "none" else config.bias_drift * tf.cast(rate, tf.float64)
-    tracker = predict(tracker, unbiased, bias_variance=drift, sigma_z=config.sigma_z, factor=factor)
+    drift = 0.0 if config.bias == "none" else BIAS_DRIFT * tf.cast(rate, tf.float64)
+    tracker = predict(tracker, unbiased, bias_variance=drift, factor=factor)
     # zeta_M is known at the new parameters
     log_z_last = log_z_independent(after.rbm.b, after.rbm.c.shape[0], after.rbm.visible, after.rbm.hidden)
     tracker = anchor(tracker, log_z_last)

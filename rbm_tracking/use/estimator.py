@@ -58,7 +58,7 @@ from rbm_tracking.track.evidence import (
 from rbm_tracking.track.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state, sml_update
 from rbm_tracking.track.plain_updates import plain_updates
 from rbm_tracking.track.schedules import learning_rate_at, without_rate
-from rbm_tracking.track.settings import FALLING
+from rbm_tracking.track.settings import FALLING, DecayConfig, PenaltyConfig
 from rbm_tracking.track.tempering import initial_chains, sample
 from rbm_tracking.use.averages import averaged
 from rbm_tracking.use.estimator_config import TrainingConfig, check_whole
@@ -839,19 +839,16 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return SMLConfig(
             learning_rate=self._rate,
             schedule=settings.schedule,
-            decay_steps=self._decay_steps,
             method=settings.method,
             target_chains=settings.n_target_chains,
             gibbs_steps=settings.gibbs_steps,
             adaptive=settings.adaptive,
             centred=settings.centred,
             momentum=settings.momentum,
-            l2=self._decay,
-            l1=self.l1,
-            sparsity_target=settings.sparsity_target,
-            sparsity_cost=settings.sparsity_cost,
             average=settings.average,
             generator=self._generator,
+            decay=DecayConfig(decay_steps=self._decay_steps),
+            penalties=PenaltyConfig(self._decay, self.l1, settings.sparsity_target, settings.sparsity_cost),
         )
 
     def _take(self, state: SMLState, observed: Observed) -> None:

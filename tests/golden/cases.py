@@ -203,12 +203,12 @@ _RBM_CASES = (
     ),
     Case(
         "rbm_options",
-        "own table, float64, falling rate, centred gradient, learned bias, bridges, the other swaps and generator",
+        "own table, float64, falling rate, centred gradient, learned bias, the other generator",
         (
             Call(
                 "track_rbm",
                 f"{_RBM} --data=patterns.csv --num_steps=120 --eval_every=40 --batch_size=30 --centred --gibbs_steps=2 "
-                "--swaps=deo --bias=learned --sigma_z=0.5 --bridge_iterations=2 --generator=hash --seed=5 --nojit "
+                "--bias=learned --generator=hash --seed=5 --nojit "
                 "--hidden=6 --num_temps=5 --num_chains=6 --dtype=float64 --learning_rate=0.1 "
                 f"--learning_rate_decay=50 {_PAPER} --centred --patience=0",
             ),

@@ -9,6 +9,7 @@ import pytest
 
 from gpflow_deep import DeepGPClassifier, DeepGPRegressor, ModelConfig
 from gpflow_deep_base.groups import by_group, flat, grouped, value_of
+from rbm_tracking import SMLConfig, TrackedRBM
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,9 @@ def test_a_field_beside_its_group_is_answered_by_where_it_belongs() -> None:
         Model(wrong=1)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("kind", [DeepGPClassifier, DeepGPRegressor, ModelConfig], ids=lambda kind: kind.__qualname__)
+@pytest.mark.parametrize(
+    "kind", [DeepGPClassifier, DeepGPRegressor, ModelConfig, SMLConfig, TrackedRBM], ids=lambda kind: kind.__qualname__
+)
 def test_no_constructor_has_more_than_fifteen_parameters(kind: Any) -> None:
     fields = {field.name: field.default for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
     groups = [type(default) for default in fields.values() if dataclasses.is_dataclass(default)]

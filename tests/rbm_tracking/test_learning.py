@@ -51,14 +51,13 @@ def leaves(state: SMLState) -> list[np.ndarray]:
 
 
 CONFIGS: dict[str, dict[str, Any]] = {
-    "paper": {"bias": "learned", "inflate": False},
+    "learned bias": {"bias": "learned"},
     "default": {},
-    "adaptive": {"adaptive": True, "adapt_rate": 0.02},
-    "deo, k = 3": {"swaps": "deo", "gibbs_steps": 3},
+    "adaptive": {"adaptive": True},
+    "k = 3": {"gibbs_steps": 3},
     "centred": {"centred": True},
     "tracking chains": {"gradient_chains": 5},
-    "finite sigma_z": {"sigma_z": 0.5},
-    "iterated bridge, hash": {"bridge_iterations": 2, "generator": "hash"},
+    "hash": {"generator": "hash"},
 }
 
 
@@ -270,13 +269,11 @@ def test_a_spawned_temperature_is_tracked(data: np.ndarray, seed: tf.Tensor, rng
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"swaps": "all"}, "swaps must be one of even_odd, deo, got 'all'"),
         ({"bias": "yes"}, "bias must be one of both, learned, none, got 'yes'"),
         ({"generator": "x"}, "generator must be one of"),
         ({"learning_rate": 0.0}, "learning_rate must be positive and finite, got 0.0"),
         ({"learning_rate_decay": float("nan")}, "learning_rate_decay must be positive and finite"),
         ({"gibbs_steps": 0}, "gibbs_steps must be at least 1"),
-        ({"sigma_z": -1.0}, "sigma_z must be positive"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -13,7 +13,7 @@ from gpflow_deep_runs.cli.flags import parse, text
 from rbm_tracking.model.exact import log_z_exact
 from rbm_tracking.model.serialization import load_rbm
 from rbm_tracking.track.evidence import flag_names
-from rbm_tracking.track.learning import SMLConfig
+from rbm_tracking.track.settings import DecayConfig, PenaltyConfig, SMLConfig
 from rbm_tracking.use.evaluation import mean_log_prob_unnormalised
 from scripts.track_rbm import Flags, main
 from tests.scripts.running import Finished, called, lines_of, result_of
@@ -46,7 +46,7 @@ ERRORS: list[tuple[list[str], str]] = [
     ([*TINY, "--patience=3", "--notrack"], "--patience needs the tracked log Z; leave out --notrack"),
     ([*TINY, "--patience=-1"], "--patience must be at least 0, got -1"),
     ([*TINY, "--eval_every=0"], "--eval_every must be at least 1, got 0"),
-    ([*TINY, "--bridge_iterations=-1"], "bridge_iterations must be at least 0, got -1"),
+    ([*TINY, "--gibbs_steps=0"], "gibbs_steps must be at least 1, got 0"),
     ([*TINY, "--bias=some"], "--bias=some: value should be one of <both|learned|none>"),
     ([*TINY, "--hidden=0"], "--hidden must be at least 1, got 0"),
     ([*TINY, "--num_temps=1"], "--num_temps must be at least 2, got 1"),
@@ -189,7 +189,7 @@ def test_temperatures_are_added_and_restored(folder: Path) -> None:
 
 
 def test_images_have_filters_and_samples_with_and_without_tracking(folder: Path) -> None:
-    settings = ["--num_steps=10", "--hidden=6", "--swaps=deo", "--gibbs_steps=2", "--bias=learned", "--generator=hash"]
+    settings = ["--num_steps=10", "--hidden=6", "--gibbs_steps=2", "--bias=learned", "--generator=hash"]
     done = call(folder, "images", *SMALL, *settings, "--notrack", "--eval_rows=100")
     assert done.code == 0, done.err
     plots = {path.name: path.stat().st_size for path in (folder / "images" / "plots").iterdir()}
@@ -231,17 +231,17 @@ def test_bad_input_is_one_clear_error_and_leaves_no_folder(folder: Path, argumen
 
 
 def test_flags_are_written_as_they_are_read() -> None:
-    flags = parse(Flags, ["--run_dir=x", "--sigma_z=inf", "--num_track_chains=2", "--spawn_up_to=9", "--notrack"])
+    flags = parse(Flags, ["--run_dir=x", "--num_track_chains=2", "--spawn_up_to=9", "--notrack"])
     again = parse(Flags, ["--run_dir=x", *text(flags).split()])
     assert text(again) == text(flags)
-    default = SMLConfig(schedule="linear", decay_steps=20_000)
+    default = SMLConfig(schedule="linear", decay=DecayConfig(decay_steps=20_000))
     assert again.sml == dataclasses.replace(default, gradient_chains=20, adaptive=True, track=False)
     assert parse(Flags, ["--run_dir=x"]).sml == default
     assert parse(Flags, ["--run_dir=x", *PAPER, "--learning_rate=0.01"]).sml == SMLConfig.paper(decay_steps=20_000)
     falling = ["--schedule=linear", "--num_steps=500", "--target_chains=7", "--l2=0.1", "--average=0.9", "--method=pcd"]
     config = parse(Flags, ["--run_dir=x", *falling]).sml
-    options: dict[str, Any] = {"target_chains": 7, "l2": 0.1, "average": 0.9}
-    assert config == SMLConfig(schedule="linear", decay_steps=500, method="pcd", **options)
+    groups: dict[str, Any] = {"decay": DecayConfig(decay_steps=500), "penalties": PenaltyConfig(l2=0.1)}
+    assert config == SMLConfig(schedule="linear", method="pcd", target_chains=7, average=0.9, **groups)
 
 
 @pytest.mark.slow
