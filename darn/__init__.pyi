@@ -50,6 +50,7 @@ from .train.density_choice import choose_density as choose_density
 from .train.keras_model import KerasDARN as KerasDARN
 from .train.network_fitting import NetworkSettings as NetworkSettings
 from .train.network_fitting import fit_network as fit_network
+from .train.optimization import NoiseConfig as NoiseConfig
 from .train.optimization import TrainingConfig as TrainingConfig
 from .train.optimization import make_optimizer as make_optimizer
 from .train.selection import Choice as Choice

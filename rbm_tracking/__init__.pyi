@@ -54,6 +54,8 @@ from .use.alignment import neighbour_weights as neighbour_weights
 from .use.alignment import read_fasta as read_fasta
 from .use.classifier import RBMClassifier as RBMClassifier
 from .use.estimator import TrackedRBM as TrackedRBM
+from .use.estimator_config import LadderConfig as LadderConfig
+from .use.estimator_config import StoppingConfig as StoppingConfig
 from .use.estimator_config import TrainingConfig as TrainingConfig
 from .use.evaluation import EvidenceConfig as EvidenceConfig
 from .use.training import Trainer as Trainer

@@ -26,6 +26,7 @@ from compression import networks
 from compression.rounding.codebook import codebook, fine_tune
 from darn.train.training import Trainer as DARNTrainer
 from gpflow_deep.model.scaling import Scale
+from gpflow_deep_base.groups import by_group
 from gpflow_deep_runs.run import devices
 from rbm_tracking import trajectories
 from rbm_tracking.estimates import ais, trajectory_tempering
@@ -37,7 +38,7 @@ from rbm_tracking.model import (
 )
 from rbm_tracking.track import learning, tempering
 from rbm_tracking.use.estimator import TrackedRBM
-from rbm_tracking.use.estimator_config import TrainingConfig
+from rbm_tracking.use.estimator_config import LadderConfig, TrainingConfig
 from rbm_tracking.use.training import Trainer as RBMTrainer
 
 SEED = tf.constant([1, 2])
@@ -129,7 +130,7 @@ def darn_model(**config: Any) -> darn.DARN:
 
 
 def darn_step(training: Mapping[str, Any] | None = None, *, jit_compile: bool = False, **config: Any) -> None:
-    settings = darn.TrainingConfig(**(training or {}))
+    settings = darn.TrainingConfig(**by_group(darn.TrainingConfig, training or {}))
     trainer = DARNTrainer(darn_model(**config), settings, num_data=N, jit_compile=jit_compile)
     trainer.advance(bits(N, 784).astype(np.uint8), np.zeros([3, 100], int), SEED)
 
@@ -154,7 +155,7 @@ def rbm_updates(jit_compile: bool, units: str = "bernoulli", **config: Any) -> N
 
 def rbm_partial_fit(jit_compile: bool) -> None:
     data = bits(50, 20).astype(np.uint8)
-    training = TrainingConfig(n_temps=3, n_chains=4, jit_compile=jit_compile, generator="threefry")
+    training = TrainingConfig(ladder=LadderConfig(3, 4), jit_compile=jit_compile, generator="threefry")
     TrackedRBM(8, training=training, random_state=0).partial_fit(data)
 
 

@@ -12,11 +12,13 @@ import tensorflow as tf
 
 from darn.model.gradients import ENTROPIES, ESTIMATORS, Entropy, Estimator
 from darn.model.weight_noise import WEIGHT_NOISE, Kind
+from gpflow_deep_base.groups import grouped
 
 __all__ = [
     "OPTIMIZERS",
     "FusedAdam",
     "LearningRate",
+    "NoiseConfig",
     "Optimizer",
     "TrainingConfig",
     "in_place",
@@ -28,6 +30,34 @@ Optimizer = Literal["adam", "rmsprop"]
 OPTIMIZERS: tuple[str, ...] = get_args(Optimizer)
 
 
+@dataclass(frozen=True)
+class NoiseConfig:
+    """Adaptive weight noise (Graves, 2011).
+
+    :param weight_noise: adaptive weight noise (Graves, 2011), by his formulas or by reparameterisation; none if this is
+        not given.
+    :param initial_std: standard deviation of the weights under weight noise, at the start.
+    :param noise_from: step from which on there is weight noise.
+    :param noise_until: step from which on there is none again, and the means train alone; never if this is not given.
+    """
+
+    weight_noise: Kind | None = None
+    initial_std: float = 0.01
+    noise_from: int = 0
+    noise_until: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.weight_noise not in (None, *WEIGHT_NOISE):
+            raise ValueError(f"weight_noise must be one of {', '.join(WEIGHT_NOISE)}, got {self.weight_noise!r}.")
+        if not 0 < self.initial_std < math.inf:
+            raise ValueError(f"initial_std must be positive and finite, got {self.initial_std}.")
+        if self.noise_from < 0:
+            raise ValueError(f"noise_from must be finite and not negative, got {self.noise_from}.")
+        if self.noise_until is not None and self.noise_until <= self.noise_from:
+            raise ValueError(f"noise_until must be after noise_from={self.noise_from}, got {self.noise_until}.")
+
+
+@grouped
 @dataclass(frozen=True)
 class TrainingConfig:
     """How to train.
@@ -44,13 +74,9 @@ class TrainingConfig:
     :param weight_decay: decoupled weight decay, in units of the learning rate.
     :param clip_norm: largest norm of the whole gradient; no limit if this is not given.
     :param average: decay of a running mean of the parameters, which is what is evaluated and reported; 0 for none.
-    :param weight_noise: adaptive weight noise (Graves, 2011), by his formulas or by reparameterisation; none if this is
-        not given.
-    :param initial_std: standard deviation of the weights under weight noise, at the start.
-    :param noise_from: step from which on there is weight noise.
-    :param noise_until: step from which on there is none again, and the means train alone; never if this is not given.
     :param sparsity: wanted mean activity rho of the stochastic units (fDARN), as 0.05; no penalty if this is not given.
     :param sparsity_weight: factor of the sparsity penalty.
+    :param noise: adaptive weight noise.
     :raises ValueError: naming the field that is wrong.
     """
 
@@ -66,23 +92,20 @@ class TrainingConfig:
     weight_decay: float = 0.0
     clip_norm: float | None = None
     average: float = 0.0
-    weight_noise: Kind | None = None
-    initial_std: float = 0.01
-    noise_from: int = 0
-    noise_until: int | None = None
     sparsity: float | None = None
     sparsity_weight: float = 1.0
+    noise: NoiseConfig = NoiseConfig()
 
     def __post_init__(self) -> None:
         # Names, numbers in their ranges, and fields together.
-        choices = {"estimator": ESTIMATORS, "entropy": ENTROPIES, "optimizer": OPTIMIZERS, "weight_noise": WEIGHT_NOISE}
+        choices = {"estimator": ESTIMATORS, "entropy": ENTROPIES, "optimizer": OPTIMIZERS}
         for name, values in choices.items():
             if (value := getattr(self, name)) is not None and value not in values:
                 raise ValueError(f"{name} must be one of {', '.join(values)}, got {value!r}.")
-        for name in ("learning_rate", "half_life", "cosine", "clip_norm", "initial_std"):
+        for name in ("learning_rate", "half_life", "cosine", "clip_norm"):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be positive and finite, got {value}.")
-        for name in ("weight_decay", "sparsity_weight", "warm_up", "noise_from"):
+        for name in ("weight_decay", "sparsity_weight", "warm_up"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be finite and not negative, got {getattr(self, name)}.")
         for name in ("momentum", "average"):
@@ -90,8 +113,6 @@ class TrainingConfig:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}.")
         if self.sparsity is not None and not 0 < self.sparsity < 1:
             raise ValueError(f"sparsity must be in (0, 1), got {self.sparsity}.")
-        if self.noise_until is not None and self.noise_until <= self.noise_from:
-            raise ValueError(f"noise_until must be after noise_from={self.noise_from}, got {self.noise_until}.")
         if self.num_samples < 2:
             raise ValueError(f"num_samples must be at least 2, got {self.num_samples}.")
 

@@ -24,6 +24,7 @@ from darn.train.optimization import TrainingConfig
 from darn.train.training import Course, Trainer
 from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.files import atomic_path, write_text
+from gpflow_deep_base.groups import by_group
 from gpflow_deep_base.seeds import Seed, as_seed
 
 __all__ = [
@@ -245,7 +246,8 @@ class Maker:
         fields |= {"learning_rate": candidate.learning_rate, "weight_decay": candidate.weight_decay}
         if candidate.cosine is not None:
             fields["cosine"] = candidate.cosine
-        return TrainingConfig(**(given(fields, *_OF_UNITS) if candidate.hidden == NONE else fields))
+        fields = given(fields, *_OF_UNITS) if candidate.hidden == NONE else fields
+        return TrainingConfig(**by_group(TrainingConfig, fields))
 
     def course(self, candidate: Candidate) -> Course:
         """The candidate before its first step.

@@ -48,6 +48,7 @@ from darn.train.rivals import (
 )
 from darn.train.training import evaluation_interval
 from gpflow_deep_base.files import write_text
+from gpflow_deep_base.groups import by_group, flat
 from gpflow_deep_base.seeds import Seed, as_seed
 
 __all__ = ["Choice", "SearchConfig", "Trial", "choose", "few_steps", "stored_choice"]
@@ -132,7 +133,7 @@ class Choice:
         """The configurations, and chosen and rejected candidates with their scores, as JSON has them."""
         chosen, *rejected = [_flat(trial) for trial in self.trials]
         configs: dict[str, Any] = {"model": json.loads(self.model.to_json())}
-        configs["training"] = dataclasses.asdict(self.training)
+        configs["training"] = flat(TrainingConfig, vars(self.training))
         configs["ended_by_search_total_steps"] = self.is_cut
         return {**configs, "chosen": chosen, "rejected": rejected, "without_stochastic_units": _flat(self.alone)}
 
@@ -145,7 +146,7 @@ class Choice:
         try:
             trials = tuple(_trial(flat) for flat in (found["chosen"], *found["rejected"]))
             model = DARNConfig.from_json(json.dumps(found["model"]))
-            training = TrainingConfig(**found["training"])
+            training = TrainingConfig(**by_group(TrainingConfig, found["training"]))
             alone = _trial(found["without_stochastic_units"])
             return cls(model, training, trials, alone, found["ended_by_search_total_steps"])
         except (KeyError, TypeError) as error:

@@ -123,8 +123,10 @@ class Trainer(tf.Module):
                 momentum=config.momentum,
                 weight_decay=config.weight_decay,
             )
-            if config.weight_noise is not None:
-                self.noise = WeightNoise(self._variables, initial_std=config.initial_std, kind=config.weight_noise)
+            if config.noise.weight_noise is not None:
+                self.noise = WeightNoise(
+                    self._variables, initial_std=config.noise.initial_std, kind=config.noise.weight_noise
+                )
             self.averages = [tf.Variable(v, trainable=False) for v in self._variables] if config.average else []
             if self.noise is not None and config.weight_decay:
                 self.optimizer.exclude_from_weight_decay(var_list=self.noise.log_variances)
@@ -214,14 +216,14 @@ class Trainer(tf.Module):
     def _step(self, x: tf.Tensor, seeds: Sequence[tf.Tensor], is_last: bool | tf.Tensor) -> Observed:
         if self.noise is None:
             observed = self._plain_step(x, seeds, is_last)
-        elif not self.config.noise_from and self.config.noise_until is None:
+        elif not self.config.noise.noise_from and self.config.noise.noise_until is None:
             observed = self._noisy_step(self.noise, x, seeds, is_last)
         else:
             # Weight noise for some of the steps.
             noise = self.noise
             step = tf.cast(self.optimizer.iterations, tf.int32)
-            until = self.config.noise_until
-            is_on = step >= self.config.noise_from
+            until = self.config.noise.noise_until
+            is_on = step >= self.config.noise.noise_from
             observed = tf.cond(
                 is_on if until is None else tf.logical_and(is_on, step < until),
                 lambda: self._noisy_step(noise, x, seeds, is_last),

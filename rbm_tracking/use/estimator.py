@@ -159,8 +159,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     :param groups: of softmax units: the columns of each category; a number, if each category has so many, one after
         the other, as in an alignment of 21 letters; None for categories as they come, or for contiguous columns of
         which at most one is 1 in all rows. In :meth:`fit` a category with a 1 in all rows has one in all rows to come.
-    :param early_stopping: set rows aside (`training.validation_fraction`), score them from time to time, stop when no
-        score was better for long, and keep the best parameters.
+    :param early_stopping: set rows aside (`training.stopping.validation_fraction`), score them from time to time, stop
+        when no score was better for long, and keep the best parameters.
     :param keep_trajectory: keep parameters along the way in :meth:`fit`, at even distances in the logarithm of the
         update, so that :meth:`bracket` and :meth:`sample` can follow it.
     :param training: all else that training and its checks can be told; None for `TrainingConfig()`.
@@ -439,12 +439,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             known = given if self._frame is None else self._frame.standardised(given)
             rows = drawn_given(rbm, known, n_samples, burn_in, np.random.default_rng(seed.numpy() % 2**31))
         elif temperature != 1:
-            new = initial_chains(rbm, self._settings.n_temps, self._settings.n_chains, seed=seed)
+            new = initial_chains(rbm, self._settings.ladder.n_temps, self._settings.ladder.n_chains, seed=seed)
             rows = sample(rbm, new, model.ladder.beta.numpy(), n_samples, **rounds, **noise)
         elif self._is_along(along):
             path = self._path(self.trajectory_)
             lengths = distances(path, **noise)
-            rows = tempered(path, lengths, n_samples, num_chains=self._settings.n_chains, **rounds, **noise)
+            rows = tempered(path, lengths, n_samples, num_chains=self._settings.ladder.n_chains, **rounds, **noise)
         else:
             chains = model.chains._replace(a=activations(model.rbm, model.chains.v))
             rows = sample(model.rbm, chains, model.ladder.beta.numpy(), n_samples, **rounds, **noise)
@@ -638,15 +638,15 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         complete_rows = everything if missing is None else np.flatnonzero(~missing.any(axis=1))
         if not self.early_stopping or X.shape[0] < _FEW_ROWS:
             return everything, everything[:0]
-        count = min(round(settings.validation_fraction * X.shape[0]), _MOST_HELD_OUT)
+        count = min(round(settings.stopping.validation_fraction * X.shape[0]), _MOST_HELD_OUT)
         if missing is not None:
             count = min(count, len(complete_rows) // 2)
             if count < _FEW_ROWS:
                 return everything, everything[:0]
         if not 0 < count < X.shape[0]:
             raise ValueError(
-                f"early_stopping with validation_fraction={settings.validation_fraction} of {X.shape[0]} rows leaves "
-                "none; give more rows or another fraction."
+                f"early_stopping with validation_fraction={settings.stopping.validation_fraction} of {X.shape[0]} rows "
+                "leaves none; give more rows or another fraction."
             )
         valid = np.sort(self.random_state_.permutation(complete_rows)[:count])
         return np.setdiff1d(everything, valid), valid
@@ -705,9 +705,11 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError(f"n_modes is for bits, got {wrong}; leave it out.")
         if settings.n_modes:
             rbm = low_rank_rbm(width, settings.n_modes, **kind)
-        ladder = linear_ladder(settings.n_temps)
+        ladder = linear_ladder(settings.ladder.n_temps)
         config = self._config()
-        self._state = initial_state(rbm, ladder, settings.n_chains, seed=self._new_seed(), data=data, config=config)
+        self._state = initial_state(
+            rbm, ladder, settings.ladder.n_chains, seed=self._new_seed(), data=data, config=config
+        )
         self._verdict = None
         self._kept = None
         self._lower = None
@@ -731,10 +733,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         verdict: bool | None = None
         block = _BLOCK if rows.is_missing is None else _BLOCK_OF_GAPS
         seed = self._new_seed()
-        every = self._settings.eval_every or evaluation.interval(train.shape[0], size)
+        every = self._settings.stopping.eval_every or evaluation.interval(train.shape[0], size)
         nodes: list[RBM] = []
         if self.verbose:
-            early = "" if watch is None else f", fewer if {self._settings.patience} evaluations in a row are no better"
+            early = (
+                ""
+                if watch is None
+                else f", fewer if {self._settings.stopping.patience} evaluations in a row are no better"
+            )
             of_model = f"{len(self._state.rbm.c)} hidden units with decay {self._decay:g}"
             of_rows = f"{total} updates of {size} of {train.shape[0]} rows"
             print(f"{of_rows}, {of_model}, evaluated every {every}{early}", flush=True)
@@ -775,7 +781,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             if verdict:
                 fields = self._state, self._model, self._observed, self.evidence_, watch.choice
                 best = _Best(*fields, len(nodes))
-            if counted.is_done(self._settings.patience):
+            if counted.is_done(self._settings.stopping.patience):
                 break
         # The state of the best evaluation is the model
         if best is not None:
@@ -840,9 +846,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             learning_rate=self._rate,
             schedule=settings.schedule,
             method=settings.method,
-            target_chains=settings.n_target_chains,
+            target_chains=settings.ladder.n_target_chains,
             gibbs_steps=settings.gibbs_steps,
-            adaptive=settings.adaptive,
+            adaptive=settings.ladder.adaptive,
             centred=settings.centred,
             momentum=settings.momentum,
             average=settings.average,

@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 
 from darn.model.model import DARN, DARNConfig
-from darn.train.optimization import FusedAdam, LearningRate, TrainingConfig, make_optimizer
+from darn.train.optimization import FusedAdam, LearningRate, NoiseConfig, TrainingConfig, make_optimizer
 from darn.train.training import Trainer
+from gpflow_deep_base.groups import by_group
 
 
 @pytest.mark.parametrize("settings", [{}, {"beta_1": 0.5, "weight_decay": 0.1}])
@@ -38,7 +39,7 @@ def test_learning_rates() -> None:
     assert float(optimizer.learning_rate) == pytest.approx(0.2)
     for name in ("warm_up", "noise_from"):
         with pytest.raises(ValueError, match=f"{name} must be finite and not negative"):
-            TrainingConfig(**{name: -1})  # type: ignore[arg-type]
+            TrainingConfig(**by_group(TrainingConfig, {name: -1}))
 
 
 def test_weight_noise_starts_at_its_step(rng: np.random.Generator) -> None:
@@ -46,9 +47,9 @@ def test_weight_noise_starts_at_its_step(rng: np.random.Generator) -> None:
     x = (rng.random((20, 6)) < 0.5).astype(np.uint8)
     rows = np.arange(20).reshape(2, 10).repeat(3, axis=0)
     models = []
-    noises: list[dict[str, Any]] = [{}, *({"weight_noise": "graves", "noise_from": first} for first in (6, 3))]
-    for noise in noises:
-        trainer = Trainer(DARN(DARNConfig(6, (3,)), seed=1), TrainingConfig(learning_rate=0.01, **noise), num_data=20)
+    for noise in (NoiseConfig(), NoiseConfig("graves", noise_from=6), NoiseConfig("graves", noise_from=3)):
+        config = TrainingConfig(learning_rate=0.01, noise=noise)
+        trainer = Trainer(DARN(DARNConfig(6, (3,)), seed=1), config, num_data=20)
         trainer.advance(x, rows, 0)
         models.append(trainer)
     plain, late, early = ([v.numpy() for v in each.model.trainable_variables] for each in models)
@@ -64,7 +65,7 @@ def test_weight_noise_ends_at_its_step(rng: np.random.Generator) -> None:
     """From there on the log-variances stay and the objective is without noise and its KL; the parameters go on."""
     x = (rng.random((20, 6)) < 0.5).astype(np.uint8)
     rows = np.arange(20).reshape(2, 10).repeat(3, axis=0)
-    config = TrainingConfig(learning_rate=0.01, weight_noise="graves", noise_until=6)
+    config = TrainingConfig(learning_rate=0.01, noise=NoiseConfig("graves", noise_until=6))
     trainer = Trainer(DARN(DARNConfig(6, (3,)), seed=1), config, num_data=20)
     noisy = trainer.advance(x, rows, 0).objective
     assert trainer.noise is not None
@@ -78,7 +79,7 @@ def test_weight_noise_ends_at_its_step(rng: np.random.Generator) -> None:
     assert all(moved[count:])
     assert noisy.min() > plain.max() + 0.5 * float(trainer.noise.kl()) / 20
     with pytest.raises(ValueError, match="noise_until must be after noise_from=6, got 6"):
-        TrainingConfig(noise_from=6, noise_until=6)
+        NoiseConfig(noise_from=6, noise_until=6)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
@@ -87,7 +88,9 @@ def test_weight_decay_leaves_the_variances_of_weights_alone(rng: np.random.Gener
     x = (rng.random((20, 6)) < 0.5).astype(np.uint8)
     found = []
     for decay in (0.0, 0.5):
-        config = TrainingConfig(optimizer=optimizer, learning_rate=0.01, weight_noise="graves", weight_decay=decay)
+        config = TrainingConfig(
+            optimizer=optimizer, learning_rate=0.01, noise=NoiseConfig("graves"), weight_decay=decay
+        )
         trainer = Trainer(DARN(DARNConfig(6, (3,)), seed=1), config, num_data=20)
         trainer.advance(x, np.arange(20).reshape(1, 20), 0)
         assert trainer.noise is not None

@@ -42,6 +42,7 @@ tf.config.set_logical_device_configuration(
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 from darn.model.model import DARN, DARNConfig
 from darn.train.training import Trainer, TrainingConfig
+from gpflow_deep_base.groups import by_group
 from tests.darn.test_replicas import CASES
 
 x = (np.random.default_rng(0).random((48, 9)) < 0.4).astype(float)
@@ -58,7 +59,8 @@ for name, (model, training) in CASES.items():
             with where.scope():
                 darn = DARN(config, seed=seed, data=x)
         start = [v.numpy() for v in darn.trainable_variables]
-        trainer = Trainer(darn, TrainingConfig(learning_rate=0.01, **training), num_data=48, strategy=where)
+        config = TrainingConfig(**by_group(TrainingConfig, {"learning_rate": 0.01, **training}))
+        trainer = Trainer(darn, config, num_data=48, strategy=where)
         observed = trainer.compiled_steps()(tf.constant(x), tf.constant(rows), tf.constant(3), seed)
         moments = [v for v in trainer.optimizer.variables if v.dtype != "int64"]
         noise = [] if trainer.noise is None else trainer.noise.log_variances

@@ -10,6 +10,7 @@ from darn.model.likelihood import exact_log_likelihood
 from darn.model.model import DARN, DARNConfig
 from darn.train.optimization import make_optimizer
 from darn.train.training import MAX_BLOCK, Trainer, TrainingConfig
+from gpflow_deep_base.groups import by_group
 
 N_X, STEPS = 8, 12
 
@@ -27,7 +28,9 @@ def minibatches(rng: np.random.Generator, num_steps: int, num_data: int = 200) -
 
 def make(data: np.ndarray, model: dict | None = None, **training) -> Trainer:
     config = DARNConfig(visible=N_X, **{"hidden": (3,), "units": (5,), "dtype": "float64", **(model or {})})
-    return Trainer(DARN(config, seed=1, data=data), TrainingConfig(**training), num_data=len(data))
+    return Trainer(
+        DARN(config, seed=1, data=data), TrainingConfig(**by_group(TrainingConfig, training)), num_data=len(data)
+    )
 
 
 def train(trainer: Trainer, data: np.ndarray, rows: np.ndarray, seed: tf.Tensor):
@@ -263,4 +266,4 @@ def test_the_learning_rate_halves() -> None:
 )
 def test_bad_settings_are_refused(settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        TrainingConfig(**settings)
+        TrainingConfig(**by_group(TrainingConfig, settings))

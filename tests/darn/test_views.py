@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn import DARN, DARNConfig, LocalConfig, Trainer, TrainingConfig
+from darn import DARN, DARNConfig, LocalConfig, NoiseConfig, Trainer, TrainingConfig
 from darn.model.gradients import estimate
 from darn.model.weight_noise import with_values
 
@@ -46,7 +46,7 @@ def test_values_in_place_of_variables_give_the_same_loss_and_gradients(name: str
 
 def test_weight_noise_assigns_nothing_but_updates(seed: tf.Tensor) -> None:
     """An interruption cannot leave drawn weights behind: of a step only the optimizer writes to the parameters."""
-    trainer = Trainer(DARN(DARNConfig(N_X, (4,))), TrainingConfig(weight_noise="graves"), num_data=20)
+    trainer = Trainer(DARN(DARNConfig(N_X, (4,))), TrainingConfig(noise=NoiseConfig("graves")), num_data=20)
     step = tf.function(trainer.step, autograph=False).get_concrete_function(
         tf.TensorSpec([5, N_X], tf.float32), tf.TensorSpec([2], tf.int32)
     )

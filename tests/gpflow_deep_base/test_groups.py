@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+import darn
 from gpflow_deep import DeepGPClassifier, DeepGPRegressor, ModelConfig
 from gpflow_deep_base.groups import by_group, flat, grouped, value_of
-from rbm_tracking import SMLConfig, TrackedRBM
+from rbm_tracking import SMLConfig, TrackedRBM, TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,9 @@ def test_a_field_beside_its_group_is_answered_by_where_it_belongs() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [DeepGPClassifier, DeepGPRegressor, ModelConfig, SMLConfig, TrackedRBM], ids=lambda kind: kind.__qualname__
+    "kind",
+    [DeepGPClassifier, DeepGPRegressor, ModelConfig, SMLConfig, TrackedRBM, TrainingConfig, darn.TrainingConfig],
+    ids=lambda kind: kind.__qualname__,
 )
 def test_no_constructor_has_more_than_fifteen_parameters(kind: Any) -> None:
     fields = {field.name: field.default for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}

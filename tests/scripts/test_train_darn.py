@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from darn import DARN, DARNConfig, Trainer, TrainingConfig, load_darn, load_density, report
+from darn import DARN, DARNConfig, NoiseConfig, Trainer, TrainingConfig, load_darn, load_density, report
 from darn.model.description_length import description_length
 from darn.model.likelihood import exact_log_likelihood
 from darn.more.mixture import drawn, log_prob
@@ -399,7 +399,7 @@ def test_flags_are_written_as_they_are_read() -> None:
     assert text(again) == text(flags)
     assert DARNConfig(4, **given(again.model.keywords)).hidden == (5, 2)
     assert again.local(image_shape=(8, 8), strides=(2,), filters=(3,)).kernels == (4,)
-    assert TrainingConfig(**given(again.training.keywords)) == TrainingConfig(weight_noise="graves")
+    assert TrainingConfig(**given(again.training.keywords)) == TrainingConfig(noise=NoiseConfig("graves"))
 
 
 @pytest.mark.ci
