@@ -36,7 +36,7 @@ flags.disclaim_key_flags()  # --help shows those of `define_common` as the scrip
 KNOWN_DATA = "of each data set: as gpflow_deep_runs.data.sets checks"
 """What stands for the checksum of known data sets."""
 
-PLACES = {"data_dir", "output", "case", "dgpsi", "folder", "run_dir", "gpflux", "gpytorch", "trieste"}
+PLACES = {"data_dir", "fasta", "output", "case", "dgpsi", "folder", "run_dir", "gpflux", "gpytorch", "trieste"}
 
 
 # The start of a script, and its flags.

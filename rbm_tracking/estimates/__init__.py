@@ -1,7 +1,7 @@
 """Annealed importance sampling, to check the filter (footnote 5).
 
 ais, annealing         AIS and reverse AIS along temperatures (sparse_kernels, sparse_rows)
-strata                 AIS from each cluster of the rows
+strata                 AIS from each cluster of the rows, and from modes that they do not lead to (maxima)
 trajectories           along the parameters of a run (trajectory_tempering)
 """
 
@@ -12,6 +12,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=[
         "ais",
         "annealing",
+        "maxima",
         "sparse_kernels",
         "sparse_rows",
         "strata",

@@ -21,15 +21,17 @@ from scipy.special import log_softmax
 from sklearn.cluster import KMeans
 
 from rbm_tracking.estimates.ais import AISResult, ais, pooled, result_of
+from rbm_tracking.estimates.maxima import unlike_rows
 from rbm_tracking.model import plain
 from rbm_tracking.model.rbm import RBM, base_rate_biases
 from rbm_tracking.model.visible import Visible
 
-__all__ = ["arrivals", "starts", "stratified"]
+__all__ = ["arrivals", "starts", "stratified", "with_maxima"]
 
 _MOST = 8
 _MOST_ROWS = 2000
 _FEW_ROWS = 50
+_ROWS_OF_MAXIMUM = 100  # that are drawn at one
 _CLIP = 0.02  # of probabilities, so that no cell is narrower than what chains can leave
 
 Array = NDArray[np.float64]
@@ -45,6 +47,19 @@ def starts(rows: NDArray[Any], visible: Visible) -> Array:
     count = min(_MOST, len(np.unique(rows, axis=0))) if len(rows) >= _FEW_ROWS else 1
     number = KMeans(count, n_init=1, random_state=0).fit_predict(rows.astype(np.float64))
     return np.array([base_rate_biases(rows[number == k], clip=_CLIP, visible=visible) for k in np.unique(number)])
+
+
+def with_maxima(rbm: RBM, base_b: Array, rng: np.random.Generator) -> Array:
+    """The starts, and those at maxima of the model that they do not lead to, [K, n_v].
+
+    :param rng: of the search.
+    """
+    units = plain.arrays(rbm.visible)
+    fields = unlike_rows(rbm, base_b, rng)
+    noise = rng.random((len(fields), _ROWS_OF_MAXIMUM, units.num_noise(base_b.shape[1])))
+    rows = [units.draw(np.broadcast_to(x, (_ROWS_OF_MAXIMUM, len(x))), u) for x, u in zip(fields, noise, strict=True)]
+    biases = [base_rate_biases(units.stored(v), clip=_CLIP, visible=rbm.visible) for v in rows]
+    return np.array([*base_b, *biases])
 
 
 def stratified(

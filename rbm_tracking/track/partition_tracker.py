@@ -50,6 +50,7 @@ _FEW_PARTICLES = 10  # of which the energy alone says too little
 _MEMORY = 50  # looks, over which statistics of one sign are averaged
 _BLOCKS = 20  # of looks, whose means tell the error of that
 _LEAST_LOOKS = 10
+_STILL = 10  # observations in a row of samples that do not move
 _UNKNOWN_DRIFT = 1e-5  # sigma_b^2 where the learning rate is not given
 
 
@@ -113,7 +114,7 @@ class PartitionTracker:
     Samples that are not the model's give a wrong log Z. The first ten observations and every fifth are looked at, and
     the flag `samples` raised, where they are not as far apart as their temperatures, or the family can tell them by
     more (:attr:`Family.residuals`; of an RBM v - E[v | h] with h drawn given v, and the energy of that between the
-    layers).
+    layers), and where none of them moves from one observation to the next.
 
     :param beta: inverse temperatures [M], from 1 to 0.
     :param family: what the model is; by default an RBM of bits with the family beta (h'Wv + c'h) + b'v.
@@ -149,6 +150,7 @@ class PartitionTracker:
         self._looks: dict[int, Array] = {}  # averages of each of the residuals
         self._signed: dict[int, deque[float]] = {}  # means of those that have one sign
         self._is_foreign = False
+        self._num_still = 0  # observations in a row
         self._shape: tuple[Any, ...] = ()
         self._current: tuple[FilterState, float, bool] | None = None
 
@@ -193,6 +195,7 @@ class PartitionTracker:
         self.state = state
         self._current = (state, known_bias, is_rare)
         self._look_at(parameters, v, (d_upper, d_lower))
+        self._num_still = self._num_still + 1 if self._is_still(v) else 0
         # What the next observation needs of this one
         drift = _UNKNOWN_DRIFT if learning_rate is None else BIAS_DRIFT * learning_rate
         drift = drift if self._bias_variance is None else self._bias_variance
@@ -224,7 +227,7 @@ class PartitionTracker:
         state, known_bias, is_rare = self._observed()
         bias = float(state.mean[-1]) + known_bias
         flags = int(health_flags(state, bias)) | (FLAGS["ess"] if is_rare else 0)
-        flags |= FLAGS["samples"] if self._is_foreign else 0
+        flags |= FLAGS["samples"] if self._is_foreign or self._num_still >= _STILL else 0
         return Tracking(self.log_z, self.log_z_std, float(lag(state, bias)), flags)
 
     def _tracked(self) -> Tracked:
@@ -308,6 +311,14 @@ class PartitionTracker:
             share = np.clip(1 - scatter, 0.0, 1.0)
             deviation = np.sqrt(2 * num_entries / pairs * np.minimum(share**2 + rate, 1.0))
             self._is_foreign |= bool((mean_discrepancy[:, 0] > largest + LIMITS.max_deviations * deviation).any())
+
+    def _is_still(self, v: Array) -> bool:
+        """Whether no sample has moved since the last observation, though most of those at beta = 0 differ, where the
+        next ones should know nothing of the last."""
+        if self._last is None or not np.array_equal(v, self._last.v):
+            return False
+        last = v[-1].reshape(len(v[-1]), -1)
+        return 2 * len(np.unique(last, axis=0)) > len(last)
 
     def _check(self, parameters: Any, samples: ArrayLike, beta: ArrayLike | None) -> Array:
         array = np.asarray(samples)

@@ -24,7 +24,7 @@ from gpflow_deep_base.stopping import Best
 from rbm_tracking.estimates import ais, strata
 from rbm_tracking.estimates.trajectories import Trajectory, allotted, annealed, distances, trajectory
 from rbm_tracking.estimates.trajectory_tempering import trajectory_bracket
-from rbm_tracking.model import exact
+from rbm_tracking.model import exact, plain
 from rbm_tracking.model.rbm import RBM, base_rate_biases, log_probs_unnormalised
 from rbm_tracking.model.serialization import SavedRBM
 from rbm_tracking.track.evidence import (
@@ -373,7 +373,8 @@ def checked_again(
     num_chains: int = 100,
     jit_compile: bool = True,
 ) -> tuple[Annealing, float]:
-    """Log Z from below by AIS in strata, at two lengths: each cluster of the rows has chains of its own.
+    """Log Z from below by AIS in strata, at two lengths: each cluster of the rows has chains of its own, and so
+    has each mode that :mod:`rbm_tracking.estimates.maxima` finds.
 
     :param base_b: visible biases that AIS starts from, [K, n_v], of :func:`strata.starts`.
     :param num_temps: of a single AIS in training; the long one of each stratum has a quarter of it, the short one,
@@ -384,6 +385,8 @@ def checked_again(
     """
     options: dict[str, Any] = {"num_chains": num_chains, "generator": generator, "jit_compile": jit_compile}
     short_seed, long_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+    # Modes that the rows do not lead to are strata, too
+    base_b = strata.with_maxima(rbm, base_b, plain.noise_of(seed.numpy(), 0))
     # The last states of the short AIS are the cells of the long one
     few, many = (ais.linear_schedule(max(2, num_temps // divisor)) for divisor in (16, 4))
     short = strata.stratified(rbm, few, base_b, base_b, seed=short_seed, **options)

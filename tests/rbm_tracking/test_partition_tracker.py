@@ -385,6 +385,21 @@ def test_samples_of_exchanged_temperatures_are_flagged_in_any_family(
     assert "samples" in tracked.flags
 
 
+def test_samples_that_stand_still_are_flagged(rng: np.random.Generator) -> None:
+    """Samples of the first model, given again and again while the parameters move on; new ones clear the flag."""
+    for _ in range(5):
+        parameters = oracles.random_rbm(rng, 5, 10, 1.0)
+        v = samples_of(rng, parameters)
+        partition = PartitionTracker(BETA)
+        for _ in range(12):
+            tracked = partition.observe(parameters, v)
+            parameters = moved(rng, parameters, 1e-4)
+        assert "samples" in tracked.flags
+        for _ in range(21):
+            tracked = partition.observe(parameters, samples_of(rng, parameters))
+        assert "samples" not in tracked.flags
+
+
 def test_samples_of_the_model_are_not_flagged(rng: np.random.Generator) -> None:
     """Exact samples of 200 random models with rare and with saturated bits, 2 to 30 particles: no flag."""
     for _ in range(200):

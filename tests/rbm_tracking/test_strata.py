@@ -7,10 +7,12 @@ import pytest
 import tensorflow as tf
 
 from rbm_tracking.estimates.ais import ais, linear_schedule
-from rbm_tracking.estimates.strata import arrivals, starts, stratified
+from rbm_tracking.estimates.strata import arrivals, starts, stratified, with_maxima
 from rbm_tracking.model.exact import log_z_exact
 from rbm_tracking.model.rbm import RBM, base_rate_biases
-from rbm_tracking.model.visible import Bernoulli, Gaussian
+from rbm_tracking.model.rectified import DReLU
+from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
 from rbm_tracking.track.evidence import AIS_ERRORS, is_even
 from rbm_tracking.use import evaluation
 from tests.rbm_tracking import oracles
@@ -50,6 +52,48 @@ def test_no_phase_of_the_rows_is_left_to_luck(rng: np.random.Generator, seed: tf
     assert is_even(found)
     assert rise == 0
     assert found.log_z == pytest.approx(exact, abs=AIS_ERRORS * found.std)
+
+
+@pytest.mark.parametrize("units", ["bernoulli", "spin", "softmax"])
+def test_a_mode_that_no_row_is_in_is_found(units: str, rng: np.random.Generator, seed: tf.Tensor) -> None:
+    """Nearly all zeros, as all rows are, or with a probability of 70 % nearly all ones: AIS from the rows misses these
+    with each chain, and states the log Z of the zeros with even weights."""
+    num_bits, strength, share = 60, 3.0, 0.7
+    pairs = tuple((i, i + 1) for i in range(0, num_bits, 2))
+    families: dict[str, Visible] = {"bernoulli": Bernoulli(), "spin": Spin(), "softmax": Softmax(num_bits, pairs)}
+    visible = families[units]
+    # One bit a category is on in one phase, and the other one in the other
+    sign = np.where(np.arange(num_bits) % 2, 1.0, -1.0) if units == "softmax" else np.ones(num_bits)
+    size = 0.5 if units == "spin" else 1.0
+    W = 2 * strength * size * sign[None]
+    b = -0.5 * W[0]
+    c = np.log(share / (1 - share)) - W.sum() * 0.5 * (units == "bernoulli")
+    rbm = RBM(tf.constant(W), tf.constant(b), tf.constant([c]), visible)
+    rows = visible.draw(np.broadcast_to(b, (500, num_bits)), rng.random((500, visible.num_noise(num_bits))))
+    base_b = starts(rows, visible)
+    exact = log_z_exact(rbm)
+    options: dict[str, Any] = {"seed": seed, "generator": "numpy"}
+    plain = evaluation.annealing(stratified(rbm, linear_schedule(100), base_b, base_b, **options))
+    assert is_even(plain)
+    assert plain.log_z == pytest.approx(exact + np.log(1 - share), abs=AIS_ERRORS * plain.std + 0.01)
+    found, _ = evaluation.checked_again(rbm, base_b, 400, seed, "numpy")
+    assert is_even(found)
+    assert found.log_z == pytest.approx(exact, abs=AIS_ERRORS * found.std)
+
+
+def test_no_strata_are_added_where_rows_lead_to_all_modes(rng: np.random.Generator) -> None:
+    """Two modes, of which the rows are, or one; and layers that cannot be moved unit by unit."""
+    W = np.array([[6.0] * 60])
+    both = RBM(tf.constant(W), tf.constant(-0.5 * W[0]), tf.constant([-180.0]))
+    rows = np.repeat([[0], [1]], 100, axis=0) * np.ones((1, 60), np.uint8)
+    base_b = starts(rows, both.visible)
+    assert len(with_maxima(both, base_b, rng)) == len(base_b) == 2
+    tame = RBM(tf.constant(0.01 * W), tf.constant(-0.5 * W[0]), tf.constant([0.0]))
+    assert len(with_maxima(tame, base_b[:1], rng)) == 1
+    numbers = RBM(
+        tf.constant(W), tf.constant(W[0]), tf.constant([0.0]), Gaussian(np.full(60, 100.0)), DReLU(*np.zeros((3, 1)))
+    )
+    assert len(with_maxima(numbers, base_b[:1], rng)) == 1
 
 
 def test_clusters_are_as_many_as_the_rows_have(rng: np.random.Generator) -> None:
