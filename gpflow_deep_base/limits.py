@@ -7,6 +7,7 @@ file's length where nothing is packed, before room is made for anything.
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from typing import NoReturn
 
@@ -80,7 +81,8 @@ def most_text(num_packed: int) -> int:
 
 def one_line(value: object, length: int = 200) -> str:
     """A text from a stranger for a message: in one line, without control characters, and no longer than `length`."""
-    text = " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(value))  # without colours of a terminal
+    text = " ".join("".join(c if c.isprintable() else " " for c in plain).split())
     return text if len(text) <= length else text[: length - 3] + "..."
 
 

@@ -33,6 +33,7 @@ from ..graph.supported import (
     is_operation,
     kind_name,
     kind_named,
+    layer_types,
 )
 from ..graph.weight_types import weights_problem
 from .chain_coding import MAX_AXES, MAX_LAYERS
@@ -59,11 +60,39 @@ _LEFT_OUT = ("name", "trainable", "dtype", "autocast", "seed", "unroll", "dropou
 _FORBIDDEN = ("weights", "lora", "quantization", "gptq", "awq")
 _ELSE = "pack_weights() writes the weights of any network."
 _Json = dict[str, Any]
+_ACTIVATION_LAYERS = layer_types("Activation", "ReLU", "LeakyReLU", "ELU", "Softmax")
+_ENDS_IN_ACTIVATION = layer_types(
+    *("Dense", "EinsumDense", "Conv1D", "Conv2D", "Conv3D", "Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"),
+    *("DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D"),
+)
 
 
 def for_files(graph: Graph) -> Graph:
-    """The graph without the layers that do nothing at test time."""
-    return bypassed(graph, lambda node: _is_idle(node.layer))
+    """The graph without the layers that do nothing at test time, and with layers that are activations behind others."""
+    return bypassed(_activations_behind(graph), lambda node: _is_idle(node.layer))
+
+
+def _activations_behind(graph: Graph) -> Graph:
+    """The graph in which a layer that is the activation of another one is a call of its own."""
+    nodes: list[Node] = []
+    tensors = [*graph.tensors]
+    plain_layers: dict[str, keras.Layer] = {}
+    for node in graph.nodes:
+        activation = getattr(node.layer, "activation", None)
+        if type(node.layer) not in _ENDS_IN_ACTIVATION or type(activation) not in _ACTIVATION_LAYERS:
+            nodes.append(node)
+            continue
+        # The same layer without activation, however often it is called.
+        if node.name not in plain_layers:
+            plain = clone(node.layer, activation="linear")
+            plain.build_from_config(node.layer.get_build_config())
+            plain.set_weights(node.layer.get_weights())
+            plain_layers[node.name] = plain
+        between = len(tensors)
+        tensors.append(graph.tensors[node.outputs[0]])
+        nodes.append(node._replace(layer=plain_layers[node.name], outputs=(between,)))
+        nodes.append(Node(activation, f"{node.name}_activation", (Ref(between),), {}, node.outputs))
+    return graph._replace(nodes=nodes, tensors=tensors)
 
 
 def _is_idle(layer: Any) -> bool:

@@ -204,6 +204,25 @@ def test_an_encoder_and_its_decoder(tmp_path: Path, rng: np.random.Generator) ->
     np.testing.assert_array_equal(outputs_of(load_bcz(tmp_path / "n.bcz"), values)[0], outputs_of(model, values)[0])
 
 
+def test_layers_that_are_activations_come_back_behind_others(tmp_path: Path, rng: np.random.Generator) -> None:
+    leaky = LAYERS.LeakyReLU(negative_slope=0.1)
+    shared = LAYERS.Dense(6, activation=leaky)
+    i = keras.Input((5, 6))
+    x = LAYERS.Conv1D(6, 3, padding="same", activation=LAYERS.ReLU(6.0))(shared(shared(i)))
+    x = LAYERS.EinsumDense("abc,cd->abd", (None, 4), activation=LAYERS.Softmax(axis=1))(x)
+    model = keras.Model(i, LAYERS.Dense(2, activation=leaky)(x))
+    rows = rng.normal(size=(3, 5, 6)).astype(np.float32)
+    path = tmp_path / "n.bcz"
+    save_bcz(model, path)
+    np.testing.assert_array_equal(load_bcz(path)(rows), model(rows))
+    assert pack(model, path, calibration=rows, bits=12).bytes < 1200
+    np.testing.assert_allclose(load_bcz(path)(rows), model(rows), atol=0.02)
+    # What has weights of its own stays where it is.
+    slopes = keras.Sequential([keras.Input((4,)), LAYERS.Dense(3, activation=LAYERS.PReLU()), LAYERS.Dense(1)])
+    with pytest.raises(ValueError, match="has the activation <PReLU"):
+        save_bcz(slopes, path)
+
+
 @pytest.mark.parametrize("first", [LAYERS.Embedding(9, 4, mask_zero=True), LAYERS.Masking()])
 def test_masks_that_keras_makes_are_made_again(first: keras.Layer, tmp_path: Path, rng: np.random.Generator) -> None:
     is_words = isinstance(first, LAYERS.Embedding)
