@@ -54,7 +54,8 @@ class Flags:
     :param modes: start from so many leading modes of the data; 0: from small random weights.
     :param trajectory: keep parameters along the way in trajectory/.
     :param dtype: precision of the parameters.
-    :param eval_every: updates between evaluations; if this is not given ten passes over the rows, from 50 to 500.
+    :param eval_every: updates between evaluations; if this is not given twenty passes over the rows, ten over
+        fewer than a thousand, from 50 to 500.
     :param patience: stop after so many evaluations in a row that were worse beyond their errors, or not trusted, and
         report the best, which AIS has checked; 0: train to the end and report the last. 10 if log Z is tracked.
     :param eval_rows: rows of the training and of the validation part (drawn once) to look at during training.

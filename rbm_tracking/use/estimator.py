@@ -93,7 +93,7 @@ _SCORE_ROWS = 5000
 _MOST_HELD_OUT = 10_000  # rows, dense
 _FEW_ROWS = 10  # below it none is set aside
 _PASSES = 50
-_LEAST_UPDATES = 1000
+_LEAST_UPDATES = 800
 # up to both a graph is done before XLA has compiled it
 _MOST_WEIGHTS = 20_000
 _MOST_UPDATES = 10_000
@@ -143,7 +143,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         0.1 and at most 0.5, in :meth:`fit` of bits or categories with 50 rows in a minibatch or more; else 0.1.
     :param batch_size: rows in a minibatch.
     :param max_updates: updates of the parameters, each with a minibatch. None: fifty passes over the rows, at least
-        1,000 updates and at most 10,000.
+        800 updates and at most 10,000.
     :param n_iter: passes over the rows; if given, `max_updates` is the smaller of the two numbers.
     :param l2: weight decay. None: 1e-4, or more where validation rows are better off with that. It is raised, and the
         number of hidden units lowered if that is None, only after a fit whose validation score fell in the end.

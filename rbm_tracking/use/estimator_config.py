@@ -50,7 +50,8 @@ class StoppingConfig:
 
     :param validation_fraction: of the rows, 10,000 at most, that early stopping sets aside. Fewer than 10 rows are all
         trained with.
-    :param eval_every: updates between evaluations; None: ten passes, from 50 to 500 updates.
+    :param eval_every: updates between evaluations; None: twenty passes, ten over fewer than a thousand rows, from 50 to
+        500 updates.
     :param patience: evaluations in a row, worse than the best by more than their errors, after which training stops.
     """
 

@@ -107,6 +107,7 @@ class EvidenceConfig:
             raise ValueError(f"ais_chains must be at least 2, got {self.ais_chains}.")
 
 
+_SOON_LEARNED = 1000  # rows
 _ROUNDS = 4  # of AIS along training at the end
 # rounds of parallel tempering before reverse AIS in training
 _BURN_IN = 200
@@ -199,9 +200,10 @@ class Evaluations:
 
 
 def interval(num_rows: int, batch_size: int) -> int:
-    """Updates between evaluations: ten passes over the rows, from 50 to 500; a few hundred rows are soon learned by
-    heart."""
-    return min(max(10 * -(-num_rows // batch_size), 50), 500)
+    """Updates between evaluations, from 50 to 500: twenty passes over the rows, ten over fewer than a thousand, which
+    are soon learned by heart."""
+    passes = 10 if num_rows < _SOON_LEARNED else 20
+    return min(max(passes * -(-num_rows // batch_size), 50), 500)
 
 
 def tracking(state: SMLState, observed: Observed | None) -> Tracking:

@@ -365,3 +365,8 @@ def test_the_path_of_training_finds_what_no_temperature_does(seed: tf.Tensor) ->
     verdict = judge(Evidence(filtered, low, along=along))
     assert verdict.is_refuted
     assert verdict.low <= exact <= verdict.high
+
+
+@pytest.mark.parametrize(("num_rows", "expected"), [(60, 50), (900, 90), (1000, 200), (1300, 260), (50_000, 500)])
+def test_few_rows_are_evaluated_more_often(num_rows: int, expected: int) -> None:
+    assert evaluation.interval(num_rows, 100) == expected
