@@ -56,7 +56,8 @@ class Flags:
     :param kernel: of a layer's inputs; with "+linear" the last layer has a linear kernel beside it, for a trend. Or
         convolutional, of patches of images. auto: chosen likewise, or squared_exponential.
     :param posterior: of the inducing values: gaussian is what training finds; sghmc are samples, drawn from there on;
-        global is one that is correlated across layers; sigma_points is Gaussian, trained by the predictive density.
+        global is one that is correlated across layers; sigma_points is Gaussian, trained by the predictive density;
+        imputed are draws of the inner outputs of two layers, of few rows without noise.
         auto: chosen with the number of layers, or gaussian.
     :param eval_rows: rows of each part (drawn once) to look at during training; the end uses all test rows.
     :param standardise: whether to standardise the inputs; auto: all but images.

@@ -202,13 +202,19 @@ def is_global(layers: Sequence[Any]) -> bool:
 
 
 def draw_factors(
-    layers: Sequence[Any], seed: tf.Tensor, *, count: int | None = None, all_known: bool = False
+    layers: Sequence[Any],
+    seed: tf.Tensor | None,
+    *,
+    count: int | None = None,
+    all_known: bool = False,
+    values: Sequence[tf.Tensor] = (),
 ) -> tuple[Any, ...]:
     """Factors of all layers for one draw of the inducing outputs of all but the last layer.
 
-    :param seed: int32 [2].
+    :param seed: int32 [2]; None if nothing is drawn.
     :param all_known: of the last layer, too.
     :param count: number S of draws; all tensors have an axis in front then, of length S, or 1 where they are equal.
+    :param values: whitened inducing outputs [S, M, L] of the first layers, in place of draws from q(u).
     :raises ValueError: if a layer between or behind global ones is of another kind, or not the first has Z.
     """
     all_factors = list[Any]()
@@ -223,7 +229,13 @@ def draw_factors(
             continue
         if (Z is None) == (layer.Z is None):
             raise ValueError(f"{layer.label}: the first GlobalInducingLayer has Z, the others have none.")
-        # A draw of u_l, where a layer above has its inducing inputs from it.
+        # Known inducing outputs; or a draw of u_l, where a layer above has its inducing inputs from it.
+        if number < len(values):
+            factors = _in_front(layer.factors(), 1) if Z is None else _drawn(layer, Z, None)
+            factors = factors._replace(mean=values[number], root=factors.root[..., :0, :, :])
+            all_factors.append(factors)
+            Z = layer.propagated(factors)
+            continue
         eps = None
         if number < len(layers) - 1 or all_known:
             shape = [*([] if count is None else [count]), *layer.pseudo_outputs.shape]

@@ -377,7 +377,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         seed = fresh_seed() if seed is None else as_seed(seed)
         options: dict[str, Any] = {"num_features": num_features, "noise": noise, "samples": self._samples}
         options["points"] = self._points_of_functions(num_functions, seed)
-        member_factors = members.for_functions(self.layers, num_functions, seed)
+        member_factors = members.for_functions(self.layers, self._samples, num_functions, seed)
         return draw_functions(self.layers, num_functions, seed=seed, members=member_factors, **options)
 
     @check_shapes("Xnew: [N, D]")

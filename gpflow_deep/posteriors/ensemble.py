@@ -20,6 +20,7 @@ from gpflow.base import Module
 from gpflow.config import default_float
 
 from ..images.weighted_convolutional import WeightedConvolutionalLayer
+from ..layers.global_inducing import GlobalInducingLayer, draw_factors, is_global
 from ..model.quadrature import Integrator
 
 __all__ = ["Ensemble", "InducingSamples", "gps_of", "members_of", "per_member", "random_offset"]
@@ -74,6 +75,14 @@ class _PerMember:
         return tf.tile(weights - tf.cast(np.log(self.num_members), dtype), [self.num_members])
 
 
+def _shape_of(layer: Any, *, is_last: bool) -> tuple[int, ...]:
+    """Of a sample of a layer."""
+    if isinstance(layer, GlobalInducingLayer):
+        return (0, 0) if is_last else tuple(layer.pseudo_outputs.shape)
+    gps = gps_of(layer)
+    return (0, 0) if gps is None else tuple(gps.q_mu.shape)
+
+
 def members_of(factors: Any) -> int:
     """K; 1 for factors that are no ensemble."""
     return factors.size if isinstance(factors, Ensemble) else 1
@@ -87,7 +96,8 @@ def per_member(integrator: Integrator, num_members: int) -> Integrator:
 class InducingSamples(Module):
     """K samples of the whitened inducing outputs of all layers, which a `DeepGP` predicts from once all are there.
 
-    :ivar values: of each layer, [K, M, L]; [K, 0, 0] of a layer without inducing outputs.
+    :ivar values: of each layer, [K, M, L]; [K, 0, 0] of a layer without inducing outputs, and of a last layer of global
+        ones, whose distribution given those below is known.
     :ivar count: how many of the K were drawn, [].
 
     :param num_samples: how many samples, K.
@@ -99,7 +109,7 @@ class InducingSamples(Module):
         super().__init__()
         if num_samples < 1:
             raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
-        shapes = [(0, 0) if (gps := gps_of(layer)) is None else tuple(gps.q_mu.shape) for layer in layers]
+        shapes = [_shape_of(layer, is_last=layer is layers[-1]) for layer in layers]
         zeros = [tf.zeros([num_samples, *shape], default_float()) for shape in shapes]
         self.values = [tf.Variable(value, trainable=False, name="inducing_samples") for value in zeros]
         self.count = tf.Variable(0, dtype=tf.int64, trainable=False, name="num_kept")
@@ -124,6 +134,8 @@ class InducingSamples(Module):
 
     def cache(self, layers: Sequence[Any], *, dtype: tf.DType | None = None) -> Ensemble:
         """What predictions need of every layer and sample; as `DeepGP.cached_factors`."""
+        if is_global(layers):
+            return Ensemble(draw_factors(layers, None, count=self.size, values=self.values[:-1]))
         parts = []
         for layer, values in zip(layers, self.values, strict=True):
             gps = gps_of(layer)

@@ -54,8 +54,13 @@ def num_members(layers: Sequence[Any], samples: InducingSamples | None, num_draw
     return num_draws if sum(isinstance(layer, GlobalInducingLayer) for layer in layers) > 1 else 1
 
 
-def for_functions(layers: Sequence[Any], num_functions: int, seed: tf.Tensor) -> tuple[Any, ...]:
+def for_functions(
+    layers: Sequence[Any], samples: InducingSamples | None, num_functions: int, seed: tf.Tensor
+) -> tuple[Any, ...]:
     """Factors with known inducing outputs of each function, where they are global; else nothing."""
     if not is_global(layers):
         return ()
-    return draw_factors(layers, tf.random.fold_in(seed, 1000), count=num_functions, all_known=True)
+    values: list[Any] = []
+    if samples is not None:
+        values = [samples.chosen(number, num_functions, seed) for number in range(len(layers) - 1)]
+    return draw_factors(layers, tf.random.fold_in(seed, 1000), count=num_functions, all_known=True, values=values)

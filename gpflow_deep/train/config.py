@@ -56,7 +56,7 @@ LIKELIHOODS: dict[Task, tuple[str, ...]] = {
     "multiclass": ("robustmax", "softmax"),
 }
 
-Posterior = Literal["gaussian", "sghmc", "global", "sigma_points"]
+Posterior = Literal["gaussian", "sghmc", "global", "sigma_points", "imputed"]
 
 KernelName = Literal[
     "squared_exponential",
@@ -165,7 +165,8 @@ class ModelConfig:
     :param likelihood: of the targets; auto: gaussian, bernoulli or robustmax, after the task, and studentt for a
         regression with latent variables, which leave it outliers only.
     :param posterior: of the inducing values: gaussian is what training finds; sghmc are samples, drawn from there on;
-        global is one that is correlated across layers; sigma_points is Gaussian, trained by the predictive density.
+        global is one that is correlated across layers; sigma_points is Gaussian, trained by the predictive density;
+        imputed are draws of the inner outputs at few rows without noise, see `imputation`.
     :param kernel: of a layer's inputs; with "+linear" the last layer has a linear kernel beside it, for a trend. Or
         convolutional, of patches of images: a weighted mean over
         the patches in the last layer, images of the patches' responses in the layers below.
@@ -201,8 +202,8 @@ class ModelConfig:
         if self.posterior not in get_args(Posterior):
             raise ValueError(f"posterior must be one of {', '.join(get_args(Posterior))}, got {self.posterior!r}.")
         # What posteriors and presets cannot have.
-        if self.posterior == "global" and (self.natgrad or self.layers.input_propagation):
-            raise ValueError("posterior=global cannot have natgrad or input_propagation; leave them out.")
+        if self.posterior in ("global", "imputed") and (self.natgrad or self.layers.input_propagation):
+            raise ValueError(f"posterior={self.posterior} cannot have natgrad or input_propagation; leave them out.")
         if self.posterior != "sigma_points" and self.points != PointConfig():
             raise ValueError(f"sigma_points and kl_weight need posterior=sigma_points, got posterior={self.posterior}.")
         if self.posterior == "sigma_points" and self.natgrad:
@@ -330,7 +331,7 @@ class ModelConfig:
         if self.posterior == "sigma_points":
             weight = self.points.kl_weight
             return with_sigma_points(model, self.points.sigma_points, KL_WEIGHT if weight is None else weight)
-        return with_global_inducing(model, (X, Y)) if self.posterior == "global" else model
+        return with_global_inducing(model, (X, Y)) if self.posterior in ("global", "imputed") else model
 
     def _build_convolutional(
         self, X: NDArray[Any], Y: NDArray[Any], num_classes: int, num_data: int | None, seed: int

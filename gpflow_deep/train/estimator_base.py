@@ -60,9 +60,10 @@ class DeepGPEstimator(BaseEstimator):
         variables); Bernoulli for two classes, robust-max for more.
     :param posterior: "gaussian" is the variational one; "sghmc" draws samples from there on, and predicts from them;
         "global" is a variational one that is correlated across layers; "sigma_points" is Gaussian, trained by the
-        predictive density, for thousands of noisy rows. "auto": Gaussian, unless `num_layers` is chosen, too, and
-        held-out rows are predicted better by two layers that are global, of some 200 rows without noise, or sigma
-        points, of more than 1,000 rows whose noise is not Gaussian or not the same everywhere.
+        predictive density, for thousands of noisy rows; "imputed" are draws of the inner outputs of two layers, for up
+        to 300 rows without noise and up to 10 inputs. "auto": Gaussian, unless `num_layers` is chosen, too, and
+        held-out rows are predicted better by two layers that are imputed, or by sigma points, of more than 1,000 rows
+        whose noise is not Gaussian or not the same everywhere.
     :param kernel: "squared_exponential", "matern52" or "matern32", each also as "...+linear" with a linear part, or
         "convolutional" for rows that are images; pixels are not standardised then. "auto": by the marginal likelihood,
         or bound, of a single layer; squared exponential for labels.
@@ -157,7 +158,8 @@ class DeepGPEstimator(BaseEstimator):
         is_single = config.num_layers == 1 and fields.get("likelihood", "auto") in ("auto", "gaussian")
         free = [name for name in FREE if fields.get(name, "auto") == "auto"]
         free = [] if free == ["posterior"] else free  # which is chosen with the depth only
-        if (is_single or free) and not self.early_stopping and can_choose(config, len(class_names)):
+        is_found = is_single or free or config.posterior == "imputed"
+        if is_found and not self.early_stopping and can_choose(config, len(class_names)):
             return fit_chosen(
                 config,
                 free,

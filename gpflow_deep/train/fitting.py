@@ -124,6 +124,11 @@ def fit(
     :raises FloatingPointError: if a step fails; nothing is left to use then.
     """
     check_counts(max_iter, batch_size)
+    if config.posterior == "imputed":
+        raise ValueError(
+            "posterior=imputed takes rows of numbers in float64, two layers with Gaussian noise, the preset modern and "
+            "no early stopping; use posterior=gaussian."
+        )
     if not 0 <= validation_fraction < 1:
         raise ValueError(f"validation_fraction must be at least 0 and less than 1, got {validation_fraction}.")
     # Rows to train on, and those that are held out, if any.

@@ -17,8 +17,10 @@
    long as they are not behind. One is taken only if the other rows gain more than a standard error by it; then it goes
    on with all rows. Of up to `EXACT_ROWS` noisy rows none is tried if left-out residuals of the single layer look
    Gaussian; without noise (a simulator's) one is tried unless these residuals are small. There the CRPS is compared in
-   place of the log density; and global inducing outputs are tried beside q(u) on the first of several parts, of which
-   the better one goes on.
+   place of the log density. Of few such rows, or of 100 at most
+   that look as if they had noise, two layers have no steps: their inner outputs are drawn, see `imputation`.
+   They are taken if they are not behind by a standard error and the mean logarithm of the CRPS is clearly lower: in the
+   mean itself errors at a few rows, between which the function jumps, outweigh all others.
    Of many noisy rows deep sigma points, which are trained by what they predict, are tried last, where left-out
    residuals of the best model so far have long tails, or are large in one place and small in another.
 4. What was chosen is fitted to all rows. A single layer gets more inducing inputs for as long as its bound rises.
@@ -39,7 +41,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import Gaussian, Likelihood, StudentT
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtri
 
 from gpflow_deep_base.cost import LEAST_SECONDS, tell
 from gpflow_deep_base.text import within
@@ -48,13 +50,16 @@ from gpflow_deep_base.threads import one_blas_thread
 from ..judge.predictive import gaussian
 from ..model.scaling import Units
 from ..posteriors.collapsed import MAX_ROWS, fit_collapsed, set_best_q
-from ..posteriors.noise import has_noise
+from ..posteriors.ensemble import InducingSamples
+from ..posteriors.noise import ABOVE_BOUND, has_noise
 from .choice import Candidate, Choice
-from .config import KernelName, LayerConfig, ModelConfig, make_kernel
+from .config import LINEAR, KernelName, LayerConfig, ModelConfig, make_kernel
 from .course import TrainingConfig
 from .fitting import Fitted, batches, check_counts, draws, fit, train
+from .imputation import INNER, MAX_INPUTS, NOISE, Imputed, impute
+from .imputation import MAX_ROWS as MAX_IMPUTED
 from .predictor import Predictor
-from .presets import modern
+from .presets import modern, with_global_inducing
 from .single_layer import (
     CANDIDATES,
     DF,
@@ -62,6 +67,7 @@ from .single_layer import (
     LEAST_NOISE,
     MIDDLE,
     NO_NOISE,
+    PLAIN,
     RACE_ROWS,
     STRONG,
     SingleLayer,
@@ -80,7 +86,7 @@ from .single_layer import (
 )
 from .training import Trainer
 
-__all__ = ["Begun", "begin_chosen", "build_single", "can_choose", "fit_chosen"]
+__all__ = ["Begun", "begin_chosen", "build_imputed", "build_single", "can_choose", "fit_chosen"]
 
 Array = NDArray[np.float64]
 Show = Callable[[str], None] | None
@@ -110,7 +116,19 @@ HELD_OUT = 40
 """Rows of a small table on which a deeper model is judged."""
 
 TRIAL_STEPS = 3600
-"""The most steps of a deeper model on all parts of a small table, and one part more for its rival."""
+"""The most steps of a deeper model on all parts of a small table, and one part more."""
+
+FEW_SHARP_ROWS = 100
+"""Up to so many rows jumps and valleys look like noise to a single layer: two layers without noise are tried, too."""
+
+TELLING_ROWS = 12
+"""Held-out rows by which one of two such kernels is taken, or none."""
+
+SURE = 3.0
+"""Standard errors by which the logarithm of the CRPS has to be lower with a model without steps."""
+
+FLOOR = 1e-6
+"""Below it a CRPS, in standard deviations of the targets, makes no difference."""
 
 SMALL_BATCH = 250
 """The most rows of a minibatch of models that are trained by steps where the single layer is exact."""
@@ -235,7 +253,8 @@ def _names(Y: Array) -> list[str]:
 def can_choose(config: ModelConfig, num_classes: int = 0) -> bool:
     """Whether a single layer by L-BFGS can come first: numbers as targets, kernels of vectors, float64, and a posterior
     that a bound trains by Adam."""
-    is_plain = config.posterior == "gaussian" and not config.latents.latent_dim and not config.is_convolutional
+    is_dense = not config.latents.latent_dim and not config.is_convolutional
+    is_plain = config.posterior in ("gaussian", "imputed") and is_dense
     is_real = num_classes == 0 and config.likelihood in ("auto", "gaussian", "studentt")
     is_usual = config.preset == "modern" and not config.natgrad and config.layers == LayerConfig()
     return is_plain and is_real and is_usual and gpflow.default_float() == np.float64
@@ -278,7 +297,8 @@ class Begun(NamedTuple):
     :ivar choice: what was tried, and what was taken.
     :ivar model: in the units of the data: trained to the end if `is_finished`, else where training goes on, or None if
         it has not begun.
-    :ivar is_finished: whether nothing is left to train: of a single layer with Gaussian noise.
+    :ivar is_finished: whether nothing is left to train: of a single layer with Gaussian noise, and of two whose inner
+        outputs were drawn.
     :ivar single: the single layer with Gaussian noise, trained to the end; None if it was not asked for.
     :ivar training: how to go on.
     :ivar batch_size: likewise.
@@ -362,20 +382,30 @@ class _Search:
         self.single_seconds = 0.0
         self.by_crps = False  # of functions without noise
         self.left_out_error = np.nan  # of an exact single layer
+        self.is_imputed = config.posterior == "imputed"
         # Up to so many rows are inducing inputs themselves.
         is_full = "num_inducing" in free or config.num_inducing >= len(X)
         self.is_exact = is_full and len(X) <= 2 * EXACT_ROWS
         self.num_inducing = NUM_INDUCING if "num_inducing" in free else config.num_inducing
         self.num_inducing = min(self.num_inducing, len(X))
+        if self.is_imputed and not (self._can_impute() and self.config.num_layers == 2):
+            got = f"{len(X)} rows of {self.X.shape[1]} inputs, num_layers={self.config.num_layers}"
+            raise ValueError(
+                f"posterior=imputed takes two layers, Gaussian noise and up to {MAX_IMPUTED} rows of {MAX_INPUTS} "
+                f"inputs, all of them inducing inputs; got {got}, num_inducing={config.num_inducing} and "
+                f"likelihood={self.config.likelihood}; use posterior=gaussian."
+            )
 
     def fit(self) -> Fitted:
         """Choose, and fit."""
         if self._is_asked_for():
             return self._deep_as_asked()
         single, best, residuals = self._choose()
-        fitted = self._finish_single(single) if best is None else self._finish(best)
-        choice = self._told(fitted.predictor, residuals, best)
-        return fitted._replace(choice=choice)
+        if isinstance(best, _Trained):
+            fitted = self._finish(best)
+            return fitted._replace(choice=self._told(fitted.predictor, residuals, best))
+        fitted = self._finish_single(single) if best is None else self._finish_imputed(single, best)
+        return fitted._replace(choice=self._told(fitted.predictor, residuals))
 
     def begin(self, *, with_single: bool) -> Begun:
         """Choose; only a single layer with Gaussian noise is fitted to the end."""
@@ -393,11 +423,12 @@ class _Search:
                 self.chosen = deep_config
             return Begun(self._told(None, None), None, False, finished, training, batch_size, self.single_seconds)
         single, best, residuals = self._choose()
-        # The single layer is the choice, trained to the end.
-        if best is None:
-            fitted = self._finish_single(single).predictor
-            choice = self._told(fitted, residuals)
-            return Begun(choice, fitted, True, fitted, training, batch_size, self.single_seconds)
+        # The single layer is the choice, trained to the end; or two layers whose inner outputs were drawn.
+        if not isinstance(best, _Trained):
+            fitted = self._finish_single(single).predictor if best is None or with_single else None
+            predictor = fitted if best is None else self._finish_imputed(single, best).predictor
+            choice = self._told(predictor, residuals)
+            return Begun(choice, predictor, True, fitted, training, batch_size, self.single_seconds)
         # Something by steps is the choice, whose training goes on elsewhere.
         is_beside = with_single and best.config.num_layers > 1 and best.config.likelihood == "gaussian"
         finished = self._finish_single(single).predictor if is_beside else None
@@ -407,10 +438,16 @@ class _Search:
 
     def _is_asked_for(self) -> bool:
         """Whether depth or likelihood are given so that at most the kernel is chosen."""
-        return (self.config.num_layers > 1 and "num_layers" not in self.free) or self.config.likelihood != "gaussian"
+        is_deep = self.config.num_layers > 1 and "num_layers" not in self.free
+        return (is_deep or self.config.likelihood != "gaussian") and not self.is_imputed
 
-    def _choose(self) -> tuple[SingleLayer, _Trained | None, Array | None]:
-        """The single layer, what is better than it, and standardised residuals of left-out rows [n, P]."""
+    def _choose(self) -> tuple[SingleLayer, _Trained | ModelConfig | None, Array | None]:
+        """The single layer, what is better than it (trained, or the settings of two layers whose inner outputs are
+        drawn), and standardised residuals of left-out rows [n, P]."""
+        if self.is_imputed:
+            single = self._single(np.arange(len(self.X)))
+            self._add(self._name_of(single), None, "marginal likelihood", value=single.value)
+            return single, self._imputed_config(self._plain(single.kernel)), None
         folds = self._folds() if self._has_rivals() else []
         single = self._single(folds[0][0] if folds and not self.is_exact else np.arange(len(self.X)))
         scores: Scores | None = None
@@ -537,7 +574,7 @@ class _Search:
         folds: list[tuple[NDArray[Any], NDArray[Any]]],
         scores: Scores | None,
         residuals: Array,
-    ) -> _Trained | None:
+    ) -> _Trained | ModelConfig | None:
         """The best of deeper models and other likelihoods; None for the single layer.
 
         :param scores: of the held-out rows by the single layer; None if they are not known yet.
@@ -550,9 +587,12 @@ class _Search:
             if single.noise <= NO_NOISE and error < SMALL_ERROR:
                 self._skip("deeper models", f"not tried: the single layer errs by {error:.1g} standard deviations")
                 return None
-            if (single.noise > NO_NOISE or error > ROUGH) and not is_uneven:
+            is_sharp = self._tries_imputed(single) and not single.is_trend
+            if not is_uneven and (error > ROUGH or (single.noise > NO_NOISE and not is_sharp)):
                 self._skip("deeper models", "not tried: the residuals of the single layer look Gaussian")
                 return None
+        if self._tries_imputed(single):
+            return self._try_imputed(single, folds)
         if scores is None:
             scores = self._held_out(single, folds)[1]
         base = dataclasses.replace(self.config, num_layers=1, kernel=single.kernel, num_inducing=self._num_deep())
@@ -575,11 +615,7 @@ class _Search:
                 if num_layers == 3 and self.is_exact:
                     break
                 config = dataclasses.replace(base, num_layers=num_layers)
-                is_simulator = single.noise <= NO_NOISE and config.likelihood == "gaussian"
-                other = None
-                if "posterior" in self.free and is_simulator and len(folds) > 1:
-                    other = dataclasses.replace(config, posterior="global")
-                tried, tried_scores = self._try(config, single, folds, scores, other=other)
+                tried, tried_scores = self._try(config, single, folds, scores)
                 if tried is None:
                     break
                 best = tried
@@ -617,15 +653,11 @@ class _Search:
         single: SingleLayer,
         folds: list[tuple[NDArray[Any], NDArray[Any]]],
         scores: Scores,
-        *,
-        other: ModelConfig | None = None,
     ) -> tuple[_Trained | None, Scores]:
         """Train a model for so long as it takes to see whether it is ahead; None if it is not, by a standard error.
 
         With one part held out there are looks after a twelfth and a quarter of the steps, and at the end; of small
         tables, whose steps are quick, after a quarter and a half.
-
-        :param other: takes its place if it is better on the first of several parts, halfway.
         """
         began = time.process_time()
         steps = self._steps(config)
@@ -644,13 +676,7 @@ class _Search:
             else:
                 count = max(min(int(steps * _share_of_steps(len(rows))), TRIAL_STEPS // (len(folds) + 1)), 1)
                 for part, left_out in folds:
-                    if other is not None:  # one part tells: half of the steps of each, and the better one goes on
-                        rival = _Trained(other, (self.x, self.y), self.units, single.noise, training, **options)
-                        tried = self._better(tried, rival, folds[0], max(count // 2, 1))
-                        tried.run(part, max(count - count // 2, 1), anew=False, show=self.show_steps)
-                        other = None
-                    else:
-                        tried.run(part, count, anew=True, show=self.show_steps)
+                    tried.run(part, count, anew=True, show=self.show_steps)
                     parts.append(tried.scores(left_out, self.Y, by_crps=self.by_crps))
                     tried_scores = Scores.joined(parts)
                     gain, error = paired_gain(tried_scores.merit, scores.merit[: len(tried_scores.merit)])
@@ -685,24 +711,66 @@ class _Search:
                 break
         return tried_scores, gain, error
 
-    def _better(
-        self, tried: _Trained, rival: _Trained, fold: tuple[NDArray[Any], NDArray[Any]], num_steps: int
-    ) -> _Trained:
-        """Of two models the one that predicts the held-out rows of a part better after so many steps."""
+    def _can_impute(self) -> bool:
+        """Whether inner outputs can be drawn."""
+        is_small = self.is_exact and len(self.X) <= MAX_IMPUTED and self.X.shape[1] <= MAX_INPUTS
+        return is_small and self.config.likelihood == "gaussian"
+
+    def _tries_imputed(self, single: SingleLayer) -> bool:
+        """Whether two layers without steps are what is tried: without noise, or where jumps may be taken for noise."""
+        is_sharp = single.noise <= NO_NOISE or (len(self.X) <= FEW_SHARP_ROWS and self.y.shape[1] == 1)
+        return is_sharp and {"num_layers", "posterior"} <= self.free and self._can_impute()
+
+    def _try_imputed(self, single: SingleLayer, folds: list[tuple[NDArray[Any], NDArray[Any]]]) -> ModelConfig | None:
+        """Two layers whose inner outputs are drawn; None if they are not clearly ahead on held-out rows. Of two kernels
+        of the last layer the one goes on that is better for the first `TELLING_ROWS` of them."""
         began = time.process_time()
-        (part, held) = fold
-        tried.run(part, num_steps, anew=True, show=self.show_steps)
-        tried_scores = tried.scores(held, self.Y, by_crps=self.by_crps)
-        try:
-            rival.run(part, num_steps, anew=True, show=self.show_steps)
-            rival_scores = rival.scores(held, self.Y, by_crps=self.by_crps)
-        except FloatingPointError as failure:
-            self._skip(self._name(rival.config), f"failed: {failure}", began)
-            return tried
-        gain, error = paired_gain(rival_scores.merit, tried_scores.merit)
-        words = f"first part, {self._gained(gain, error)} against posterior={tried.config.posterior}"
-        self._add(self._name(rival.config), rival_scores.log_density, words, began=began, gain=(gain, error))
-        return rival if gain > 0 else tried
+        self.by_crps = True
+        rivals = self._held_out(single, folds)[1].merit
+        kernels: tuple[KernelName, ...] = PLAIN if single.noise <= NO_NOISE else PLAIN[-1:]  # jumps are not smooth
+        if "kernel" not in self.free:
+            kernels = (self._plain(self.config.kernel),)
+        tried: dict[KernelName, list[Scores]] = {kernel: [] for kernel in kernels}
+        for part, held in folds:
+            for kernel, parts in tried.items():
+                drawn = impute(single, kernel, self.x[part], self.y[part], seed=self.course.seed)
+                means, variances = drawn.predict(self.x[part], self.y[part], self.x[held], seed=self.course.seed)
+                parts.append(self._scores_of(means, variances, held))
+            of_kernels = {kernel: Scores.joined(parts) for kernel, parts in tried.items()}
+            kernel, joined = max(of_kernels.items(), key=lambda entry: float(entry[1].merit.mean()))
+            gains = joined.merit - rivals[: len(joined.merit)]
+            gain, error = paired_gain(joined.merit, rivals[: len(joined.merit)])
+            if len(gains) >= TELLING_ROWS:
+                tried = {kernel: tried[kernel]}
+                if gain < -error:  # it is behind: other parts are not tried
+                    break
+        # By which factor the CRPS is smaller: in its mean, errors at a few rows, between which the function jumps,
+        # outweigh all others.
+        factors, factor_error = paired_gain(np.log(FLOOR - rivals[: len(gains)]), np.log(FLOOR - joined.merit))
+        imputed = self._imputed_config(kernel)
+        logs = f"its log {-factors:+.1f} ± {factor_error:.1f}"
+        words = f"held out, {self._gained(gain, error)}, {logs}, against the best before"
+        self._add(self._name(imputed), joined.log_density, words, began=began, gain=(gain, error))
+        return imputed if gain > -error and factors > SURE * factor_error else None
+
+    def _scores_of(self, means: Array, variances: Array, held: NDArray[Any]) -> Scores:
+        """Of a mixture of Gaussians with means [S, n, P] and variances [S, n] for rows with these numbers."""
+        spread = variances[:, :, None]
+        logs = -0.5 * (np.log(2 * np.pi * spread) + np.square(self.y[held] - means) / spread).sum(axis=2)
+        log_density = logsumexp(logs, axis=0) - np.log(len(means)) - self.units.y.log_volume
+        count = np.full(len(means), 1 / len(means))
+        mixture = gaussian(count, means, np.broadcast_to(spread, means.shape))
+        return Scores(log_density, -mixture.crps(self.y[held]).mean(axis=1) if self.by_crps else log_density)
+
+    def _imputed_config(self, kernel: KernelName) -> ModelConfig:
+        """Of two layers with this kernel of the last one."""
+        return dataclasses.replace(
+            self.config, num_layers=2, kernel=kernel, num_inducing=len(self.X), posterior="imputed"
+        )
+
+    def _plain(self, kernel: KernelName) -> KernelName:
+        """Without a linear part."""
+        return next(name for name in CANDIDATES if name == kernel.removesuffix(LINEAR))
 
     def _gained(self, gain: float, error: float) -> str:
         """In words; a smaller CRPS is a gain."""
@@ -747,6 +815,19 @@ class _Search:
         self.noise = single.noise
         self.single_seconds += time.monotonic() - begun_at
         return Fitted(predictor, trainer, max(single.evaluations, 1), True, bounds, ())
+
+    def _finish_imputed(self, single: SingleLayer, config: ModelConfig) -> Fitted:
+        """Draw the inner outputs at all rows."""
+        began = time.process_time()
+        self.chosen = config
+        drawn = impute(single, config.kernel, self.x, self.y, seed=self.course.seed)
+        model = build_imputed(drawn, self.x, self.y, config)
+        predictor = Predictor(model, self.units, target_names=_names(self.y))
+        self._add("all rows", None, f"{len(drawn.draws)} draws of the inner outputs", began=began)
+        self.noise = LEAST_NOISE
+        self._say_if_noise_free(self.noise)
+        trainer = Trainer(model, self.course.training)
+        return Fitted(predictor, trainer, drawn.evaluations, True, (), ())
 
     def _finish(self, best: _Trained) -> Fitted:
         """Train what was chosen on, with all rows."""
@@ -964,4 +1045,30 @@ def build_single(single: SingleLayer, X: Array, Y: Array, config: ModelConfig) -
         fit_collapsed(model, X, Y, max_iter=0)
     else:
         set_best_q(model.layers[0], X, Y, single.noises)
+    return model
+
+
+def build_imputed(drawn: Imputed, X: Array, Y: Array, config: ModelConfig) -> Any:
+    """The model of two layers with these inner outputs at standardised rows X [N, D], and an exact GP of Y [N, P]."""
+    D = X.shape[1]
+    kernels = []
+    for name, theta in ((INNER, drawn.inner), (drawn.kernel, drawn.outer)):
+        kernels.append(make_kernel(name, D, lengthscales=np.exp(theta[1:-1])))
+    noise = Gaussian(variance=ABOVE_BOUND * LEAST_NOISE, variance_lower_bound=LEAST_NOISE)
+    model = with_global_inducing(modern(X, Y, 2, Z=X, kernels=kernels, likelihood=noise))
+    for kernel, theta in zip(kernels, (drawn.inner, drawn.outer), strict=True):
+        kernel.variance.assign(np.exp(theta[0]))  # once the model is built, as in `build_single`
+    model.num_data = tf.Variable(len(X), dtype=gpflow.default_float(), trainable=False, name="num_data")
+    model.num_samples = config.num_samples
+    model.num_predict_samples = config.num_predict_samples
+    # The last layer has seen the targets; q(u) of the inner one has mean and variance of the draws.
+    inner, last = model.layers
+    inner.pseudo_outputs.assign((drawn.draws - X).mean(axis=0))
+    inner.precisions.assign(1 / np.maximum(drawn.draws.var(axis=0), NOISE))
+    last.pseudo_outputs.assign(Y)
+    last.precisions.assign(np.full(Y.shape, 1 / LEAST_NOISE))
+    # Predictions are those of the draws.
+    model.samples = InducingSamples(len(drawn.draws), model.layers)
+    model.samples.values[0].assign(drawn.whitened(X))
+    model.samples.count.assign(len(drawn.draws))
     return model

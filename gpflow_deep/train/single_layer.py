@@ -38,6 +38,7 @@ __all__ = [
     "LEAST_NOISE",
     "MIDDLE",
     "NO_NOISE",
+    "PLAIN",
     "RACE_ROWS",
     "STRONG",
     "SingleLayer",
@@ -58,6 +59,7 @@ __all__ = [
     "search_sparse",
     "search_student_t",
     "squared_distances",
+    "stationary",
     "student_t_bound",
 ]
 
@@ -201,7 +203,7 @@ class SingleLayer:
 
     def covariance(self, A: Array, B: Array) -> Array:
         """Of the function at A [n, D] and B [m, D], [n, m]."""
-        values, _ = _stationary(self.kernel, squared_distances(A / self.lengthscales, B / self.lengthscales))
+        values, _ = stationary(self.kernel, squared_distances(A / self.lengthscales, B / self.lengthscales))
         return self.variance * values + self.linear * A @ B.T
 
 
@@ -219,7 +221,7 @@ def squared_distances(A: Array, B: Array) -> Array:
     return np.maximum(squares, 0.0, out=squares)
 
 
-def _stationary(kernel: str, squares: Array) -> tuple[Array, Array]:
+def stationary(kernel: str, squares: Array) -> tuple[Array, Array]:
     """Correlations at squared distances in lengthscales, and their derivatives with respect to these.
 
     :param squares: [N, M], which are overwritten: memory that is asked for anew costs more than what it is for.
@@ -265,7 +267,7 @@ def log_marginal_likelihood(
     A = X / np.exp(theta[1 : D + 1])
     squares = squared_distances(A, A)
     np.fill_diagonal(squares, 0.0)
-    values, slopes = _stationary(kernel, squares)
+    values, slopes = stationary(kernel, squares)
     variance = np.exp(theta[0])
     noises = np.exp(theta[D + 1]) * np.ones(N) / (1.0 if weights is None else weights)
     linear = np.exp(theta[-1]) if kernel.endswith(LINEAR) else 0.0
@@ -407,8 +409,8 @@ def collapsed_bound(packed: Array, kernel: str, X: Array, Y: Array, num_inducing
     scaled_Z = Z / scales
     squares = squared_distances(scaled_Z, scaled_Z)
     np.fill_diagonal(squares, 0.0)
-    values_u, slopes_u = _stationary(kernel, squares)
-    values_f, slopes_f = (part.T for part in _stationary(kernel, squared_distances(scaled, scaled_Z)))
+    values_u, slopes_u = stationary(kernel, squares)
+    values_f, slopes_f = (part.T for part in stationary(kernel, squared_distances(scaled, scaled_Z)))
     Kuu = variance * values_u + linear * Z @ Z.T + _jitter(M) * np.eye(M)
     Kuf = variance * values_f  # in Fortran's order, as all of its size, so that BLAS writes in place
     if linear:
