@@ -29,6 +29,7 @@ from rbm_tracking.model.groups import blocks
 from rbm_tracking.model.modes import low_rank_rbm
 from rbm_tracking.model.random import Generator
 from rbm_tracking.model.rbm import RBM, activations, initial_rbm
+from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.model.units import (
     FAMILIES,
@@ -100,7 +101,7 @@ _MOST_UPDATES = 10_000
 _MOST_TERMS = 2.0**32  # of log Z by enumeration, which is about a second
 _RATE = 0.1
 _HIGHEST_RATE = 0.5
-_RATE_TIMES_COLUMNS = 32.0
+_RATE_TIMES_UNITS = 32.0
 _RATE_OF_NUMBERS = 0.03  # hidden units without bounds have larger gradients
 _MANY_IN_BATCH = 50  # rows; with fewer the gradient is too noisy for a high rate
 # ratios of the updates of parameters along the way; coarse where they only check log Z
@@ -139,8 +140,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     values outside [0, 1] are an error.
 
     :param n_components: number of hidden units. None: 256, or fewer where validation rows are better off with these.
-    :param learning_rate: epsilon_0 of the parameters' gradient ascent. None: 32 over the number of columns, at least
-        0.1 and at most 0.5, in :meth:`fit` of bits or categories with 50 rows in a minibatch or more; else 0.1.
+    :param learning_rate: epsilon_0 of the parameters' gradient ascent. None: 32 over the number of bits and categories,
+        at least 0.1 and at most 0.5, in :meth:`fit` of nothing else with 50 rows in a minibatch or more; else 0.1.
     :param batch_size: rows in a minibatch.
     :param max_updates: updates of the parameters, each with a minibatch. None: fifty passes over the rows, at least
         800 updates and at most 10,000.
@@ -668,13 +669,17 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return drawn(rows, self._layer, self.random_state_)
 
     def _first_rate(self, n_v: int, size: int) -> float:
-        """The learning rate that is given, or that suits so many columns, each of which moves all activations."""
+        """The learning rate that is given, or that suits so many bits and categories, each of which moves all
+        activations once, however many columns it has."""
         if self.learning_rate is not None:
             return self.learning_rate
         if self.hidden not in ("bernoulli", "spin"):
             return _RATE_OF_NUMBERS
-        is_tame = self._layer in ("auto", "bernoulli", "softmax") and size >= _MANY_IN_BATCH
-        return float(np.clip(_RATE_TIMES_COLUMNS / n_v, _RATE, _HIGHEST_RATE)) if is_tame else _RATE
+        if not isinstance(self._visible, Bernoulli | Softmax) or size < _MANY_IN_BATCH:
+            return _RATE
+        groups = self._visible.groups if isinstance(self._visible, Softmax) else ()
+        num_units = n_v - sum(len(group) - 1 for group in groups)
+        return float(np.clip(_RATE_TIMES_UNITS / num_units, _RATE, _HIGHEST_RATE))
 
     def _new_seed(self) -> tf.Tensor:
         return tf.constant(self.random_state_.randint(2**31 - 1, size=2), tf.int32)

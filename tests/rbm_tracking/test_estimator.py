@@ -16,6 +16,8 @@ from sklearn.utils.validation import validate_data
 from rbm_tracking import evaluation
 from rbm_tracking.estimates.trajectories import Trajectory
 from rbm_tracking.model.exact import log_likelihood_exact, log_z_exact, moments_exact
+from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin
 from rbm_tracking.track.evidence import Annealing
 from rbm_tracking.track.learning import _compiled, sml_update
 from rbm_tracking.use import estimator
@@ -96,17 +98,22 @@ def test_scores_are_log_likelihoods(X: np.ndarray, fitted: TrackedRBM) -> None:
     assert exact.mean() > at_start + 0.5
 
 
-def test_the_rate_suits_the_number_of_columns() -> None:
-    """32 over the columns, from 0.1 to 0.5, for bits and categories with many rows in a minibatch."""
+def test_the_rate_suits_the_number_of_units() -> None:
+    """32 over bits and categories, from 0.1 to 0.5, with many rows in a minibatch; of a category one column is on."""
+    sites = Softmax(630, tuple(tuple(range(first, first + 21)) for first in range(0, 630, 21)))
     for n_v, size, visible, rate in (
-        (64, 100, "bernoulli", 0.5),
-        (160, 50, "softmax", 0.2),
-        (784, 100, "bernoulli", 0.1),
-        (64, 49, "bernoulli", 0.1),
-        (64, 100, "spin", 0.1),
-        (64, 100, "gaussian", 0.1),
+        (64, 100, Bernoulli(), 0.5),
+        (160, 50, Bernoulli(), 0.2),
+        (784, 100, Bernoulli(), 0.1),
+        (64, 49, Bernoulli(), 0.1),
+        (630, 100, sites, 0.5),
+        (200, 100, Softmax(200, ((0, 1, 2), tuple(range(3, 41)))), 32 / 161),
+        (64, 100, Spin(), 0.1),
+        (64, 100, Gaussian(np.ones(64)), 0.1),
     ):
-        assert tracked_rbm(visible=visible)._first_rate(n_v, size) == pytest.approx(rate)
+        estimator = tracked_rbm()
+        estimator._visible = visible
+        assert estimator._first_rate(n_v, size) == pytest.approx(rate)
     assert tracked_rbm(learning_rate=0.03)._first_rate(64, 100) == 0.03
 
 
