@@ -19,7 +19,7 @@ from gpflow_deep_base.columns import as_numbers
 from ..network.coding import Moments
 from ..network.heads import encode_labels
 from ..network.joint import AMPLITUDES, MAX_NUMBERS, JointNetwork
-from ..network.passes import COUNT_OF_MANY, MAX_TRIED_ROWS, held_folds, winner
+from ..network.passes import MAX_TRIED_ROWS, held_folds
 from ..network.second_order import Derivatives, Gaussian, batch_update, forward
 from .calibration import log_probabilities
 from .decorrelation import decorrelation
@@ -28,12 +28,11 @@ from .estimators import (
     check_second_order,
     dense_rows,
     is_plain,
-    layer_widths,
     start_classes,
     weight_of_rows,
 )
 from .row_order import copies
-from .second_order_estimator import Rows, SecondOrderEstimator, Trial
+from .second_order_estimator import Design, Rows, SecondOrderEstimator
 from .seen_columns import SeenColumns
 
 __all__ = ["EBPGaussianClassifier", "sign_derivatives"]
@@ -74,7 +73,8 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
     Two classes have one output, more classes one output each, trained as one class against the others. Probabilities
     are those of Eq. (4.7), averaged over the networks; no row is lost for them.
 
-    :param hidden: widths of the hidden layers, or one whole number for one layer; () for a linear model.
+    :param hidden: widths of the hidden layers, or one whole number for one layer; () for a linear model; "auto": 50
+        units, or none where that is better for rows that are held back (and `max_count` is "auto", too).
     :param units: of the hidden layers: "relu", or "sign" as in the paper.
     :param epochs: passes over the data in `fit`; `partial_fit` makes one.
     :param max_count: how often a row may count in the posterior of `fit`: after so many passes, older ones are
@@ -104,11 +104,9 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
     `EBPClassifier`.
     """
 
-    _is_decorrelated: bool = False
-
     def __init__(
         self,
-        hidden: int | Sequence[int] = (50,),
+        hidden: int | Sequence[int] | str = "auto",
         *,
         units: str = "relu",
         epochs: int = 10,
@@ -148,11 +146,11 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         if groups is None and len(rows.X) <= MAX_TRIED_ROWS:
             groups = copies(rows.X, np.searchsorted(classes, rows.y))
         self._draw_seed()
-        self._is_decorrelated = False
+        self._design = Design(self._widths(), False)
         self._start(rows, classes)
-        # How inputs are coded and how often a row may count, by rows held back; then all rows are learned.
+        # What networks are of and how often a row may count, by rows held back; then all rows are learned.
         folds = held_folds(len(rows.X), self._seed, strata=rows.y, groups=groups)
-        self._race(rows, folds, self._choose_inputs(rows, folds))
+        self._race(rows, folds, self._designs(rows))
         self._start(rows, classes)
         self._learn(rows)
         return self
@@ -249,41 +247,30 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         self._is_joint = False
         self._has_spare = False
         self._start_networks(rows, _num_outputs(len(classes)))
-        if self._is_decorrelated:
-            self._decorrelation = decorrelation(self._inputs.standardised(rows.X), rows.weights)
 
     def _start_like(self, other: EBPGaussianClassifier, rows: Rows) -> None:
-        self._is_decorrelated = other._is_decorrelated
         self._start(rows, other.classes_)
 
-    def _choose_inputs(self, rows: Rows, folds: Sequence[NDArray[np.intp]]) -> list[Trial]:
-        """Set whether inputs lose their correlations; networks of the race between both that won it.
+    def _designs(self, rows: Rows) -> list[Design]:
+        """Inputs as they are, or without correlations, or what is the better for rows that are held back.
 
         A posterior of single weights learns what is in small differences of columns with such inputs alone, while with
         most tables the columns themselves say more.
         """
-        self._is_decorrelated = self.decorrelate is True
-        if self.decorrelate != "auto" or self.max_count != "auto" or self.common_scale:
-            return []
+        design = Design(self._widths(), self.decorrelate is True)
+        if self.decorrelate != "auto" or self.common_scale:
+            return [design]
         root = decorrelation(self._inputs.standardised(rows.X), rows.weights)
-        if len(rows.X) > MAX_TRIED_ROWS or root is None or np.linalg.norm(root, 2) < MIN_STRETCH:
-            return []
-        trials: dict[bool, list[Trial]] = {False: [], True: []}
-
-        def scores(is_decorrelated: int, held: NDArray[np.intp]) -> tuple[Array, Array]:
-            self._is_decorrelated = bool(is_decorrelated)
-            trial = self._trial(rows, min(COUNT_OF_MANY, self.epochs), held)
-            trials[self._is_decorrelated].append(trial)
-            return trial.scores()
-
-        self._is_decorrelated = bool(winner((False, True), scores, folds))
-        return trials[self._is_decorrelated]
+        if root is None or np.linalg.norm(root, 2) < MIN_STRETCH:
+            return [design]
+        return [design, design._replace(is_decorrelated=True)]
 
     # Streams.
 
     def _start_stream(self, rows: Rows, classes: ArrayLike | None) -> None:
         """Networks before the first rows of `partial_fit`."""
-        widths = layer_widths(self.hidden)
+        widths = self._widths()
+        self._design = Design(widths, False)
         num_units = widths[0] if widths else 0
         first_classes = np.unique(rows.y) if classes is None else start_classes(classes)
         # With too many numbers for a joint posterior, networks as in `fit`.

@@ -21,10 +21,9 @@ from ..network.coding import Moments
 from ..network.noise import Noise
 from ..network.passes import held_folds, judging_folds
 from ..network.second_order import Gaussian, batch_update, forward, in_units
-from .decorrelation import decorrelation
 from .estimators import check_second_order, dense_rows, is_plain, weight_of_rows
 from .far_values import edges
-from .second_order_estimator import Rows, SecondOrderEstimator
+from .second_order_estimator import Design, Rows, SecondOrderEstimator
 from .seen_columns import SeenColumns
 
 __all__ = ["EBPRegressor"]
@@ -72,7 +71,8 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
     Each weight has a mean and a precision, the noise a Gamma distribution; all of them are learned row by row.
     Predictions are normal, or mixtures of normals, with the standard deviation of the network and of the noise.
 
-    :param hidden: widths of the hidden layers, or one whole number for one layer; () for a linear model.
+    :param hidden: widths of the hidden layers, or one whole number for one layer; () for a linear model; "auto": 50
+        units, or none where that is better for rows that are held back (and `max_count` is "auto", too).
     :param epochs: passes over the data in `fit`; `partial_fit` makes one. Where there is hardly any noise, more than 40
         gain a little.
     :param max_count: how often a row may count in the posterior of `fit`: after so many passes, older ones are
@@ -107,7 +107,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        hidden: int | Sequence[int] = (50,),
+        hidden: int | Sequence[int] | str = "auto",
         *,
         epochs: int = 40,
         max_count: int | str = "auto",
@@ -145,8 +145,8 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         groups = rows.equal_ones() if groups is None else groups
         self._draw_seed()
         # Rows held back choose how often one counts, and say by their errors how wide predictions are.
-        errors = self._choose_count(rows, groups)
-        self._start_fit(rows)
+        errors = self._choose(rows, groups)
+        self._start(rows)
         self._learn(rows)
         self._first: Rows | None = None
         self._spread = self._learned_spread(rows, errors)
@@ -166,6 +166,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         rows = self._check(X, y, sample_weight, reset=is_first)
         if is_first:
             self._draw_seed()
+            self._design = Design(self._widths(), False)
             self._start(rows)
             self._first = rows
         elif rows.y.shape[1] != len(self._targets.mean):
@@ -268,13 +269,9 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         self._count: float = rows.total
         self._spread = np.ones(num_targets)
 
-    def _start_fit(self, rows: Rows) -> None:
-        self._start(rows)
-        self._decorrelation = decorrelation(self._inputs.standardised(rows.X), rows.weights)
-
     def _start_like(self, other: EBPRegressor, rows: Rows) -> None:
         self._is_single = other._is_single
-        self._start_fit(rows)
+        self._start(rows)
 
     def _change_units(self, targets: Moments) -> None:
         """Put the last layers and the noise into units in which all targets so far have mean 0 and deviation 1."""
@@ -293,8 +290,8 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         self.noises_ = [noise._replace(rate=noise.rate * ratio**2) for noise in self.noises_]
         self._targets = targets
 
-    def _choose_count(self, rows: Rows, groups: NDArray[np.intp] | None) -> Array:
-        """How often a row may count; the errors for rows that were held back, [N, Q].
+    def _choose(self, rows: Rows, groups: NDArray[np.intp] | None) -> Array:
+        """Set the design and how often a row may count; the errors for rows that were held back, [N, Q].
 
         They are those of networks that learned the others; NaN for a row that was not held back, as all are where
         nothing has to be tried.
@@ -305,11 +302,10 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         rows = rows.part(counted_rows)
         groups = None if groups is None else groups[counted_rows]
         folds = held_folds(len(counted_rows), self._seed, groups=groups)
-        trials = self._race(rows, folds)
+        trials = self._race(rows, folds, [Design(self._widths(), True)])
         if not trials:
             return errors
-        # Networks of the race with the chosen count; where there is none for a fold, one is trained.
-        trials = [trial for trial in trials if trial.model.count_ == self.count_]
+        # Networks that won the race; where there is none for a fold, one is trained.
         for held in judging_folds(folds, len(counted_rows), self._seed, groups):
             trial = next((trial for trial in trials if trial.held is held), None)
             trial = self._trial(rows, self.count_, held) if trial is None else trial
@@ -320,6 +316,11 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         return np.clip(errors, -np.ptp(rows.y, axis=0), np.ptp(rows.y, axis=0))
 
     def _scores(self, rows: Rows) -> Array:
+        # With variances as wide as errors for these rows say, since those of the fit will be judged likewise.
+        self._spread = np.ones(rows.y.shape[1])
+        means, variances = self._moments_of(rows.X)
+        errors = (rows.y - self._targets.mean) / self._targets.scale - means.mean(axis=0)
+        self._spread = _judged(np.square(errors) / (variances.mean(axis=0) + means.var(axis=0)), rows.weights)
         return self.log_density(rows.X, rows.y)
 
     def _learned_spread(self, rows: Rows, errors: Array) -> Array:
@@ -336,12 +337,11 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         # Squares of the errors, in standard deviations of this network.
         squares = np.square(errors[is_held] / self._targets.scale) / (variances.mean(axis=0) + means.var(axis=0))
         weight = rows.weights[is_held]
-        # Their mean, with the prior's rows.
-        count = PRIOR_ROWS + np.sum(weight)
-        spread = (PRIOR_ROWS * PRIOR_SQUARE + weight @ squares) / count
+        spread = _judged(squares, weight)
         # Wider intervals, as the variance rests on few rows: Student's t over the normal.
         upper = 0.5 + 0.5 * INTERVAL
-        spread *= (scipy.special.stdtrit(count, upper) / scipy.special.ndtri(upper)) ** 2
+        degrees = PRIOR_ROWS + float(np.sum(weight))
+        spread *= (scipy.special.stdtrit(degrees, upper) / scipy.special.ndtri(upper)) ** 2
         return np.where(np.isfinite(spread), spread, 1.0)
 
     def _standardised(self, rows: Rows) -> tuple[Array, Array]:
@@ -427,3 +427,8 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
             means.append(np.concatenate([layer.mu for layer in last]))
             variances.append(self._spread * (np.concatenate([layer.sigma2 for layer in last]) + noise.variance))
         return np.array(means), np.array(variances)
+
+
+def _judged(squares: Array, weight: Array) -> Array:
+    """Mean of squares of errors in standard deviations [H, Q], weighted by [H], with the rows of the prior, [Q]."""
+    return np.asarray((PRIOR_ROWS * PRIOR_SQUARE + weight @ squares) / (PRIOR_ROWS + np.sum(weight)))

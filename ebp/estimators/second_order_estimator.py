@@ -17,14 +17,18 @@ from gpflow_deep_base.cost import Cost
 from ..network.coding import Moments
 from ..network.passes import MAX_TRIED_ROWS, tried_counts, winner
 from ..network.second_order import Gaussian, PassMean, initial_posterior, with_inputs
+from .decorrelation import decorrelation
 from .estimators import batches, group_numbers, layer_widths, say_pass
 from .far_values import edges
 from .row_order import row_order
 from .seen_columns import SeenColumns
 
-__all__ = ["Rows", "SecondOrderEstimator", "Trial"]
+__all__ = ["Design", "Rows", "SecondOrderEstimator", "Trial"]
 
 Array = NDArray[np.float64]
+
+#: Hidden layers of hidden="auto", beside none.
+AUTO_WIDTHS = (50,)
 
 
 class Rows(NamedTuple):
@@ -61,6 +65,13 @@ class Rows(NamedTuple):
         return float(len(self.X) if self.weight is None else np.sum(self.weight))
 
 
+class Design(NamedTuple):
+    """What networks are of: widths of hidden layers, and whether inputs lose their correlations."""
+
+    widths: tuple[int, ...]
+    is_decorrelated: bool
+
+
 class Trial(NamedTuple):
     """An estimator that has learned a part of the rows.
 
@@ -86,7 +97,7 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
     (`_after_batch`), and how good it is for rows held back (`_scores`).
     """
 
-    hidden: int | Sequence[int]
+    hidden: int | Sequence[int] | str
     epochs: int
     max_count: int | str
     batch_size: int
@@ -98,6 +109,7 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
     n_epochs_: int
     count_: int
     _seed: int
+    _design: Design
     _columns: SeenColumns
     _inputs: Moments
     _last: list[Any]
@@ -143,11 +155,18 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
         num_known = len(self._decorrelation)
         return np.hstack([X[:, :num_known] @ self._decorrelation, X[:, num_known:]])
 
+    def _widths(self) -> tuple[int, ...]:
+        """Widths of the hidden layers, where nothing is tried."""
+        is_auto = isinstance(self.hidden, str) and self.hidden == "auto"
+        return AUTO_WIDTHS if is_auto else layer_widths(self.hidden)
+
     def _start_networks(self, rows: Rows, num_outputs: int) -> None:
         self.n_epochs_ = 0
-        self._decorrelation = None
         self._inputs = Moments.of(rows.X, rows.weight)
-        sizes = (rows.X.shape[1], *layer_widths(self.hidden), num_outputs)
+        self._decorrelation = None
+        if self._design.is_decorrelated:
+            self._decorrelation = decorrelation(self._inputs.standardised(rows.X), rows.weights)
+        sizes = (rows.X.shape[1], *self._design.widths, num_outputs)
         self.posteriors_ = [initial_posterior(sizes, self._rng(number, 0)) for number in range(self.num_networks)]
 
     def _make_room(self, X: Any) -> int:
@@ -194,6 +213,7 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
         learned = rows.part(np.delete(np.arange(len(rows.X)), held))
         model = clone(self)
         model._seed = self._seed
+        model._design = self._design
         model.n_features_in_ = rows.X.shape[1]
         model.count_ = count
         model._columns = SeenColumns(rows.X.shape[1], None)
@@ -202,26 +222,27 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
             model._next_pass(learned)
         return Trial(model, rows.part(held), held)
 
-    def _race(self, rows: Rows, folds: Sequence[NDArray[np.intp]], trials: Sequence[Trial] = ()) -> list[Trial]:
-        """Set how often a row may count; all that were tried.
+    def _race(self, rows: Rows, folds: Sequence[NDArray[np.intp]], designs: Sequence[Design]) -> list[Trial]:
+        """Set the design and how often a row may count; the networks of this choice that were tried.
 
-        :param trials: of which some may be known.
+        :param designs: what is tried; the first one is taken where nothing is.
         """
-        if self.max_count != "auto":
-            self.count_ = int(self.max_count)
-            return list(trials)
-        all_trials = list(trials)
+        counts = tried_counts(self.epochs, len(rows.X)) if self.max_count == "auto" else [int(self.max_count)]
+        if self.hidden == "auto":  # where rows are few and the function is nearly linear, units learn noise
+            designs = [*designs, designs[0]._replace(widths=())]
+        if len(counts) == 1:
+            designs = designs[:1]
+        choices = [(design, count) for design in designs for count in counts]
+        trials: list[list[Trial]] = [[] for _ in choices]
 
-        def scores(count: int, held: NDArray[np.intp]) -> tuple[Array, Array]:
-            known = (trial for trial in trials if trial.held is held and trial.model.count_ == count)
-            trial = next(known, None)
-            if trial is None:
-                trial = self._trial(rows, count, held)
-                all_trials.append(trial)
-            return trial.scores()
+        def scores(number: int, held: NDArray[np.intp]) -> tuple[Array, Array]:
+            self._design, count = choices[number]
+            trials[number].append(self._trial(rows, count, held))
+            return trials[number][-1].scores()
 
-        self.count_ = winner(tried_counts(self.epochs, len(rows.X)), scores, folds)
-        return all_trials
+        chosen = winner(range(len(choices)), scores, folds)
+        self._design, self.count_ = choices[chosen]
+        return trials[chosen]
 
     def _learn(self, rows: Rows) -> None:
         """All passes of `fit`."""

@@ -55,7 +55,7 @@ def test_rows_held_back_choose_whether_a_classifier_has_correlated_inputs(rng: n
     X = np.stack([common, common + 0.05 * difference], axis=1)
     X = np.hstack([X, rng.normal(size=(1300, 2))])
     small = EBPGaussianClassifier(10).fit(X[:300], difference[:300] > 0)
-    assert small._is_decorrelated
+    assert small._design.is_decorrelated
     assert small.score(X[300:], difference[300:] > 0) > 0.9
     plain = EBPGaussianClassifier(10, decorrelate=False).fit(X[:300], difference[:300] > 0)
     assert plain.score(X[300:], difference[300:] > 0) < 0.8
@@ -63,9 +63,9 @@ def test_rows_held_back_choose_whether_a_classifier_has_correlated_inputs(rng: n
     small.partial_fit(X[300:400], difference[300:400] > 0)
     assert small.score(X[400:], difference[400:] > 0) > 0.9
     large = EBPGaussianClassifier(10).fit(X[:300], common[:300] > 0)
-    assert not large._is_decorrelated
+    assert not large._design.is_decorrelated
     # A number in place of the race leaves them, unless it is asked for.
-    assert not EBPGaussianClassifier(5, epochs=1, max_count=1).fit(X, common > 0)._is_decorrelated
+    assert not EBPGaussianClassifier(5, epochs=1, max_count=1).fit(X, common > 0)._design.is_decorrelated
     asked = EBPGaussianClassifier(5, epochs=1, max_count=1, decorrelate=True).fit(X, common > 0)
     assert asked._decorrelation is not None
     with pytest.raises(ValueError, match="decorrelate must be True, False or 'auto', got 'yes'"):

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ebp import EBPGaussianClassifier, EBPRegressor
+from ebp.estimators.second_order_estimator import Rows
 from ebp.network.passes import (
     MAX_HELD,
     MAX_TRIED_ROWS,
@@ -128,3 +130,27 @@ def test_groups_stay_together() -> None:
         assert not np.any(y[held])
     with pytest.raises(ValueError, match="groups must be at least two"):
         held_rows(200, 0, groups=np.zeros(200))
+
+
+@pytest.mark.parametrize("kind", [EBPRegressor, EBPGaussianClassifier])
+def test_rows_held_back_choose_between_units_and_none(kind: Any, rng: np.random.Generator) -> None:
+    """Of 60 rows a linear function of 20 inputs is learned without units; a product is not, and takes them."""
+    X = rng.normal(size=(600, 20))
+    linear = 2.0 * X[:, 0] - X[:, 1] + X[:, 2] + 0.5 * rng.normal(size=600)
+    bent = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=600)
+
+    def target(f: np.ndarray) -> np.ndarray:
+        return f if kind is EBPRegressor else f > np.median(f)
+
+    model = kind(epochs=10).fit(X[:60], target(linear)[:60])
+    assert len(model.posteriors_[0].mean) == 1
+    with_units = kind(50, epochs=10).fit(X[:60], target(linear)[:60])
+    assert len(with_units.posteriors_[0].mean) == 2
+    rows = Rows(X[60:], target(linear)[60:].reshape(540, -1) if kind is EBPRegressor else target(linear)[60:], None)
+    assert np.mean(model._scores(rows)) > np.mean(with_units._scores(rows))
+    small = X[:300, :3]
+    assert len(kind(epochs=10).fit(small, target(bent)[:300]).posteriors_[0].mean) == 2
+    # Where nothing is tried, there are units.
+    assert len(kind(epochs=1, max_count=1).fit(X[:60], target(linear)[:60]).posteriors_[0].mean) == 2
+    with pytest.raises(ValueError, match="hidden must be a positive whole number or a sequence"):
+        kind("car").fit(X, target(linear))

@@ -341,13 +341,13 @@ def test_variances_are_those_of_rows_held_back() -> None:
     X = rng.normal(size=(1108, 18))
     y = np.tanh(X @ rng.normal(size=(18, 5))) @ rng.normal(size=5)
     y = y / y.std() + rng.normal(size=len(X))
-    model = EBPRegressor(epochs=20).fit(X[:108], y[:108])
+    model = EBPRegressor(50, epochs=20).fit(X[:108], y[:108])
     mean, std = model.predict(X[108:], return_std=True)
     assert model._spread[0] > 1.1
     assert 0.8 < np.mean(np.abs(mean - y[108:]) < 1.645 * std) < 0.97
     normal = -0.5 * np.log(2 * np.pi * std**2) - 0.5 * ((y[108:] - mean) / std) ** 2
     np.testing.assert_allclose(model.log_density(X[108:], y[108:]), normal, rtol=1e-9)
-    plain = EBPRegressor(epochs=20, max_count=model.count_).fit(X[:108], y[:108])
+    plain = EBPRegressor(50, epochs=20, max_count=model.count_).fit(X[:108], y[:108])
     np.testing.assert_array_equal(plain._spread, [1.0])
     np.testing.assert_allclose(std, plain.predict(X[108:], return_std=True)[1] * np.sqrt(model._spread[0]))
 
