@@ -28,7 +28,8 @@ def find_groups(rows: ArrayLike, *, min_together: float = MIN_TOGETHER) -> Group
 
     From the left, columns are taken as long as no row has two ones among them. They are a group as soon as every row
     has a one; else, where the next column would not fit, if independent columns with the same means would have at
-    least `min_together` pairs of ones in these rows: columns that are merely rare are left alone.
+    least `min_together` pairs of ones in these rows: columns that are merely rare are left alone. Where a column has no
+    ones, it could belong to either neighbour: groups are of one size, if that is as right for every row.
 
     :raises ValueError: if the rows are not binary.
     """
@@ -48,7 +49,16 @@ def find_groups(rows: ArrayLike, *, min_together: float = MIN_TOGETHER) -> Group
             start = stop
         else:
             start += 1
-    return tuple(groups)
+    return _of_one_size(bits, tuple(groups))
+
+
+def _of_one_size(bits: np.ndarray, groups: Groups) -> Groups:
+    """As many groups of one size, if every row has a single one in each of them; else the groups."""
+    n_v = bits.shape[1]
+    if not groups or n_v % len(groups) or n_v < 2 * len(groups):
+        return groups
+    even = blocks(n_v // len(groups), n_v)
+    return even if (bits.reshape(len(bits), len(groups), -1).sum(axis=2) == 1).all() else groups
 
 
 def blocks(size: int, n_v: int) -> Groups:

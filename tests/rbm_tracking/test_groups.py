@@ -29,6 +29,15 @@ def test_categories_are_found_and_bits_left_alone(rng: np.random.Generator) -> N
     assert units.is_required == (True, False)
 
 
+def test_levels_that_no_row_has_do_not_shift_the_groups(rng: np.random.Generator) -> None:
+    """Sites of 21 letters, of which the first and the last ones are rare: all groups are of 21 columns."""
+    for _ in range(20):
+        letters = rng.integers(rng.integers(0, 4), rng.integers(15, 22), (300, 7))
+        letters[:, 3] = rng.integers(2, 12, 300)
+        rows = np.eye(21, dtype=np.uint8)[letters].reshape(300, -1)
+        assert find_groups(rows) == tuple(tuple(range(21 * site, 21 * site + 21)) for site in range(7))
+
+
 def test_rare_columns_that_happen_to_exclude_one_another_are_no_category() -> None:
     rows = np.zeros((2000, 6), np.uint8)
     rows[np.arange(60), np.arange(60) % 6] = 1  # 0.5 % ones; independent columns would have 0.75 pairs in all rows
