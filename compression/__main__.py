@@ -28,6 +28,7 @@ from .files.container import Contents, load_bcz, read_bcz
 from .files.contents import MAGIC, VERSION_OF_WEIGHTS
 from .files.kernel_coding import SCHEMES
 from .files.weights_file import StoredVariable, read_weights
+from .graph.graph import Graph
 
 __all__ = ["main", "table"]
 
@@ -74,7 +75,7 @@ def _info(flags: Any) -> int:
         print("weights only: the code of its user makes the network")
     else:
         contents = read_bcz(flags.file)
-        print(f"inputs {contents.input_shape}:", *(type(layer).__name__ for layer in contents.layers))
+        print(f"inputs {_inputs(contents.graph)}:", *(type(layer).__name__ for layer in contents.layers))
         rows = table(contents)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -84,6 +85,14 @@ def _info(flags: Any) -> int:
         )
         print("  ".join(cells).rstrip())
     return 0
+
+
+def _inputs(graph: Graph) -> str:
+    """Shapes without the axis of examples; of several inputs names and types, too."""
+    tensors = [graph.tensors[number] for number in graph.input_numbers]
+    if len(tensors) == 1:
+        return str(tensors[0].shape[1:])
+    return ", ".join(f"{tensor.name} {tensor.shape[1:]} {tensor.dtype}".strip() for tensor in tensors)
 
 
 def _export(flags: Any) -> int:

@@ -372,6 +372,16 @@ def test_a_graph_by_hand(tmp_path: Path) -> None:
     assert load_bcz(path)(np.array([[1, 2, 3]], np.float32)).numpy().tolist() == [[14.0, 14.0]]
 
 
+def test_info_of_several_inputs(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    words, numbers = keras.Input((), dtype="int32", name="word"), keras.Input((None, 3), name="numbers")
+    pooled = keras.layers.GlobalMaxPooling1D()(numbers)
+    embedded = keras.layers.Embedding(4, 2)(words)
+    model = keras.Model([words, numbers], keras.layers.Concatenate()([embedded, pooled]))
+    save_bcz(model, tmp_path / "n.bcz")
+    assert main(["info", str(tmp_path / "n.bcz")]) == 0
+    assert capsys.readouterr().out.startswith("inputs word () int32, numbers (None, 3) float32: ")
+
+
 def test_info_of_a_graph(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["info", str(graph_file(tmp_path / "n.bcz"))]) == 0
     text = capsys.readouterr().out
