@@ -4,7 +4,7 @@
     NNCODEC_PYTHON=PYTHON compression_nncodec.py --data_dir=DATA --networks=lenet300,lenet5,cifar --seeds=0,1,2
     NNCODEC_PYTHON=PYTHON compression_nncodec.py --files=files/book_16.bcz,files/fixed.bcz --output=nncodec.json
 
---networks: each is trained by Adam, and written without more training by `compression.pack` with calibration images and
+--networks: each is trained by Adam, pruned if it says so, and written without more training by `compression.pack` with calibration images and
 by `nncodec` as it comes: dependent quantisation of step sizes, its coder with optimised initial states, biases at its
 step for them. The step, one for all kernels, is the coarsest for which the error on images that are set aside rises by
 at most --max_rise, as `pack` is told; the test images are looked at for the two that are chosen. Architecture and names
@@ -104,6 +104,7 @@ _STEPS = range(-48, -3)  # four to an octave, from 1/4096 up to about a half
 _SETS: dict[str, tuple[str, int | None, int]] = {
     "lenet300": ("mnist", None, 5),
     "lenet5": ("mnist", None, 2),
+    "pruned": ("mnist", 20_000, 4),
     "cifar": ("cifar10_jpeg", 25_000, 5),
     "mobilenet": ("cifar10_jpeg", None, 8),
 }
@@ -111,7 +112,7 @@ _SETS: dict[str, tuple[str, int | None, int]] = {
 
 def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("files", [], "Files that compression has written.", flag_values=fv)
-    flags.DEFINE_list("networks", [], "To be trained: lenet300, lenet5, cifar, mobilenet.", flag_values=fv)
+    flags.DEFINE_list("networks", [], "To be trained: lenet300, lenet5, pruned, cifar, mobilenet.", flag_values=fv)
     flags.DEFINE_list("seeds", ["0", "1", "2"], "Of these networks.", flag_values=fv)
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
     flags.DEFINE_integer("calibration", 4000, "Training images that pack is given.", 1, flag_values=fv)
@@ -182,10 +183,17 @@ def trained(name: str, seed: int, data_dir: str | None) -> tuple[keras.Model, di
     elif name == "mobilenet":
         model = keras.applications.MobileNetV2((32, 32, 3), weights=None, classes=10, classifier_activation=None)
     else:
-        model = bc.networks.build(name, (28, 28, 1), 10, seed=seed)
+        model = bc.networks.build("lenet300" if name == "pruned" else name, (28, 28, 1), 10, seed=seed)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(1e-3), loss, jit_compile=False)
     model.fit(*parts["train"], batch_size=100, epochs=epochs, verbose=0)
+    if name == "pruned":
+        # Down to a twentieth of the weights while it trains on, then four epochs with these.
+        pruning = bc.MagnitudePruning(model, keep=0.05, epochs=0.8 * 6)
+        model.fit(*parts["train"], batch_size=100, epochs=6, verbose=0, callbacks=[pruning])
+        model.optimizer.learning_rate = 3e-4
+        model.fit(*parts["train"], batch_size=100, epochs=4, verbose=0)
+        bc.free(model)
     return model, parts
 
 
