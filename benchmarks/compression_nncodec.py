@@ -4,11 +4,11 @@
     NNCODEC_PYTHON=PYTHON compression_nncodec.py --data_dir=DATA --networks=lenet300,lenet5,cifar --seeds=0,1,2
     NNCODEC_PYTHON=PYTHON compression_nncodec.py --files=files/book_16.bcz,files/fixed.bcz --output=nncodec.json
 
---networks: each is trained by Adam, pruned if it says so, and written without more training by `compression.pack` with calibration images and
-by `nncodec` as it comes: dependent quantisation of step sizes, its coder with optimised initial states, biases at its
-step for them. The step, one for all kernels, is the coarsest for which the error on images that are set aside rises by
-at most --max_rise, as `pack` is told; the test images are looked at for the two that are chosen. Architecture and names
-are in the bytes of `pack` and not in those of `nncodec`.
+--networks: each is trained by Adam, pruned if it says so, and written without more training by `compression.pack` with
+calibration images and by `nncodec` as it comes: dependent quantisation of step sizes, its coder with optimised initial
+states, biases at its step for them. The step, one for all kernels, is the coarsest for which the error on images that
+are set aside rises by at most --max_rise, as `pack` is told; the test images are looked at for the two that are chosen.
+Architecture and names are in the bytes of `pack` and not in those of `nncodec`.
 
 --files: the coders alone. Each kernel of each file is a matrix of integers, the ranks of its values with 0 for the
 most frequent one. These are coded by `compression.files.context_coding` and by the coder of `nncodec`, which gives them
