@@ -198,8 +198,9 @@ ANSWERS: dict[str, list[tuple[str, str, str]]] = {
         ("emulators/scores|step, 1, 20|DeepGPRegressor()", "CRPS", ".3f"),
         ("emulators/scores|step, 1, 20|GPflow's GPR", "CRPS", ".3f"),
         ("emulators/scores|step, 1, 20|dgpsi, 500 iterations", "CRPS", ".3f"),
-        ("emulators/scores|bump, 2, 60|DeepGPRegressor()", "CRPS", ".3f"),
-        ("emulators/scores|bump, 2, 60|dgpsi, 500 iterations", "CRPS", ".3f"),
+        ("emulators/scores|plateau, 5, 100|DeepGPRegressor()", "CRPS", ".3f"),
+        ("emulators/scores|plateau, 5, 100|GPflow's GPR", "CRPS", ".3f"),
+        ("emulators/scores|plateau, 5, 100|dgpsi, 500 iterations", "CRPS", ".3f"),
     ],
     "the next point": [
         ("optimisation/regret|Michalewicz 5|60", "deep GP, global inducing outputs", ".2f"),
