@@ -74,7 +74,8 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
     are those of Eq. (4.7), averaged over the networks; no row is lost for them.
 
     :param hidden: widths of the hidden layers, or one whole number for one layer; () for a linear model; "auto": 50
-        units, or none where that is better for rows that are held back (and `max_count` is "auto", too).
+        units (five a class, if that is more), or none where that is better for rows that are held back (and `max_count`
+        is "auto", too).
     :param units: of the hidden layers: "relu", or "sign" as in the paper.
     :param epochs: passes over the data in `fit`; `partial_fit` makes one.
     :param max_count: how often a row may count in the posterior of `fit`: after so many passes, older ones are
@@ -257,7 +258,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         A posterior of single weights learns what is in small differences of columns with such inputs alone, while with
         most tables the columns themselves say more.
         """
-        design = Design(self._widths(), self.decorrelate is True)
+        design = Design(self._widths(len(self.classes_)), self.decorrelate is True)
         if self.decorrelate != "auto" or self.common_scale:
             return [design]
         root = decorrelation(self._inputs.standardised(rows.X), rows.weights)

@@ -72,7 +72,8 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
     Predictions are normal, or mixtures of normals, with the standard deviation of the network and of the noise.
 
     :param hidden: widths of the hidden layers, or one whole number for one layer; () for a linear model; "auto": 50
-        units, or none where that is better for rows that are held back (and `max_count` is "auto", too).
+        units (five a target, if that is more), or none where that is better for rows that are held back (and
+        `max_count` is "auto", too).
     :param epochs: passes over the data in `fit`; `partial_fit` makes one. Where there is hardly any noise, more than 40
         gain a little.
     :param max_count: how often a row may count in the posterior of `fit`: after so many passes, older ones are
@@ -302,7 +303,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         rows = rows.part(counted_rows)
         groups = None if groups is None else groups[counted_rows]
         folds = held_folds(len(counted_rows), self._seed, groups=groups)
-        trials = self._race(rows, folds, [Design(self._widths(), True)])
+        trials = self._race(rows, folds, [Design(self._widths(rows.y.shape[1]), True)])
         if not trials:
             return errors
         # Networks that won the race; where there is none for a fold, one is trained.

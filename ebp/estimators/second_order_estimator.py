@@ -27,8 +27,9 @@ __all__ = ["Design", "Rows", "SecondOrderEstimator", "Trial"]
 
 Array = NDArray[np.float64]
 
-#: Hidden layers of hidden="auto", beside none.
-AUTO_WIDTHS = (50,)
+#: Units of the hidden layer of hidden="auto", beside none: so many, and of an output.
+AUTO_UNITS = 50
+AUTO_UNITS_OF_OUTPUT = 5
 
 
 class Rows(NamedTuple):
@@ -155,10 +156,10 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
         num_known = len(self._decorrelation)
         return np.hstack([X[:, :num_known] @ self._decorrelation, X[:, num_known:]])
 
-    def _widths(self) -> tuple[int, ...]:
+    def _widths(self, num_outputs: int = 1) -> tuple[int, ...]:
         """Widths of the hidden layers, where nothing is tried."""
         is_auto = isinstance(self.hidden, str) and self.hidden == "auto"
-        return AUTO_WIDTHS if is_auto else layer_widths(self.hidden)
+        return (max(AUTO_UNITS, AUTO_UNITS_OF_OUTPUT * num_outputs),) if is_auto else layer_widths(self.hidden)
 
     def _start_networks(self, rows: Rows, num_outputs: int) -> None:
         self.n_epochs_ = 0

@@ -152,5 +152,7 @@ def test_rows_held_back_choose_between_units_and_none(kind: Any, rng: np.random.
     assert len(kind(epochs=10).fit(small, target(bent)[:300]).posteriors_[0].mean) == 2
     # Where nothing is tried, there are units.
     assert len(kind(epochs=1, max_count=1).fit(X[:60], target(linear)[:60]).posteriors_[0].mean) == 2
+    many = np.arange(60) % 15 if kind is EBPGaussianClassifier else np.repeat(linear[:60, None], 15, axis=1)
+    assert kind(epochs=1, max_count=1).fit(X[:60], many).posteriors_[0].mean[0].shape[1] == 75  # five an output
     with pytest.raises(ValueError, match="hidden must be a positive whole number or a sequence"):
         kind("car").fit(X, target(linear))
