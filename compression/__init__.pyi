@@ -67,6 +67,10 @@ from .train.magnitude import MagnitudePruning as MagnitudePruning
 from .train.methods import Bayesian as Bayesian
 from .train.methods import Magnitude as Magnitude
 from .train.recipe import Recipe as Recipe
+from .train.schedule import EndingConfig as EndingConfig
+from .train.schedule import MotionConfig as MotionConfig
+from .train.schedule import PretrainConfig as PretrainConfig
+from .train.schedule import PruningConfig as PruningConfig
 from .train.schedule import RecipeConfig as RecipeConfig
 from .train.sharing import ValueSharing as ValueSharing
 from .train.sharing import free as free

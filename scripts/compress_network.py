@@ -124,7 +124,7 @@ def main(flags: Flags) -> None:
             ),
         )
         # Thresholds, bits and codebooks are chosen on images set aside, and the files written.
-        with Progress(0, flags.recipe.last_epochs, is_shown=settings.progress) as last:
+        with Progress(0, flags.recipe.ending.last_epochs, is_shown=settings.progress) as last:
             packed = recipe.pack(flags.files, run.path / "files", last.advance)
         if flags.export is not None:
             export_all(packed.model, flags.export, recipe.parts["train"].X[:500].numpy())

@@ -89,7 +89,7 @@ class Flags:
     local: Later[darn.LocalConfig] = group(prefix="local_")
     pixelcnn: Later[darn.PixelCNNConfig] = group(prefix="pixelcnn_")
     training: Later[darn.TrainingConfig] = group(optimizer=None, learning_rate=None, weight_decay=None, average=None)
-    search: darn.SearchConfig = group()
+    search: darn.SearchConfig = group(omit=("validation_fraction",))
     final: report.ReportConfig = group()
     architecture: Literal["auto", "darn"] = "auto"
     bins: int = 16

@@ -38,7 +38,7 @@ from .keras_training import KerasTraining
 from .magnitude import MagnitudePruning
 from .methods import Bayesian, Magnitude, method_of
 from .phases import ThresholdsOf
-from .schedule import RecipeConfig
+from .schedule import EndingConfig, PruningConfig, RecipeConfig
 from .sharing import ValueSharing, free
 
 __all__ = ["fit", "fit_recipe"]
@@ -152,11 +152,8 @@ def fit(
         prior=way.prior,
         epochs=epochs,
         warmup=0.3 * epochs,
-        shrink_from=math.ceil(0.4 * epochs),
-        shrink_every=max(1, epochs // 10),
-        polish_epochs=polish_epochs,
-        polish_kl=way.polish_kl,
-        last_epochs=last_epochs,
+        pruning=PruningConfig(shrink_from=math.ceil(0.4 * epochs), shrink_every=max(1, epochs // 10)),
+        ending=EndingConfig(polish_epochs, way.polish_kl, last_epochs),
         decay_from=_RAISED_FALLS_FROM if len(choices) > 1 else RecipeConfig.decay_from,
         **options,
     )
@@ -195,7 +192,8 @@ def fit_recipe(
     """
     # One training raises the KL from the lowest weight on; the last phase is for each that is looked at.
     weights = sorted({float(weight) for weight in kl_weights})
-    config = replace(config, kl_weight=weights[0], polish_kl=min(weights[-1], config.polish_kl))
+    ending = replace(config.ending, polish_kl=min(weights[-1], config.ending.polish_kl))
+    config = replace(config, kl_weight=weights[0], ending=ending)
 
     @functools.cache
     def left() -> dict[float, keras.Model]:  # once the loss of the network has been looked at
@@ -204,7 +202,7 @@ def fit_recipe(
     def made_small(weight: float) -> keras.Model:
         if weight not in left():
             raise NothingLeftError("a layer is pruned to nothing, or the training ended before.")
-        training.train_last(left()[weight], config.last_epochs, is_normalized=config.last_normalization)
+        training.train_last(left()[weight], config.ending.last_epochs, is_normalized=config.ending.last_normalization)
         return left()[weight]
 
     return _first_good(training, model, "kl_weight", weights[::-1], made_small)

@@ -27,7 +27,7 @@ from .held_out import TrainingData, outputs_of
 from .last_phase import last_phase
 from .likelihood import LearntNoise, likelihood_of, noise_of
 from .phases import Phases, ThresholdsOf, looks
-from .schedule import LAST_FROM, RecipeConfig, kl_weight_at, raised_after
+from .schedule import LAST_FROM, PretrainConfig, RecipeConfig, kl_weight_at, raised_after
 
 __all__ = ["KerasTraining"]
 
@@ -103,10 +103,10 @@ class KerasTraining(NamedTuple):
         :return: plain networks before the last phase; those of the highest weights are missing if with them a layer
             was pruned to nothing, or if the training ended before.
         """
-        config = replace(config, kl_weight=kl_weights[0], pretrain_epochs=0)
+        config = replace(config, kl_weight=kl_weights[0], pretraining=PretrainConfig())
         data = self.data
         steps = self.data.steps
-        epochs = config.epochs + config.polish_epochs
+        epochs = config.epochs + config.ending.polish_epochs
         raised = raised_after(config, kl_weights)
         # A squared or absolute error is a likelihood only with a width of the noise, which is learnt.
         likelihood = likelihood_of(self.loss, model.output_shape)

@@ -93,17 +93,17 @@ def train_last(
     log: Callable[[int, dict[str, float]], Any] = lambda epoch, line: None,
     teacher: keras.Model | None = None,
 ) -> None:
-    """Train a plain classifier for `config.last_epochs` epochs of "train", with a rate that falls to 0.
+    """Train a plain classifier for `config.ending.last_epochs` epochs of "train", with a rate that falls to 0.
 
     :param parts: "valid" decides which epoch is kept.
     :param seed: of order and shifts.
     :param log: is called after each epoch with the number of finished ones and its scalars.
-    :param teacher: with `config.last_teacher`, what the network learns to say of each image as it is moved.
+    :param teacher: with `config.ending.last_teacher`, what the network learns to say of each image as it is moved.
     """
     train = parts["train"]
     valid = parts["valid"]
     steps = len(parts["train"].X) // batch_size
-    examples = train.X if config.last_normalization else None
+    examples = train.X if config.ending.last_normalization else None
     with last_phase(model, lambda network: loss_of(network, valid), examples) as (trained, look):
         # Epochs with a rate of half a cosine and without KL, each followed by a look at "valid".
         optimizer = keras.optimizers.Adam(config.learning_rate)
@@ -113,11 +113,13 @@ def train_last(
             batch_size=batch_size,
             learning_rate=lambda step: last_rate_at(config, step, steps),
             kl_weight=lambda step: 0.0,
-            shift=config.shift,
-            flip=config.flip,
-            teach=None if config.last_teacher is None or teacher is None else taught_by(teacher, config.last_teacher),
+            shift=config.motion.shift,
+            flip=config.motion.flip,
+            teach=None
+            if config.ending.last_teacher is None or teacher is None
+            else taught_by(teacher, config.ending.last_teacher),
         )
-        for number in range(config.last_epochs):
+        for number in range(config.ending.last_epochs):
             own_seed = tf.random.fold_in(named_seed(seed, "last"), number)
             nll_nats, error = run_epoch(own_seed)
             line = {"train/nll_nats": nll_nats, "train/error_percent": 100.0 * error}

@@ -81,7 +81,7 @@ class Phases:
         :raises ValueError: if a layer is pruned to nothing.
         """
         # The first of these epochs makes the network Bayesian.
-        bayesian_epoch = number - self.config.pretrain_epochs
+        bayesian_epoch = number - self.config.pretraining.pretrain_epochs
         if bayesian_epoch >= 0 and not self.is_bayesian:
             options = {"num_train": self._num_train, "seed": self._seed, **self._settings}
             self.replace(bayesian_form(self.config, self.model, **options))
@@ -125,7 +125,7 @@ def bayesian_form(
 
 def check_thresholds(config: RecipeConfig, model: keras.Model) -> None:
     """Refuse thresholds that are neither one nor as many as the network has layers with weights: ValueError."""
-    thresholds = config.threshold
+    thresholds = config.pruning.threshold
     num_layers = len(weighted_layers(graph_of(model)))
     if thresholds is not None and len(thresholds) not in (1, num_layers):
         raise ValueError(
@@ -145,11 +145,11 @@ def looks(
     :param loss_of: the loss on these data, by which a part to keep is chosen.
     :param original: of the network before, of which that is a part.
     """
-    thresholds = config.threshold
+    thresholds = config.pruning.threshold
     # A part to keep: the thresholds within it, as it falls from epoch to epoch.
-    if config.keep is not None:
-        total_size = getattr(original, config.keep_of)
-        kind = config.keep_of
+    if config.pruning.keep is not None:
+        total_size = getattr(original, config.pruning.keep_of)
+        kind = config.pruning.keep_of
         if total_size is None:
             raise ValueError("keep_of=multiplications needs a network whose inputs have a given shape; count weights.")
 

@@ -81,7 +81,7 @@ class Recipe:
         self._strategy = strategy
         # The teacher is a copy of the network as it is at the end of the plain phase.
         self._check(model)
-        self._teacher = keras.models.clone_model(model) if config.last_teacher is not None else None
+        self._teacher = keras.models.clone_model(model) if config.ending.last_teacher is not None else None
         self.steps_per_epoch = len(self.parts["train"].X) // batch_size
         self._run_epoch: EpochFunction | None = None
         self._reshaped_before: int | None = None  # epoch; None: its shapes are written
@@ -121,7 +121,7 @@ class Recipe:
         """
         start = time.monotonic()
         # The last epoch of the plain phase is over: note its errors, and what the teacher is.
-        bayesian_epoch = number - self.config.pretrain_epochs
+        bayesian_epoch = number - self.config.pretraining.pretrain_epochs
         if bayesian_epoch >= 0 and not self.is_bayesian:
             self.plain_percent.assign([error_percent(self.model, self.parts[name]) for name in ("valid", "test")])
             if self._teacher is not None:
@@ -202,7 +202,7 @@ class Recipe:
             thresholds=self.thresholds(checked=True),
             original=self.original,
             learning_rate=self.config.learning_rate,
-            train_last=last if self.config.last_epochs else None,
+            train_last=last if self.config.ending.last_epochs else None,
             plain=PackedNetwork(float(self.plain_percent[0]), float(self.plain_percent[1])),
             **options,
         )
@@ -311,15 +311,15 @@ class Recipe:
             batch_size=self.batch_size,
             learning_rate=lambda step: learning_rate_at(config, step, steps, is_bayesian=is_bayesian),
             kl_weight=lambda step: kl_weight_at(config, step, steps),
-            shift=config.shift,
-            flip=config.flip,
+            shift=config.motion.shift,
+            flip=config.motion.flip,
             strategy=self._strategy,
         )
 
     def _looks_after(self, done: float) -> list[ThresholdsOf]:
         """As `phases.looks` has it; a part to keep, which takes many looks at examples, is chosen once."""
         choosers = self._looks(done)
-        if self.config.keep is None:
+        if self.config.pruning.keep is None:
             return choosers
 
         def look(model: keras.Model) -> Thresholds:
@@ -332,7 +332,7 @@ class Recipe:
 
     def _checked(self, model: keras.Model) -> Thresholds:
         valid = self.parts["valid"]
-        tolerance = self.config.prune_tolerance
+        tolerance = self.config.pruning.prune_tolerance
         return checked_thresholds(model, lambda network: error_percent(network, valid), tolerance=tolerance)
 
     def _loss(self, model: keras.Model) -> float:

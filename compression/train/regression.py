@@ -77,10 +77,12 @@ def compress_regression(
     """
     data = check_targets(model, parts)
     check_thresholds(config, model)
-    if config.shift or config.flip:
-        raise ValueError(f"shift={config.shift} and flip={config.flip} are for images with labels; leave them out.")
-    if config.last_teacher is not None:
-        raise ValueError(f"last_teacher={config.last_teacher} is for labels, not for targets; leave it out.")
+    if config.motion.shift or config.motion.flip:
+        raise ValueError(
+            f"shift={config.motion.shift} and flip={config.motion.flip} are for images with labels; leave them out."
+        )
+    if config.ending.last_teacher is not None:
+        raise ValueError(f"last_teacher={config.ending.last_teacher} is for labels, not for targets; leave it out.")
     tf.random.set_seed(seed)
     variance = float(np.var(data["train"][1], axis=0).mean())
     if not variance > 0:
@@ -92,19 +94,20 @@ def compress_regression(
     adam = keras.optimizers.Adam
     training = KerasTraining(batches, loss_of("mse", valid), adam(config.learning_rate), "mse", seed=seed)
     # The plain phase, with a learning rate of its own.
-    if config.pretrain_epochs:
-        plain = training._replace(optimizer=adam(config.pretrain_learning_rate))
-        plain.train(model, config.pretrain_epochs, decay=config.decay, decay_from=config.decay_from)
+    if config.pretraining.pretrain_epochs:
+        plain = training._replace(optimizer=adam(config.pretraining.pretrain_learning_rate))
+        plain.train(model, config.pretraining.pretrain_epochs, decay=config.decay, decay_from=config.decay_from)
 
     def error_of(network: keras.Model) -> float:
         return unexplained_percent(network, *valid, variance)
 
     def checked(network: keras.Model) -> Thresholds:
-        return checked_thresholds(network, error_of, tolerance=config.prune_tolerance)
+        return checked_thresholds(network, error_of, tolerance=config.pruning.prune_tolerance)
 
     # All other phases, by the highest weight of the KL that does no harm.
     weights = [config.kl_weight * factor for factor in KL_WEIGHTS]
-    with_last = replace(config, last_epochs=config.last_epochs or config.epochs // 2)
+    ending = replace(config.ending, last_epochs=config.ending.last_epochs or config.epochs // 2)
+    with_last = replace(config, ending=ending)
     small = fit_recipe(with_last, training, model, weights, checked)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     packed = pack(

@@ -10,7 +10,13 @@ from typing import Literal
 
 import tensorflow as tf
 
+from gpflow_deep_base.groups import grouped
+
 __all__ = [
+    "EndingConfig",
+    "MotionConfig",
+    "PretrainConfig",
+    "PruningConfig",
     "RecipeConfig",
     "falling",
     "kl_weight_after",
@@ -32,33 +38,115 @@ _RAISED_FROM = 0.4
 _RAISED_TO = 0.7
 """Parts of the epochs between which the weight of the KL is raised."""
 
-_AT_LEAST = {
-    "pretrain_epochs": 0,
-    "pretrain_learning_rate": 0,
-    "shift": 0,
-    "epochs": 1,
-    "kl_weight": 0,
-    "warmup": 0,
-    "learning_rate": 0,
-    "polish_epochs": 0,
-    "polish_kl": 0,
-    "last_epochs": 0,
-    "prune_tolerance": 0,
-    "shrink_every": 0,
-    "shrink_from": 0,
-}
+_AT_LEAST = {"epochs": 1, "kl_weight": 0, "warmup": 0, "learning_rate": 0}
 _ALLOWED = {"prior": ("gnj", "ghs", "svd"), "kl": ("approximate", "exact"), "decay": ("none", "linear", "cosine")}
-_ALLOWED |= {"keep_of": ("weights", "multiplications")}
 
 
+def check_least(config: object, least: Mapping[str, float]) -> None:
+    """Refuse numbers that are not finite, or below the least one of their names.
+
+    :raises ValueError: naming the field.
+    """
+    for name, minimum in least.items():
+        if not minimum <= getattr(config, name) < math.inf:
+            raise ValueError(f"{name} must be finite and at least {minimum}, got {getattr(config, name)}.")
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """The plain network that is trained first.
+
+    :param pretrain_epochs: first train the plain network for so many epochs.
+    :param pretrain_learning_rate: learning rate of Adam in --pretrain_epochs.
+    """
+
+    pretrain_epochs: int = 0
+    pretrain_learning_rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        check_least(self, {"pretrain_epochs": 0, "pretrain_learning_rate": 0})
+
+
+@dataclass(frozen=True)
+class MotionConfig:
+    """How training images are moved.
+
+    :param shift: move each training image by up to so many pixels, another way in each epoch.
+    :param flip: mirror half of the training images left to right, other ones in each epoch.
+    """
+
+    shift: int = 0
+    flip: bool = False
+
+    def __post_init__(self) -> None:
+        check_least(self, {"shift": 0})
+
+
+@dataclass(frozen=True)
+class PruningConfig:
+    """What is removed, and when.
+
+    :param threshold: scores above it are pruned: one number, or one for each layer; chosen automatically if not given.
+    :param keep: part of --keep_of that may be left at most: thresholds are chosen so, by the loss on examples that are
+        set aside, and where units are removed during training the part falls to this along a cubic curve.
+    :param keep_of: what --keep is a part of.
+    :param prune_tolerance: percent of error on examples set aside that automatic thresholds may add.
+    :param shrink_every: remove pruned units every so many epochs during training; 0: never.
+    :param shrink_from: do not remove units before so many epochs of the Bayesian network.
+    """
+
+    threshold: tuple[float, ...] | None = None
+    keep: float | None = None
+    keep_of: Literal["weights", "multiplications"] = "weights"
+    prune_tolerance: float = 0.3
+    shrink_every: int = 0
+    shrink_from: int = 0
+
+    def __post_init__(self) -> None:
+        check_least(self, {"prune_tolerance": 0, "shrink_every": 0, "shrink_from": 0})
+        if self.keep_of not in ("weights", "multiplications"):
+            raise ValueError(f"keep_of must be one of weights, multiplications, got {self.keep_of!r}.")
+        if self.threshold is not None and (not self.threshold or any(map(math.isnan, self.threshold))):
+            raise ValueError(f"threshold must be one number, or one for each layer, got {self.threshold}.")
+        if self.keep is not None and not 0 < self.keep <= 1:
+            raise ValueError(f"keep must be above 0 and at most 1, got {self.keep}.")
+        if self.keep is not None and self.threshold is not None:
+            raise ValueError("keep chooses thresholds; give keep or threshold, not both.")
+
+
+@dataclass(frozen=True)
+class EndingConfig:
+    """Phases after the Bayesian epochs.
+
+    :param polish_epochs: after --epochs, train what is left with a KL of the weight --polish_kl.
+    :param polish_kl: weight of the KL in the last --polish_epochs.
+    :param last_epochs: at last train what is left as a plain network, without noise and KL, for so many epochs.
+    :param last_normalization: in the --last_epochs put batch normalisation behind convolutions; it is folded then.
+    :param last_teacher: in the --last_epochs the plain network that was trained before teaches what is left of it, at
+        this temperature (Hinton et al. 2015): logits are divided by it; labels alone do if this is not given.
+    """
+
+    polish_epochs: int = 0
+    polish_kl: float = 0.1
+    last_epochs: int = 0
+    last_normalization: bool = False
+    last_teacher: float | None = None
+
+    def __post_init__(self) -> None:
+        check_least(self, {"polish_epochs": 0, "polish_kl": 0, "last_epochs": 0})
+        if self.last_teacher is not None and not 0 < self.last_teacher < math.inf:
+            raise ValueError(f"last_teacher must be positive and finite, got {self.last_teacher}.")
+        if self.last_teacher is not None and not self.last_epochs:
+            raise ValueError(
+                f"last_teacher={self.last_teacher} is for the last phase; give last_epochs, or leave it out."
+            )
+
+
+@grouped
 @dataclass(frozen=True)
 class RecipeConfig:
     """How to train a network so that it gets small. An epoch is a pass over the training examples.
 
-    :param pretrain_epochs: first train the plain network for so many epochs.
-    :param pretrain_learning_rate: learning rate of Adam in --pretrain_epochs.
-    :param shift: move each training image by up to so many pixels, another way in each epoch.
-    :param flip: mirror half of the training images left to right, other ones in each epoch.
     :param prior: group normal-Jeffreys, group horseshoe, or sparse variational dropout of single weights.
     :param kl: KL of the normal-Jeffreys scales: the fit of Eq. 9, or exact.
     :param epochs: epochs of the Bayesian network.
@@ -69,26 +157,13 @@ class RecipeConfig:
     :param decay_from: part of the epochs after which the learning rate begins to fall.
     :param scale_speed: learning rate of the scales over that of the weights.
     :param initial_log_std: log standard deviation of weights and scales at first; the paper has -9.
-    :param polish_epochs: after --epochs, train what is left with a KL of the weight --polish_kl.
-    :param polish_kl: weight of the KL in the last --polish_epochs.
-    :param last_epochs: at last train what is left as a plain network, without noise and KL, for so many epochs.
-    :param last_normalization: in the --last_epochs put batch normalisation behind convolutions; it is folded then.
-    :param last_teacher: in the --last_epochs the plain network that was trained before teaches what is left of it, at
-        this temperature (Hinton et al. 2015): logits are divided by it; labels alone do if this is not given.
     :param std_cap: largest standard deviation of the first layer's weights; none if not given.
-    :param threshold: scores above it are pruned: one number, or one for each layer; chosen automatically if not given.
-    :param keep: part of --keep_of that may be left at most: thresholds are chosen so, by the loss on examples that are
-        set aside, and where units are removed during training the part falls to this along a cubic curve.
-    :param keep_of: what --keep is a part of.
-    :param prune_tolerance: percent of error on examples set aside that automatic thresholds may add.
-    :param shrink_every: remove pruned units every so many epochs during training; 0: never.
-    :param shrink_from: do not remove units before so many epochs of the Bayesian network.
+    :param pretraining: the plain network that is trained first.
+    :param motion: how training images are moved.
+    :param pruning: what is removed, and when.
+    :param ending: phases after the Bayesian epochs.
     """
 
-    pretrain_epochs: int = 0
-    pretrain_learning_rate: float = 1e-3
-    shift: int = 0
-    flip: bool = False
     prior: Literal["gnj", "ghs", "svd"] = "gnj"
     kl: Literal["approximate", "exact"] = "approximate"
     epochs: int = 60
@@ -99,30 +174,21 @@ class RecipeConfig:
     decay_from: float = 0.5
     scale_speed: float = 4.0
     initial_log_std: float = -9.0
-    polish_epochs: int = 0
-    polish_kl: float = 0.1
-    last_epochs: int = 0
-    last_normalization: bool = False
-    last_teacher: float | None = None
     std_cap: float | None = None
-    threshold: tuple[float, ...] | None = None
-    keep: float | None = None
-    keep_of: Literal["weights", "multiplications"] = "weights"
-    prune_tolerance: float = 0.3
-    shrink_every: int = 0
-    shrink_from: int = 0
+    pretraining: PretrainConfig = PretrainConfig()
+    motion: MotionConfig = MotionConfig()
+    pruning: PruningConfig = PruningConfig()
+    ending: EndingConfig = EndingConfig()
 
     def __post_init__(self) -> None:
         # Numbers and words that are out of range.
-        for name, minimum in _AT_LEAST.items():
-            if not minimum <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be finite and at least {minimum}, got {getattr(self, name)}.")
+        check_least(self, _AT_LEAST)
         for name, allowed in _ALLOWED.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
         if self.kl == "exact" and self.prior == "ghs":
             raise ValueError("kl=exact needs the prior gnj or svd, got ghs, whose KL is exact already; leave it out.")
-        for name in ("scale_speed", "std_cap", "last_teacher"):
+        for name in ("scale_speed", "std_cap"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be positive and finite, got {value}.")
@@ -130,22 +196,11 @@ class RecipeConfig:
             raise ValueError(f"decay_from must be between 0 and 1, got {self.decay_from}.")
         if not math.isfinite(self.initial_log_std):
             raise ValueError(f"initial_log_std must be finite, got {self.initial_log_std}.")
-        if self.threshold is not None and (not self.threshold or any(map(math.isnan, self.threshold))):
-            raise ValueError(f"threshold must be one number, or one for each layer, got {self.threshold}.")
-        if self.keep is not None and not 0 < self.keep <= 1:
-            raise ValueError(f"keep must be above 0 and at most 1, got {self.keep}.")
-        # Settings that do not go together.
-        if self.keep is not None and self.threshold is not None:
-            raise ValueError("keep chooses thresholds; give keep or threshold, not both.")
-        if self.last_teacher is not None and not self.last_epochs:
-            raise ValueError(
-                f"last_teacher={self.last_teacher} is for the last phase; give last_epochs, or leave it out."
-            )
 
     @property
     def num_epochs(self) -> int:
         """Epochs of all phases but the last, of which a run keeps no state."""
-        return self.pretrain_epochs + self.epochs + self.polish_epochs
+        return self.pretraining.pretrain_epochs + self.epochs + self.ending.polish_epochs
 
 
 def most_left(config: RecipeConfig, done: int) -> float | None:
@@ -154,10 +209,12 @@ def most_left(config: RecipeConfig, done: int) -> float | None:
     :param done: epochs of the Bayesian network that are over.
     :return: None where that is not looked at. Before polishing they go in any case.
     """
-    if done == config.epochs and config.polish_epochs:
+    if done == config.epochs and config.ending.polish_epochs:
         return 1.0
-    is_within = max(1, config.shrink_from) <= done < config.epochs
-    return SHRINK_BELOW if config.shrink_every and is_within and done % config.shrink_every == 0 else None
+    is_within = max(1, config.pruning.shrink_from) <= done < config.epochs
+    return (
+        SHRINK_BELOW if config.pruning.shrink_every and is_within and done % config.pruning.shrink_every == 0 else None
+    )
 
 
 def part_to_keep(config: RecipeConfig, done: float) -> float:
@@ -166,26 +223,26 @@ def part_to_keep(config: RecipeConfig, done: float) -> float:
     `keep` from the end of `epochs` on; before, where units are removed during training, it falls as that of gradual
     pruning does (Zhu and Gupta 2017), from 1 after `shrink_from` epochs or the warm-up.
     """
-    if config.keep is None or (done < config.epochs and not config.shrink_every):
+    if config.pruning.keep is None or (done < config.epochs and not config.pruning.shrink_every):
         return 1.0
     # Zhu and Gupta (2017): from 1 at `start` by a cubic to `keep` at the end of the epochs.
-    start = min(max(float(config.shrink_from), config.warmup), config.epochs)
+    start = min(max(float(config.pruning.shrink_from), config.warmup), config.epochs)
     if done >= config.epochs:
-        return config.keep
+        return config.pruning.keep
     progress = max(0.0, done - start) / (config.epochs - start) if start < config.epochs else 0.0
-    return config.keep + (1.0 - config.keep) * (1.0 - progress) ** 3
+    return config.pruning.keep + (1.0 - config.pruning.keep) * (1.0 - progress) ** 3
 
 
 def learning_rate_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int, *, is_bayesian: bool) -> tf.Tensor:
     """Learning rate of a step, float32 []; steps are counted from 0 in the plain and again in the Bayesian network."""
-    epochs = config.epochs + config.polish_epochs if is_bayesian else config.pretrain_epochs
-    peak = config.learning_rate if is_bayesian else config.pretrain_learning_rate
+    epochs = config.epochs + config.ending.polish_epochs if is_bayesian else config.pretraining.pretrain_epochs
+    peak = config.learning_rate if is_bayesian else config.pretraining.pretrain_learning_rate
     return peak * falling(step / (epochs * steps_per_epoch), decay=config.decay, decay_from=config.decay_from)
 
 
 def last_rate_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int) -> tf.Tensor:
     """Learning rate of a step of the `last_epochs`, float32 []: half a cosine, from `learning_rate` to 0."""
-    return config.learning_rate * falling(step / (config.last_epochs * steps_per_epoch), decay_from=LAST_FROM)
+    return config.learning_rate * falling(step / (config.ending.last_epochs * steps_per_epoch), decay_from=LAST_FROM)
 
 
 def falling(progress: tf.Tensor | float, *, decay: str = "cosine", decay_from: float) -> tf.Tensor:
@@ -242,4 +299,4 @@ def kl_weight_after(
     # Then the weights to which it is raised, and at last that of polishing.
     for epoch, weight in (raised or {}).items():
         growing = tf.where(done > float(epoch * steps_per_epoch), weight, growing)
-    return tf.where(done > float(config.epochs * steps_per_epoch), config.polish_kl, growing)
+    return tf.where(done > float(config.epochs * steps_per_epoch), config.ending.polish_kl, growing)

@@ -98,7 +98,6 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         "factorial", "nade", "made" and "eonade"; "dtype" is that of the computations.
     :param search: how DARNs are chosen; its patience stops their training, too. None: `SearchConfig()`, which tries 18
         candidates in 60,000 steps, or 4 in 2,000 to 6,000 beside other kinds. The training of the best comes after it.
-    :param validation_fraction: share of the rows that choose, and that stop the training.
     :param max_steps: most steps of the training of a DARN, and of each candidate; twice as many where validation rows
         chose a learning rate that falls to 0.
     :param batch_size: rows of a step of a DARN.
@@ -132,7 +131,6 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         bins: int | None = None,
         model: Mapping[str, Any] | None = None,
         search: SearchConfig | None = None,
-        validation_fraction: float = 0.1,
         max_steps: int = 20_000,
         batch_size: int = 100,
         num_samples: int = 1000,
@@ -149,7 +147,6 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         self.bins = bins
         self.model = model
         self.search = search
-        self.validation_fraction = validation_fraction
         self.max_steps = max_steps
         self.batch_size = batch_size
         self.num_samples = num_samples
@@ -185,8 +182,6 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             x = x[kept]
             weights = weights[kept]
             is_missing = None if is_missing is None else is_missing[kept]
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must be in (0, 1), got {self.validation_fraction}.")
         for name in ("max_steps", "batch_size", "num_samples"):
             if not isinstance(value := getattr(self, name), int | np.integer) or value < 1:
                 raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
@@ -195,7 +190,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
         order = random.permutation(len(x))
-        num_valid = min(max(1, round(self.validation_fraction * len(x))), len(x) - 1)
+        num_valid = min(max(1, round((self.search or SearchConfig()).validation_fraction * len(x))), len(x) - 1)
         self.choice_ = self.density_choice_ = None
         self.n_steps_ = 0
         self._seed = seed

@@ -79,6 +79,7 @@ class SearchConfig:
     :param falling: also try the best candidate with a learning rate that falls to 0.
     :param search_total_steps: after so many steps of all candidates together the best so far is chosen; 0 for no limit;
         60,000 if this is not given, or 2,000 to 4,000 beside other kinds of densities.
+    :param validation_fraction: share of the rows that choose, and that stop the training, of `DARNDensity`.
     :raises ValueError: naming the field that is wrong.
     """
 
@@ -89,6 +90,7 @@ class SearchConfig:
     neighbours: bool = True
     falling: bool = True
     search_total_steps: int | None = None
+    validation_fraction: float = 0.1
 
     def __post_init__(self) -> None:
         for name in ("candidates", "search_epochs", "search_steps", "search_patience"):
@@ -96,6 +98,8 @@ class SearchConfig:
                 raise ValueError(f"{name} must be at least 1, got {value}.")
         if self.search_total_steps is not None and self.search_total_steps < 0:
             raise ValueError(f"search_total_steps must not be negative, got {self.search_total_steps}; 0 is no limit.")
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must be in (0, 1), got {self.validation_fraction}.")
 
     def beside_others(self, width: int) -> SearchConfig:
         """What was not given is less, for the search is one of several.

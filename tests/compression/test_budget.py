@@ -13,6 +13,7 @@ from compression.graph.shrink import NothingLeftError
 from compression.train.budget import SizeKind
 from compression.train.schedule import RecipeConfig, part_to_keep
 from tests.compression.networks import convolutional_network, dense_network, randomise
+from tests.compression.recipes import recipe_config
 
 
 def residual_network(rng: np.random.Generator) -> keras.Model:
@@ -135,15 +136,15 @@ def test_multiplications_that_depend_on_the_example_are_refused() -> None:
 
 
 def test_the_part_to_keep_falls_to_what_is_wanted() -> None:
-    steady = RecipeConfig(epochs=10, warmup=2, keep=0.1)
+    steady = recipe_config(epochs=10, warmup=2, keep=0.1)
     assert [part_to_keep(steady, done) for done in (0, 5, 9, 10, 12)] == [1.0, 1.0, 1.0, 0.1, 0.1]
-    gradual = RecipeConfig(epochs=10, warmup=2, keep=0.1, shrink_every=1, shrink_from=4)
+    gradual = recipe_config(epochs=10, warmup=2, keep=0.1, shrink_every=1, shrink_from=4)
     parts = [part_to_keep(gradual, done) for done in range(12)]
     np.testing.assert_allclose(parts[:5], 1.0)
     np.testing.assert_allclose(parts[7], 0.1 + 0.9 * 0.125)
     np.testing.assert_allclose(parts[10:], 0.1)
     assert np.all(np.diff(parts[4:11]) < 0)
-    assert part_to_keep(RecipeConfig(epochs=3, warmup=9, keep=0.1, shrink_every=1), 2) == 1.0
+    assert part_to_keep(recipe_config(epochs=3, warmup=9, keep=0.1, shrink_every=1), 2) == 1.0
     assert part_to_keep(RecipeConfig(), 60) == 1.0
 
 
@@ -158,7 +159,7 @@ def test_the_part_to_keep_falls_to_what_is_wanted() -> None:
 )
 def test_a_part_that_cannot_be_kept_is_refused(settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        RecipeConfig(**settings)
+        recipe_config(**settings)
 
 
 @pytest.mark.parametrize("shrink_every", [0, 1])
@@ -168,7 +169,7 @@ def test_a_recipe_keeps_a_part(shrink_every: int, rng: np.random.Generator) -> N
     part = (X, np.argmax(X[:, :3], axis=1))
     layers = [keras.layers.Dense(20, "relu"), keras.layers.Dense(10, "relu"), keras.layers.Dense(3)]
     model = keras.Sequential([keras.Input([12]), *layers])
-    config = RecipeConfig(epochs=6, warmup=1, keep=0.3, shrink_every=shrink_every, scale_speed=16, last_epochs=1)
+    config = recipe_config(epochs=6, warmup=1, keep=0.3, shrink_every=shrink_every, scale_speed=16, last_epochs=1)
     recipe = bc.Recipe(config, model, dict.fromkeys(("train", "valid", "test"), part), batch_size=20)
     sizes = []
     for number in range(config.num_epochs):
@@ -195,7 +196,7 @@ def test_a_part_to_keep_is_chosen_once_after_an_epoch(
     X = rng.normal(size=(60, 12)).astype(np.float32)
     part = (X, np.argmax(X[:, :3], axis=1))
     model = keras.Sequential([keras.Input([12]), keras.layers.Dense(20, "relu"), keras.layers.Dense(3)])
-    config = RecipeConfig(epochs=4, warmup=1, keep=0.3, shrink_every=1)
+    config = recipe_config(epochs=4, warmup=1, keep=0.3, shrink_every=1)
     recipe = bc.Recipe(config, model, dict.fromkeys(("train", "valid", "test"), part), batch_size=20)
     for number in range(4):
         recipe.epoch(number)

@@ -10,11 +10,12 @@ from compression.train.classification import Examples, parts_of, taught_loss
 from compression.train.held_out import TrainingData, loss_of
 from compression.train.keras_training import KerasTraining
 from compression.train.last_phase import train_last
-from compression.train.schedule import RecipeConfig, last_rate_at
+from compression.train.schedule import last_rate_at
 from tests.compression.oracles import log_softmax, network_outputs
+from tests.compression.recipes import recipe_config
 
 D, K, BATCH = 6, 3, 20
-CONFIG = RecipeConfig(last_epochs=4, learning_rate=0.02)
+CONFIG = recipe_config(last_epochs=4, learning_rate=0.02)
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_a_teacher_is_followed_in_place_of_labels(parts: dict[str, Examples], rn
     teacher = keras.Sequential([keras.Input([D]), keras.layers.Dense(K)])
     teacher.set_weights([2 * direction, np.zeros(K)])
     alone, taught = network(np.random.default_rng(0)), network(np.random.default_rng(0))
-    config = RecipeConfig(last_epochs=20, last_teacher=2.0, learning_rate=0.02)
+    config = recipe_config(last_epochs=20, last_teacher=2.0, learning_rate=0.02)
     train_last(alone, config, mixed, batch_size=BATCH, seed=1)
     train_last(taught, config, mixed, batch_size=BATCH, seed=1, teacher=teacher)
     assert loss(taught, told["test"]) < 0.6 * loss(alone, told["test"])
@@ -143,7 +144,7 @@ def test_the_recipe_trains_what_it_writes(
     files = bc.PackConfig(bits="rule", codebooks=())
     packed = {}
     for last in (0, 4):
-        config = RecipeConfig(epochs=1, warmup=0, learning_rate=0.02, threshold=(100.0,), last_epochs=last)
+        config = recipe_config(epochs=1, warmup=0, learning_rate=0.02, threshold=(100.0,), last_epochs=last)
         recipe = bc.Recipe(config, network(np.random.default_rng(0)), parts, batch_size=BATCH, seed=3)
         recipe.fit()
         packed[last] = recipe.pack(files, tmp_path_factory.mktemp("files"))

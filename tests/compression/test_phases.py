@@ -13,6 +13,7 @@ from compression.train.keras_training import KerasTraining
 from compression.train.phases import check_thresholds
 from compression.train.schedule import RecipeConfig, most_left
 from gpflow_deep_base.seeds import named_seed
+from tests.compression.recipes import recipe_config
 
 N, B, D, K = 48, 12, 6, 3
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -51,7 +52,7 @@ def test_a_recipe_and_fit_make_the_same_network(
     rows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With rows in the same order: warm-up, cuts on the way and before polishing, polishing, noise and rates."""
-    config = RecipeConfig(
+    config = recipe_config(
         epochs=6, warmup=2.5, kl_weight=2.0, learning_rate=0.02, scale_speed=16.0, initial_log_std=-3.0, std_cap=0.5,
         threshold=(0.3, 2.5), shrink_every=2, shrink_from=3, polish_epochs=2, polish_kl=0.5, decay_from=0.4,
     )  # fmt: skip
@@ -119,8 +120,8 @@ def test_the_highest_weight_of_the_kl_that_does_no_harm(
     assert small is left[0.1]
     assert tried == [(0.3, 3), (0.1, 3)]  # with 1.0 a layer was pruned to nothing, 0.3 does harm
     (config,) = configs
-    assert (config.kl_weight, config.polish_kl, config.decay_from) == (0.03, 0.2, 0.6)
-    assert (config.epochs, config.polish_epochs, config.last_epochs, config.prior) == (20, 2, 3, "svd")
+    assert (config.kl_weight, config.ending.polish_kl, config.decay_from) == (0.03, 0.2, 0.6)
+    assert (config.epochs, config.ending.polish_epochs, config.ending.last_epochs, config.prior) == (20, 2, 3, "svd")
     assert config.warmup == pytest.approx(6)
     assert [epoch for epoch in range(30) if most_left(config, epoch) is not None] == [8, 10, 12, 14, 16, 18, 20]
 
@@ -143,4 +144,4 @@ def test_what_phases_cannot_do_is_refused(rows: tuple[np.ndarray, np.ndarray]) -
     with pytest.raises(ValueError, match="kl_weight must be finite and at least 0, got -1"):
         bc.fit(network(), *rows, loss=LOSS, method=bc.Bayesian(kl_weight=-1.0))
     with pytest.raises(ValueError, match="one for each of 2 layers, got 3"):
-        check_thresholds(RecipeConfig(threshold=(1.0, 2.0, 3.0)), network())
+        check_thresholds(recipe_config(threshold=(1.0, 2.0, 3.0)), network())

@@ -19,6 +19,7 @@ from gpflow_deep_base.seeds import named_seed
 from gpflow_deep_runs.run import checkpoints
 from tests.compression.networks import randomise
 from tests.compression.oracles import dense_outputs, masked_outputs, percent_wrong
+from tests.compression.recipes import recipe_config
 
 D, K = 6, 3
 SIZES = {"train": 45, "valid": 21, "test": 4}
@@ -65,7 +66,7 @@ def epochs(monkeypatch: pytest.MonkeyPatch) -> Epochs:
 
 
 def test_each_phase_trains_its_network_with_its_settings(epochs: Epochs, parts: dict) -> None:
-    config = RecipeConfig(pretrain_epochs=2, epochs=3, polish_epochs=2, threshold=(99.0,), learning_rate=0.3)
+    config = recipe_config(pretrain_epochs=2, epochs=3, polish_epochs=2, threshold=(99.0,), learning_rate=0.3)
     recipe = Recipe(config, network(), parts, batch_size=10, seed=5)
     lines = [recipe.epoch(number) for number in range(config.num_epochs)]
     assert lines == [{"train/nll_nats": 0.5, "train/error_percent": 25.0}] * 7
@@ -85,7 +86,7 @@ def test_each_phase_trains_its_network_with_its_settings(epochs: Epochs, parts: 
 
 def test_settings_reach_the_bayesian_network(epochs: Epochs, parts: dict) -> None:
     settings: dict[str, Any] = {"kl": "exact", "scale_speed": 3.0, "initial_log_std": -2.0, "std_cap": 0.3}
-    recipe = Recipe(RecipeConfig(epochs=1, **settings), network(), parts, batch_size=10, seed=5)
+    recipe = Recipe(recipe_config(epochs=1, **settings), network(), parts, batch_size=10, seed=5)
     plain = recipe.model
     recipe.epoch(0)
     first, second = bc.bayesian_layers(recipe.model)
@@ -115,7 +116,7 @@ def prune(recipe: Recipe, layer: int, *groups: int) -> None:
     ],
 )
 def test_units_are_removed_where_it_is_due_and_pays(epochs: Epochs, parts: dict, layer: int, cut_before: int) -> None:
-    config = RecipeConfig(pretrain_epochs=1, epochs=5, polish_epochs=1, shrink_every=2, threshold=(0.0,))
+    config = recipe_config(pretrain_epochs=1, epochs=5, polish_epochs=1, shrink_every=2, threshold=(0.0,))
     recipe = Recipe(config, network(), parts, batch_size=10)
     for number in range(config.num_epochs):
         old, optimizer = recipe.model, recipe.optimizer
@@ -134,7 +135,7 @@ def test_units_are_removed_where_it_is_due_and_pays(epochs: Epochs, parts: dict,
 
 
 def test_units_are_never_removed_on_the_way_unless_asked(epochs: Epochs, parts: dict) -> None:
-    recipe = Recipe(RecipeConfig(epochs=4, threshold=(0.0,)), network(), parts, batch_size=10)
+    recipe = Recipe(recipe_config(epochs=4, threshold=(0.0,)), network(), parts, batch_size=10)
     recipe.epoch(0)
     prune(recipe, 0, 0, 1, 2)
     for number in (1, 2, 3):
@@ -148,7 +149,7 @@ def test_automatic_thresholds_that_cost_too_much_remove_nothing(epochs: Epochs, 
     plain.set_weights([np.eye(D, 8), np.zeros(8), np.eye(8, K), np.zeros(K)])
     found = {}
     for tolerance in (1.0, 100.0):
-        recipe = Recipe(RecipeConfig(epochs=3, shrink_every=1, prune_tolerance=tolerance), plain, parts, batch_size=10)
+        recipe = Recipe(recipe_config(epochs=3, shrink_every=1, prune_tolerance=tolerance), plain, parts, batch_size=10)
         recipe.epoch(0)
         prune(recipe, 0, 0)
         checked, unchecked = recipe.thresholds(checked=True), recipe.thresholds()
@@ -166,7 +167,7 @@ def test_automatic_thresholds_that_cost_too_much_remove_nothing(epochs: Epochs, 
 def test_evaluation_is_of_the_examples_set_aside_without_what_would_be_pruned(
     epochs: Epochs, parts: dict, rng: np.random.Generator
 ) -> None:
-    recipe = Recipe(RecipeConfig(epochs=1, threshold=(0.3, -0.2)), network(rng), parts, batch_size=10)
+    recipe = Recipe(recipe_config(epochs=1, threshold=(0.3, -0.2)), network(rng), parts, batch_size=10)
     weights, (X, labels) = recipe.model.get_weights(), parts["valid"]
     plain = percent_wrong(dense_outputs(weights, X), labels)
     assert recipe.evaluate() == {"valid/error_percent": pytest.approx(plain)}
@@ -197,14 +198,14 @@ def test_evaluation_is_of_the_examples_set_aside_without_what_would_be_pruned(
 
 def test_given_thresholds_are_for_all_layers_or_for_each(epochs: Epochs, parts: dict) -> None:
     for given, expected in (((1.5,), [1.5, 1.5]), ((1.5, -2.0), [1.5, -2.0]), ((0.0,), [0.0, 0.0])):
-        recipe = Recipe(RecipeConfig(epochs=1, threshold=given), network(), parts, batch_size=10)
+        recipe = Recipe(recipe_config(epochs=1, threshold=given), network(), parts, batch_size=10)
         recipe.epoch(0)
         assert list(recipe.thresholds().values()) == list(recipe.thresholds(checked=True).values()) == expected
 
 
 def test_a_recipe_learns_and_repeats_itself(parts: dict) -> None:
     """In a loop of its own `fit` gives what `epoch` and `evaluate` do; another seed gives another network."""
-    config = RecipeConfig(pretrain_epochs=1, epochs=2, warmup=1, learning_rate=0.02, initial_log_std=-4.0)
+    config = recipe_config(pretrain_epochs=1, epochs=2, warmup=1, learning_rate=0.02, initial_log_std=-4.0)
     found, logged = [], []
     for seed in (1, 1, 2):
         recipe = Recipe(config, network(), parts, batch_size=10, seed=seed)
@@ -250,7 +251,7 @@ def test_packing_takes_what_the_recipe_knows(
 
 def test_the_plain_network_is_judged_when_its_training_is_over(parts: dict, tmp_path: Path) -> None:
     """Trained in the plain phase, before it becomes Bayesian; a checkpoint keeps what was found."""
-    recipe = Recipe(RecipeConfig(pretrain_epochs=2, epochs=1), network(), parts, batch_size=10)
+    recipe = Recipe(recipe_config(pretrain_epochs=2, epochs=1), network(), parts, batch_size=10)
     recipe.epoch(0)
     recipe.epoch(1)
     assert np.isnan(recipe.plain_percent).all()
@@ -266,7 +267,7 @@ def test_the_plain_network_is_judged_when_its_training_is_over(parts: dict, tmp_
 # To stop and to continue
 
 
-CUT = RecipeConfig(epochs=3, shrink_every=2, threshold=(0.0,), learning_rate=0.01, last_epochs=2, last_teacher=2.0)
+CUT = recipe_config(epochs=3, shrink_every=2, threshold=(0.0,), learning_rate=0.01, last_epochs=2, last_teacher=2.0)
 
 
 def continued(recipe: Recipe, first: int, last: int) -> Iterator[int]:
@@ -317,7 +318,7 @@ def test_a_recipe_goes_on_to_the_same_bits(whole: tuple[dict, Recipe, list[Path]
 
 def test_the_newest_shapes_that_fit_are_taken(epochs: Epochs, parts: dict, tmp_path: Path) -> None:
     """The network was cut before epoch 2, and the shapes written; but the checkpoint of epoch 2 is the newest."""
-    config = RecipeConfig(epochs=3, shrink_every=2, threshold=(0.0,))
+    config = recipe_config(epochs=3, shrink_every=2, threshold=(0.0,))
     recipe = with_epochs(config, parts, 2)
     checkpoints.save(tmp_path, 2, **recipe.state(tmp_path))
     recipe.epoch(2)
@@ -362,7 +363,7 @@ def test_settings_that_do_not_go_together_are_refused(
     settings: dict, batch_size: int, message: str, parts: dict
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        Recipe(RecipeConfig(**settings), network(), parts, batch_size=batch_size)
+        Recipe(recipe_config(**settings), network(), parts, batch_size=batch_size)
 
 
 def test_networks_that_cannot_be_compressed_are_refused_at_once(parts: dict) -> None:
@@ -382,7 +383,7 @@ def test_batch_normalisation_is_taken(epochs: Epochs, parts: dict) -> None:
 
 
 def test_divergence_names_the_epoch_and_the_cure(parts: dict) -> None:
-    config = RecipeConfig(pretrain_epochs=1, epochs=1, pretrain_learning_rate=1e30)
+    config = recipe_config(pretrain_epochs=1, epochs=1, pretrain_learning_rate=1e30)
     recipe = Recipe(config, network(), parts, batch_size=5)
     with pytest.raises(FloatingPointError, match=r"diverged in epoch 1: .* lower learning_rate or scale_speed"):
         recipe.epoch(0)
@@ -392,7 +393,7 @@ def test_normalisation_learns_in_the_plain_phase_and_is_folded(parts: dict) -> N
     """With weights that stay, its means are running ones of what comes out of the layer before."""
     layers = [keras.layers.Dense(8, use_bias=False), keras.layers.BatchNormalization(momentum=0.5), keras.layers.ReLU()]
     model = keras.Sequential([keras.Input([D]), *layers, keras.layers.Dense(K)])
-    still = RecipeConfig(pretrain_epochs=30, epochs=1, pretrain_learning_rate=0.0, initial_log_std=-30.0)
+    still = recipe_config(pretrain_epochs=30, epochs=1, pretrain_learning_rate=0.0, initial_log_std=-30.0)
     recipe = Recipe(still, model, parts, batch_size=SIZES["train"])
     X = np.asarray(recipe.parts["train"].X)
     for number in range(30):
@@ -407,6 +408,6 @@ def test_normalisation_learns_in_the_plain_phase_and_is_folded(parts: dict) -> N
 def test_only_images_are_shifted(epochs: Epochs, parts: dict) -> None:
     images = {name: (np.zeros((size, 4, 4, 1), np.float32), np.arange(size) % K) for name, size in SIZES.items()}
     model = keras.Sequential([keras.Input([4, 4, 1]), keras.layers.Flatten(), keras.layers.Dense(K)])
-    Recipe(RecipeConfig(epochs=1, shift=2), model, images, batch_size=10).epoch(0)
+    Recipe(recipe_config(epochs=1, shift=2), model, images, batch_size=10).epoch(0)
     Recipe(RecipeConfig(epochs=1), network(), parts, batch_size=10).epoch(0)
     assert [made["shift"] for made in epochs.made] == [2, 0]

@@ -1,5 +1,6 @@
 """The settings of a recipe count for targets, too; `test_compress_network.py` sees that errors are those of files."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import compression as bc
 from compression.train import engine, keras_training, regression
 from compression.train.regression import compress_regression
+from tests.compression.recipes import recipe_config
 
 N, D = 60, 5
 
@@ -43,13 +45,13 @@ def test_settings_reach_the_phases(parts: dict, monkeypatch: pytest.MonkeyPatch,
     is_pruned: list[bool] = []  # the only input that matters
     monkeypatch.setattr(regression, "fit_recipe", fit_recipe)
     for tolerance in (50.0, 1e9):
-        config = bc.RecipeConfig(
+        config = recipe_config(
             epochs=6, warmup=2, polish_epochs=3, polish_kl=0.02, shrink_every=2, decay="linear", kl_weight=0.5,
             learning_rate=0.01, prune_tolerance=tolerance,
         )  # fmt: skip
         compress_regression(config, network(), parts, tmp_path / "n.bcz", batch_size=20, seed=3)
         used, training, weights = called[-1]
-        assert used == bc.RecipeConfig(**{**vars(config), "last_epochs": 3})
+        assert used == dataclasses.replace(config, ending=dataclasses.replace(config.ending, last_epochs=3))
         assert (training.loss, training.seed) == ("mse", 3)
         assert float(training.optimizer.learning_rate) == pytest.approx(0.01)
         assert training.data.train["batch_size"] == 20
@@ -69,7 +71,7 @@ def test_the_plain_phase_has_its_rate_which_falls(parts: dict, monkeypatch: pyte
         return rate
 
     monkeypatch.setattr(keras_training, "falling_rate", noted)
-    config = bc.RecipeConfig(pretrain_epochs=4, pretrain_learning_rate=0.1, decay="linear", decay_from=0.5)
+    config = recipe_config(pretrain_epochs=4, pretrain_learning_rate=0.1, decay="linear", decay_from=0.5)
     model = network()
     model.layers[1].bias.assign([1.0])
     start = model.get_weights()
@@ -91,4 +93,4 @@ def test_settings_that_do_not_go_together_are_refused(
     settings: dict[str, Any], message: str, parts: dict, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        compress_regression(bc.RecipeConfig(**settings), network(), parts, tmp_path / "n.bcz")
+        compress_regression(recipe_config(**settings), network(), parts, tmp_path / "n.bcz")

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from compression.train.schedule import SHRINK_BELOW, RecipeConfig, kl_weight_at, learning_rate_at, most_left
+from tests.compression.recipes import recipe_config
 
 STEPS = 5  # in an epoch
 
@@ -17,7 +18,7 @@ def kl_weights(config: RecipeConfig, epochs: int) -> np.ndarray:
 
 
 def test_weight_of_the_kl_grows_stays_and_falls() -> None:
-    config = RecipeConfig(pretrain_epochs=7, epochs=4, warmup=2, kl_weight=0.6, polish_epochs=2, polish_kl=0.05)
+    config = recipe_config(pretrain_epochs=7, epochs=4, warmup=2, kl_weight=0.6, polish_epochs=2, polish_kl=0.05)
     expected = [0.6 * (t + 1) / 10 for t in range(10)] + [0.6] * 10 + [0.05] * 10
     np.testing.assert_allclose(kl_weights(config, 6), expected, rtol=1e-6)
 
@@ -28,14 +29,14 @@ def test_a_warmup_of_less_than_an_epoch(warmup: float, first: list[float]) -> No
 
 
 def test_a_warmup_that_is_longer_than_the_epochs_is_cut_by_polishing() -> None:
-    config = RecipeConfig(epochs=1, warmup=10, polish_epochs=1, polish_kl=0.0)
+    config = recipe_config(epochs=1, warmup=10, polish_epochs=1, polish_kl=0.0)
     np.testing.assert_allclose(kl_weights(config, 2), [t / 50 for t in range(1, 6)] + [0.0] * 5, rtol=1e-6)
 
 
 @pytest.mark.parametrize("decay", ["none", "linear", "cosine"])
 @pytest.mark.parametrize("is_bayesian", [False, True])
 def test_learning_rate_falls_to_zero_over_the_phase(decay: Any, is_bayesian: bool) -> None:
-    config = RecipeConfig(
+    config = recipe_config(
         pretrain_epochs=2,
         pretrain_learning_rate=0.5,
         epochs=3,
@@ -65,16 +66,16 @@ def test_units_are_removed_every_so_many_epochs_and_before_polishing() -> None:
         ({"shrink_every": 0}, []),
         ({"epochs": 8}, [2, 4, 6]),  # after the last epoch it is up to what comes then
     ):
-        config = RecipeConfig(**{**settings, **more})
+        config = recipe_config(**{**settings, **more})
         assert [(done, most_left(config, done)) for done in range(12) if most_left(config, done) is not None] == [
             (done, SHRINK_BELOW) for done in removed
         ]
-    polished = RecipeConfig(epochs=8, polish_epochs=1)
+    polished = recipe_config(epochs=8, polish_epochs=1)
     assert [most_left(polished, done) for done in (7, 8, 9)] == [None, 1.0, None]
 
 
 def test_epochs_of_all_phases_are_counted() -> None:
-    assert RecipeConfig(pretrain_epochs=2, epochs=3, polish_epochs=4).num_epochs == 9
+    assert recipe_config(pretrain_epochs=2, epochs=3, polish_epochs=4).num_epochs == 9
 
 
 @pytest.mark.parametrize(
@@ -101,4 +102,4 @@ def test_epochs_of_all_phases_are_counted() -> None:
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        RecipeConfig(**settings)
+        recipe_config(**settings)

@@ -219,7 +219,7 @@ def test_what_is_wrong_is_said(fitted: DARNDensity, bits: np.ndarray) -> None:
     with pytest.raises(ValueError, match="n_samples must be at least 1"):
         fitted.sample(0)
     with pytest.raises(ValueError, match=r"validation_fraction must be in \(0, 1\), got 1"):
-        clone(TINY).set_params(validation_fraction=1).fit(bits)
+        darn.SearchConfig(validation_fraction=1)
 
 
 @pytest.mark.slow

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import darn
+from compression import RecipeConfig
+from darn import DARNDensity
 from gpflow_deep import DeepGPClassifier, DeepGPRegressor, ModelConfig
 from gpflow_deep_base.groups import by_group, flat, grouped, value_of
 from rbm_tracking import SMLConfig, TrackedRBM, TrainingConfig
@@ -47,7 +49,17 @@ def test_a_field_beside_its_group_is_answered_by_where_it_belongs() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [DeepGPClassifier, DeepGPRegressor, ModelConfig, SMLConfig, TrackedRBM, TrainingConfig, darn.TrainingConfig],
+    [
+        DeepGPClassifier,
+        DeepGPRegressor,
+        ModelConfig,
+        SMLConfig,
+        TrackedRBM,
+        TrainingConfig,
+        darn.TrainingConfig,
+        DARNDensity,
+        RecipeConfig,
+    ],
     ids=lambda kind: kind.__qualname__,
 )
 def test_no_constructor_has_more_than_fifteen_parameters(kind: Any) -> None:
