@@ -28,6 +28,7 @@ __all__ = [
     "ais",
     "bracket",
     "burn_in",
+    "is_at_once",
     "linear_schedule",
     "paper_schedule",
     "pooled",
@@ -78,6 +79,11 @@ def result_of(log_weights: Array, v: NDArray[Any], *, is_reverse: bool = False, 
     log_z = sign * (float(logsumexp(sign * log_weights)) - np.log(len(log_weights)))
     ends = sorted(sign * _log1p(sign * side * relative) for side in (-3.0, 3.0))
     return AISResult(log_z, relative, (log_z + ends[0], log_z + ends[1]), ess, log_weights, v)
+
+
+def is_at_once(generator: str) -> bool:
+    """Whether all chains are best annealed in one call: NumPy pays by the call, and a graph by the shape."""
+    return generator == "numpy"
 
 
 def pooled(results: Sequence[AISResult]) -> AISResult:

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 from sklearn.cluster import KMeans
 
-from rbm_tracking.estimates.ais import AISResult, ais, pooled, result_of
+from rbm_tracking.estimates.ais import AISResult, ais, is_at_once, pooled, result_of
 from rbm_tracking.estimates.maxima import unlike_rows
 from rbm_tracking.model import plain
 from rbm_tracking.model.rbm import RBM, base_rate_biases
@@ -85,8 +85,8 @@ def stratified(
     units = plain.arrays(rbm.visible)
     options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
     num_strata = len(base_b)
-    # AIS from each cluster; NumPy pays by the call and a graph by the shape
-    if generator == "numpy":
+    # AIS from each cluster: of all of them at once, or of one after the other
+    if is_at_once(generator):
         all_b = np.repeat(base_b, num_chains, axis=0)
         together = ais(rbm, betas, num_chains=len(all_b), seed=seed, base_b=all_b, **options)
     else:

@@ -416,8 +416,7 @@ def along_training(
     :param seed: int32 [2].
     """
     options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
-    # NumPy pays by the call; a graph by the shape, which is that of the pilot
-    count = 1 if generator == "numpy" else _ROUNDS
+    count = 1 if ais.is_at_once(generator) else _ROUNDS  # of the pilot's shape
     pilot, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 1 + count))
     # A pilot measures the path, and steps are allotted by its distances
     lengths = distances(path, num_chains=num_chains, seed=pilot, **options)
