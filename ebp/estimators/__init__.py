@@ -9,6 +9,7 @@ decorrelation                 inputs without correlations
 row_order                     fits that do not depend on the order of a file
 seen_columns                  columns that never occur cost nothing
 far_values                    slips of the pen among the inputs
+folds                         networks of each kind of weights, seed and fold, an epoch at a time
 evaluation                    errors of each output, and what is known of the weights
 """
 
@@ -24,6 +25,7 @@ __getattr__, __dir__, __all__ = attach(
         "estimators",
         "evaluation",
         "far_values",
+        "folds",
         "gaussian_classifier",
         "memory",
         "one_by_one",

@@ -1,4 +1,4 @@
-"""`scripts.train_ebp.Training`: which rows, seeds and epochs its numbers are of, against the same networks trained by
+"""ebp.estimators.folds: which rows, seeds and epochs its numbers are of, against the same networks trained by
 hand; and means of what was found."""
 
 import math
@@ -14,10 +14,8 @@ import scipy.sparse
 import tensorflow as tf
 
 from ebp import EBPNetwork, InputCoding, InputCodingWarning, PackedNetwork, fit_epoch
+from ebp.estimators.folds import Networks, Result, Training, Unit, mean_and_error, network_results
 from gpflow_deep_base import seeds
-from gpflow_deep_runs.cli.flags import parse
-from gpflow_deep_runs.data.rows import Part, Rows
-from scripts.train_ebp import Flags, Networks, Result, Training, Unit, mean_and_error, network_results
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
 Data = tuple[np.ndarray, np.ndarray, Folds]
@@ -42,24 +40,16 @@ def training(
     name: str = "mine",
     export: Path | None = None,
 ) -> Training:
-    rows = Rows(
-        name,
-        {"all": Part(X, labels[:, None])},
-        "binary",
-        "drawn",
-        "",
-        class_names=tuple("abc"[: labels.max() + 1]),
-        splits=tuple(folds),
-    )
-    flags = parse(Flags, ["--run_dir=x", f"--seed={seed}", *([] if export is None else [f"--export={export}"])])
-    return Training(replace(flags, networks=networks), rows)
+    names = tuple("abc"[: labels.max() + 1])
+    export_to = None if export is None else str(export)
+    return Training(networks, X, labels, folds, class_names=names, first_seed=seed, dataset=name, export=export_to)
 
 
 def whole(trained: Training) -> dict[str, dict[str, Any]]:
     """All units, and their means."""
     for number in range(len(trained.units)):
         trained.run_unit(number)
-    return network_results(trained.found, trained.networks.num_votes)
+    return network_results(trained.results, trained.networks.num_votes)
 
 
 def _order_seed(seed: int, fold: int) -> int:
@@ -80,7 +70,7 @@ def test_errors_are_of_the_test_rows_after_each_epoch(data: Data) -> None:
         found = trained.run_unit(number)
         assert all(tag.startswith(f"{unit.weights}/seed_{unit.seed}_fold_{unit.fold}/") for tag in found)
         scalars |= {f"{unit.epoch}/{tag}": value for tag, value in found.items()}
-    results = network_results(trained.found, 3)
+    results = network_results(trained.results, 3)
     assert list(results) == ["binary D", "binary P", "binary 3 votes", "real D", "real P", "real 3 votes"]
     num_train_differs = 0
     for kind in ("binary", "real"):
@@ -150,7 +140,7 @@ def test_a_restored_training_goes_on_to_the_same_bits(stop: int, data: Data, tmp
     path = tf.train.Checkpoint(**first.state()).save(f"{tmp_path}/state")
     tf.train.Checkpoint(**second.state()).restore(path).assert_consumed()
     assert [second.run_unit(number) for number in range(stop, len(uncut.units))] == expected[stop:]
-    found = [[replace(result, seconds=0.0) for result in one.found] for one in (second, uncut)]
+    found = [[replace(result, seconds=0.0) for result in one.results] for one in (second, uncut)]
     assert found[0] == found[1]
     assert int(second.network.step) == int(uncut.network.step)
 
