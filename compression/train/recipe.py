@@ -287,7 +287,7 @@ class Recipe:
             raise ValueError(f"batch_size must be a multiple of the {replicas} replicas, got {self.batch_size}.")
         check_thresholds(self.config, model)
         for name in ("shift", "flip"):
-            if (value := getattr(self.config, name)) and len(model.inputs[0].shape) != 4:
+            if (value := getattr(self.config.motion, name)) and len(model.inputs[0].shape) != 4:
                 raise ValueError(f"{name}={value} needs images [height, width, channels]; leave it out.")
 
     def _new_optimizer(self, model: keras.Model) -> keras.optimizers.Optimizer:
