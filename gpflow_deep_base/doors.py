@@ -1,5 +1,7 @@
 """Doors of packages: names that are imported at their first use, by lazy_loader."""
 
+import pkgutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -7,23 +9,21 @@ __all__ = ["attach", "attach_stub"]
 
 
 def attach(
-    package_name: str,
-    submodules: Sequence[str] = (),
-    submod_attrs: Mapping[str, Sequence[str]] | None = None,
+    package_name: str, submod_attrs: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """`__getattr__, __dir__, __all__` as `lazy_loader.attach` gives them.
+    """`__getattr__, __dir__, __all__` as `lazy_loader.attach` gives them, of all modules in the package's folder.
 
     Where that library is absent, as on a device that has NumPy alone, modules are imported by their full names.
 
     :param package_name: `__name__` of the package.
-    :param submodules: its modules.
     :param submod_attrs: names to export, by the module that has them.
     """
     try:
         import lazy_loader
     except ImportError:
         return _absent_of(package_name), list, []
-    return lazy_loader.attach(package_name, submodules=submodules, submod_attrs=dict(submod_attrs or {}))  # type: ignore[no-any-return]
+    names = [module.name for module in pkgutil.iter_modules(sys.modules[package_name].__path__)]
+    return lazy_loader.attach(package_name, submodules=names, submod_attrs=dict(submod_attrs or {}))  # type: ignore[no-any-return]
 
 
 def attach_stub(package_name: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:

@@ -11,27 +11,6 @@ weights_file                  weights only, of any network
 export                        for TensorFlow Lite, ONNX and Keras
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "chain_coding",
-        "checking",
-        "container",
-        "contents",
-        "context_coding",
-        "context_model",
-        "costs",
-        "export",
-        "graph_coding",
-        "kernel_coding",
-        "layer_coding",
-        "miracle",
-        "pack",
-        "random_coding",
-        "random_numbers",
-        "single_file",
-        "weights_file",
-    ],
-)
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -9,30 +9,10 @@ portable                    the same network without layers of this package
 sizes, ordering, neighbours numbers and orders of weights
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
+__getattr__, __dir__, __all__ = attach(
     __name__,
-    submodules=[
-        "carry",
-        "convert",
-        "cutting",
-        "demand",
-        "flow",
-        "graph",
-        "kinds",
-        "neighbours",
-        "normalized",
-        "ordering",
-        "place_inputs",
-        "portable",
-        "rebuild",
-        "select_inputs",
-        "shrink",
-        "sizes",
-        "supported",
-        "weight_types",
-    ],
     submod_attrs={
         "graph": [
             "Graph",

@@ -9,11 +9,10 @@ posterior   a network of them: its divergence, its draws
 thresholds  Figures 4-7: which units stay
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
+__getattr__, __dir__, __all__ = attach(
     __name__,
-    submodules=["base", "kl", "layers", "linear", "posterior", "scales", "thresholds"],
     submod_attrs={
         "layers": [
             "Conv1DGHS",

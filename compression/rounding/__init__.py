@@ -6,8 +6,6 @@ rate_rounding      rounding by rate and posterior variance
 curvature, surgeon rounding by rate and what the outputs feel of it
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["bits", "codebook", "curvature", "rate_rounding", "rates", "surgeon"]
-)
+__getattr__, __dir__, __all__ = attach(__name__)

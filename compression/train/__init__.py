@@ -8,26 +8,6 @@ magnitude, sharing, budget other ways to make weights zero or equal; how much is
 held_out, likelihood
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "budget",
-        "callbacks",
-        "classification",
-        "engine",
-        "fitting",
-        "held_out",
-        "keras_training",
-        "last_phase",
-        "likelihood",
-        "magnitude",
-        "methods",
-        "phases",
-        "recipe",
-        "regression",
-        "schedule",
-        "sharing",
-    ],
-)
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -7,16 +7,6 @@ table                          delimited tables to files and back, byte for byte
 table_columns, table_model     their columns; contexts, mixture and range coder
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "coding",
-        "integer_model",
-        "rates",
-        "table",
-        "table_columns",
-        "table_model",
-    ],
-)
+__getattr__, __dir__, __all__ = attach(__name__)

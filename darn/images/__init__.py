@@ -5,6 +5,6 @@ periodic   weights that repeat
 pixelcnn   gated PixelCNN as p(x | h) (van den Oord et al., 2016)
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submodules=["local", "periodic", "pixelcnn"])
+__getattr__, __dir__, __all__ = attach(__name__)

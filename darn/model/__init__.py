@@ -11,23 +11,8 @@ replicas            sums over several devices
 serialization       files; shapes of all variables from the configuration
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "autoregressive",
-        "categories",
-        "config",
-        "description_length",
-        "gradients",
-        "layers",
-        "likelihood",
-        "model",
-        "replicas",
-        "sampling",
-        "serialization",
-        "weight_noise",
-    ],
-    submod_attrs={"model": ["DARN", "DARNConfig", "Encoded", "Samples", "check_data"]},
+__getattr__, __dir__, __all__ = attach(
+    __name__, submod_attrs={"model": ["DARN", "DARNConfig", "Encoded", "Samples", "check_data"]}
 )

@@ -10,19 +10,6 @@ completion        missing bits given the others
 distribution      the model as a TensorFlow Probability distribution
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "blame",
-        "chain",
-        "completion",
-        "distribution",
-        "made",
-        "masked",
-        "mixture",
-        "nade",
-        "ordered",
-    ],
-)
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -11,21 +11,6 @@ density, variables      scikit-learn's interface; frames as bits, and back
 keras_model             Keras' interface
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "chain_fitting",
-        "density",
-        "density_choice",
-        "dependencies",
-        "keras_model",
-        "network_fitting",
-        "optimization",
-        "rivals",
-        "selection",
-        "training",
-        "variables",
-    ],
-)
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -17,25 +17,6 @@ from gpflow_deep_base.doors import attach
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
-    submodules=[
-        "calibration",
-        "classifier",
-        "continual",
-        "decorrelation",
-        "estimators",
-        "evaluation",
-        "far_values",
-        "folds",
-        "gaussian_classifier",
-        "memory",
-        "one_by_one",
-        "predictor",
-        "recency",
-        "regressor",
-        "row_order",
-        "second_order_estimator",
-        "seen_columns",
-    ],
     submod_attrs={
         "estimators": [
             "batches",

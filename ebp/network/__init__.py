@@ -13,31 +13,4 @@ coding                  inputs as bits or numbers
 
 from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = attach(
-    __name__,
-    submodules=[
-        "architecture",
-        "backward",
-        "coding",
-        "convolution",
-        "few_rows",
-        "finite_set",
-        "forward",
-        "heads",
-        "inputs",
-        "joint",
-        "loops",
-        "mills",
-        "network",
-        "noise",
-        "online",
-        "passes",
-        "posterior",
-        "prepared",
-        "second_order",
-        "shared_weights",
-        "training",
-        "update",
-    ],
-    submod_attrs={"network": ["EBPNetwork"]},
-)
+__getattr__, __dir__, __all__ = attach(__name__, submod_attrs={"network": ["EBPNetwork"]})

@@ -8,20 +8,4 @@ c_code        a network as C (c_coding, c_rounded, c_text)
 
 from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = attach(
-    __name__,
-    submodules=[
-        "c_code",
-        "c_coding",
-        "c_rounded",
-        "c_text",
-        "export",
-        "packed",
-        "packed_file",
-        "packed_write",
-        "popcount",
-        "rounded",
-        "signs",
-    ],
-    submod_attrs={"packed": ["FILE_VERSION", "PackedNetwork"]},
-)
+__getattr__, __dir__, __all__ = attach(__name__, submod_attrs={"packed": ["FILE_VERSION", "PackedNetwork"]})

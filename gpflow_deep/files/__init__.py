@@ -1,7 +1,5 @@
 """A model in one file: `save_model` and `load_model`. No file runs code."""
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["serialization", "stored_keras", "stored_names", "stored_objects"]
-)
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -7,10 +7,8 @@ white_noise  noise that is a function of the input
 optimize     Thompson sampling
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=["functions", "optimize", "pathwise", "spectral", "white_noise"],
-    submod_attrs={"functions": ["NUM_FEATURES", "AtPoints", "FunctionDraws", "draw_functions"]},
+__getattr__, __dir__, __all__ = attach(
+    __name__, submod_attrs={"functions": ["NUM_FEATURES", "AtPoints", "FunctionDraws", "draw_functions"]}
 )

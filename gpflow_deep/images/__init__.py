@@ -5,8 +5,6 @@ weighted_convolutional  weighted sums of Gaussian processes over the patches
 patch_sums              covariances of such sums
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["convolutional", "patch_sums", "weighted_convolutional"]
-)
+__getattr__, __dir__, __all__ = attach(__name__)

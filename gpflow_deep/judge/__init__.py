@@ -8,8 +8,6 @@ evaluation    calibration, coverage, sharpness
 target_draws  draws of targets
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["conditionals", "evaluation", "forecasts", "modes", "predictive", "target_draws"]
-)
+__getattr__, __dir__, __all__ = attach(__name__)

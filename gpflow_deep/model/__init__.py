@@ -12,24 +12,6 @@ upstream        what of GPflow has to be told of more than one layer
 batches         rows of a step, a function of seed and step
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "batches",
-        "bound",
-        "deep_gp",
-        "deep_gp_quad",
-        "initialization",
-        "likelihoods",
-        "mixture",
-        "posterior",
-        "predictions",
-        "propagation",
-        "quadrature",
-        "scaling",
-        "scores",
-        "upstream",
-    ],
-)
+__getattr__, __dir__, __all__ = attach(__name__)

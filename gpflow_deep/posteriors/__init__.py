@@ -8,21 +8,6 @@ collapsed, noise      the best q(u) and the best noise of a last layer in closed
 diagnostics           what the layers do
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "chain",
-        "collapsed",
-        "diagnostics",
-        "ensemble",
-        "importance",
-        "members",
-        "noise",
-        "noise_search",
-        "sampling",
-        "sampling_config",
-        "sigma_points",
-    ],
-)
+__getattr__, __dir__, __all__ = attach(__name__)

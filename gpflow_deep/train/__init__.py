@@ -12,25 +12,6 @@ sampled_training         a chain after training; kl_weight: of sigma points
 images                   models of images
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "choice",
-        "config",
-        "course",
-        "estimator_base",
-        "estimators",
-        "fitting",
-        "images",
-        "kl_weight",
-        "predictor",
-        "presets",
-        "sampled_training",
-        "selection",
-        "single_layer",
-        "stored_choice",
-        "training",
-    ],
-)
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -5,18 +5,6 @@ strata                 AIS from each cluster of the rows, and from modes that th
 trajectories           along the parameters of a run (trajectory_tempering)
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "ais",
-        "annealing",
-        "maxima",
-        "sparse_kernels",
-        "sparse_rows",
-        "strata",
-        "trajectories",
-        "trajectory_tempering",
-    ],
-)
+__getattr__, __dir__, __all__ = attach(__name__)

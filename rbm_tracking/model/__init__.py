@@ -9,26 +9,6 @@ modes         a start from the data's leading modes
 random, checks, plain
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "checks",
-        "conditionals",
-        "exact",
-        "exact_families",
-        "groups",
-        "mixed",
-        "modes",
-        "plain",
-        "random",
-        "rbm",
-        "rectified",
-        "serialization",
-        "softmax",
-        "temperatures",
-        "units",
-        "visible",
-    ],
-)
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -8,24 +8,6 @@ plain_updates, plain_tempering  of small models, in NumPy
 evidence                      what the filter says of itself; one interval and one verdict
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "evidence",
-        "filtering",
-        "gradient",
-        "ladder",
-        "learning",
-        "partition_tracker",
-        "plain_tempering",
-        "plain_updates",
-        "schedules",
-        "settings",
-        "state",
-        "target",
-        "tempering",
-        "tracking",
-    ],
-)
+__getattr__, __dir__, __all__ = attach(__name__)

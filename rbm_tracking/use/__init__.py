@@ -8,19 +8,6 @@ averages           averaged parameters with their log Z
 search             width and decay by validation rows
 """
 
-import lazy_loader
+from gpflow_deep_base.doors import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "alignment",
-        "averages",
-        "classifier",
-        "estimator",
-        "estimator_config",
-        "estimator_rows",
-        "evaluation",
-        "search",
-        "training",
-    ],
-)
+__getattr__, __dir__, __all__ = attach(__name__)
