@@ -111,7 +111,9 @@ def rbm_updates(chains: int, *, is_compiled: bool = False) -> Steps:
     from rbm_tracking.model.rbm import initial_rbm
     from rbm_tracking.track import learning, tempering
 
-    seed, rows, config = tf.constant(SEED), bits(5000, 784).astype(np.uint8), SMLConfig.paper()
+    seed = tf.constant(SEED)
+    rows = bits(5000, 784).astype(np.uint8)
+    config = SMLConfig.paper()
     model = initial_rbm(500, seed=seed, data=rows)
     ladder = tempering.linear_ladder(10)
     state = learning.initial_state(model, ladder, chains, seed=seed, data=rows, config=config)
@@ -121,7 +123,8 @@ def rbm_updates(chains: int, *, is_compiled: bool = False) -> Steps:
 def _of_blocks(trainer: Any, batch: int) -> Steps:
     import tensorflow as tf
 
-    data, seed = tf.constant(bits(5000, 784)), tf.constant(SEED)
+    data = tf.constant(bits(5000, 784))
+    seed = tf.constant(SEED)
     rng = np.random.default_rng(0)
 
     def run(count: int) -> None:
@@ -135,7 +138,8 @@ def ebp_epochs(hidden: int, batch: int = 0) -> Steps:
     """Updates one row after the other, or of batches."""
     import ebp
 
-    X, Y = normal(2000, 783), 2.0 * bits(2000, 10) - 1
+    X = normal(2000, 783)
+    Y = 2.0 * bits(2000, 10) - 1
     network = ebp.EBPNetwork((783, hidden, 10), "binary", head="multiclass")
     options: dict[str, Any] = {"batch_size": batch} if batch else {}
     rows = batch or 1

@@ -165,7 +165,8 @@ class BestInTime(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         loss = (logs or {})["val_loss"]
         if loss < self.best:
-            self.best, self.weights = loss, self.model.get_weights()
+            self.best = loss
+            self.weights = self.model.get_weights()
         self.model.stop_training = time.process_time() > self.end
 
     def on_train_end(self, logs: dict[str, float] | None = None) -> None:

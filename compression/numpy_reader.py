@@ -32,7 +32,8 @@ _LAYERS = (
     "Dense Conv2D MaxPooling2D AveragePooling2D GlobalAveragePooling2D Flatten Activation ReLU Softmax SelectInputs "
     "LeakyReLU ELU GlobalMaxPooling2D ReLU"
 )
-ACTIVATIONS, CHAIN = _ACTIVATIONS.split(), _LAYERS.split()
+ACTIVATIONS = _ACTIVATIONS.split()
+CHAIN = _LAYERS.split()
 
 
 def read(path: str) -> dict[str, Any]:
@@ -52,7 +53,8 @@ def read(path: str) -> dict[str, Any]:
 
 class _Reader:
     def __init__(self, content: bytes) -> None:
-        self.content, self.place = content, 0
+        self.content = content
+        self.place = 0
 
     def take(self, count: int) -> bytes:
         self.place += count
@@ -84,7 +86,8 @@ def _network(reader: _Reader) -> dict[str, Any]:
         layers, shapes = _chain(reader)
     else:
         text = json.loads(zlib.decompress(reader.take(reader.integer())))
-        layers, calls = text["layers"], {name: text[name] for name in ("inputs", "takes", "gives", "calls")}
+        layers = text["layers"]
+        calls = {name: text[name] for name in ("inputs", "takes", "gives", "calls")}
         shapes = text["shapes"]
     # Weights by layer: codes of kernels, biases coded, as float16 or float32, or all of them random draws.
     flags &= 127
@@ -119,12 +122,14 @@ def _chain(reader: _Reader) -> tuple[list[Any], list[Any]]:
     shapes: list[Any] = []
     for number in range(reader.integer()):
         code = reader.take(1)[0]
-        kind, layer_shapes = CHAIN[code], []
+        kind = CHAIN[code]
+        layer_shapes = []
         settings: dict[str, Any] = {}
         if kind in ("Dense", "Conv2D"):
             sizes = [reader.integer() for _ in range(1 if kind == "Dense" else 5)]
             flag = reader.integer()
-            use_bias, padding = flag >> 5 & 1, flag >> 6
+            use_bias = flag >> 5 & 1
+            padding = flag >> 6
             settings = {"units": sizes[0], "activation": ACTIVATIONS[flag & 31], "use_bias": bool(use_bias)}
             if kind == "Conv2D":
                 settings |= {"kernel_size": sizes[1:3], "strides": sizes[3:], "padding": ("valid", "same")[padding]}
@@ -163,14 +168,16 @@ def _shape_after(kind: str, settings: dict[str, Any], shape: list[int]) -> list[
 
 
 def _kernel(reader: _Reader, shape: tuple[int, ...]) -> Array:
-    scheme, count = reader.take(1)[0], math.prod(shape)
+    scheme = reader.take(1)[0]
+    count = math.prod(shape)
     if scheme == 0:
         return reader.array("f4", count).reshape(shape)
     # Multiples of a step, or values of a codebook by their indices.
     if scheme in (1, 7, 8, 9):
         if scheme in (1, 7):
             significant, exponent = reader.take(2)
-            step, width = 2.0**-significant, 1 + exponent + significant
+            step = 2.0**-significant
+            width = 1 + exponent + significant
         else:
             step = float(reader.array("f2", 1)[0])
             width = reader.take(1)[0] if scheme == 9 else 0
@@ -191,10 +198,15 @@ class _Contexts:
     """Probabilities of slots, how often each was seen, and how the predictions of several are mixed."""
 
     def __init__(self, stream: bytes, num_slots: int) -> None:
-        self.stream, self.place = stream + bytes(4), 4
-        self.low, self.high, self.value = 0, 2**32 - 1, int.from_bytes(self.stream[:4], "big")
-        self.p, self.seen = [1 << 21] * num_slots, [0] * num_slots
-        self.mixing, self.steps = [[9000] * 8 for _ in range(24)], [2048] * 24
+        self.stream = stream + bytes(4)
+        self.place = 4
+        self.low = 0
+        self.high = 2**32 - 1
+        self.value = int.from_bytes(self.stream[:4], "big")
+        self.p = [1 << 21] * num_slots
+        self.seen = [0] * num_slots
+        self.mixing = [[9000] * 8 for _ in range(24)]
+        self.steps = [2048] * 24
         squash = np.rint(65536 / (1 + np.exp(-np.arange(-3071, 3072) / 256))).astype(np.int64)
         squash = np.clip(squash, 4, 65532)
         self.stretch = (np.searchsorted(squash, (np.arange(8192) << 3) + 4) - 3071).tolist()
@@ -203,9 +215,12 @@ class _Contexts:
     def decide(self, which: int, *slots: int) -> int:
         """The next decision, by these slots, mixed by the set `which`."""
         # p = sigma(sum_k w_k logit p_k); then the interval shrinks to the part of the bit, and all learn.
-        mixing, logits, total = self.mixing[which], [], 0
+        mixing = self.mixing[which]
+        logits = []
+        total = 0
         for k, slot in enumerate(slots):
-            logit, count = self.stretch[self.p[slot] >> 9], self.seen[slot]
+            logit = self.stretch[self.p[slot] >> 9]
+            count = self.seen[slot]
             logits.append(logit * (2 * count + 1) >> 3 if count < 4 else logit)
             total += mixing[k] * logits[k]
         p = self.squash[min(3071, max(-3071, total >> 16)) + 3071]
@@ -215,7 +230,8 @@ class _Contexts:
         while (self.low ^ self.high) >> 24 == 0:
             byte = self.stream[self.place] if self.place < len(self.stream) else 0
             self.place += 1
-            self.low, self.high = (self.low & 0xFFFFFF) << 8, (self.high & 0xFFFFFF) << 8 | 255
+            self.low = (self.low & 0xFFFFFF) << 8
+            self.high = (self.high & 0xFFFFFF) << 8 | 255
             self.value = (self.value & 0xFFFFFF) << 8 | byte
         error = ((bit << 16) - p) * self.steps[which]
         self.steps[which] -= (self.steps[which] - 256) >> 5
@@ -261,20 +277,27 @@ def _coded(reader: _Reader, shape: Sequence[int], has_order: bool = True) -> Arr
     # dx and dy: how many rows of the matrix a pixel to the left and one above are away.
     order = reader.take(1)[0] if has_order else 0
     dx, dy = (reader.integer(), reader.integer()) if order & 2 else (0, 0)
-    K, N = math.prod(shape[:-1]), shape[-1]
+    K = math.prod(shape[:-1])
+    N = shape[-1]
     coder = _Contexts(reader.take(reader.integer()), 2048 + K + N + 38400)
     values = [[0] * N for _ in range(K)]
     rows, columns = ([[0, 0, 0] for _ in range(count)] for count in (K, N))  # not 0, sizes, signs
     for t in range(K * N):
         i, j = divmod(t, N) if order & 1 else divmod(t, K)[::-1]
-        row, column, backs = rows[i], columns[j], (dx, dy, dy + dx, dy - dx, 2 * dx, 2 * dy)
+        row = rows[i]
+        column = columns[j]
+        backs = (dx, dy, dy + dx, dy - dx, 2 * dx, 2 * dy)
         near = [values[i - back][j] if dx and i >= back else 0 for back in backs]
-        one, two = values[i][j - 1] if j > 0 else 0, values[i][j - 2] if j > 1 else 0
+        one = values[i][j - 1] if j > 0 else 0
+        two = values[i][j - 2] if j > 1 else 0
         flags = sum((value != 0) << k for k, value in enumerate(near))
         close = sum(bool(value) * weight for value, weight in zip(near, (2, 2, 1, 1, 1, 1), strict=True))
         beside = [k for k in (i - dx, i + dx, i - dy, i + dy) if dx and 0 <= k < K]
-        around, count = row[0] + sum(rows[k][0] for k in beside), 1 + len(beside)
-        full, filled, others = _full(row[0], j), _full(column[0], i), _full(around, j * count)
+        around = row[0] + sum(rows[k][0] for k in beside)
+        count = 1 + len(beside)
+        full = _full(row[0], j)
+        filled = _full(column[0], i)
+        others = _full(around, j * count)
         # Whether it is 0: by row, column and neighbours.
         slots = (full * 24 + filled, 576 + flags * 2 + bool(one), 704 + others * 24 + full, 1280 + close * 24 + filled)
         tail = (1544 + (bool(one) * 2 + bool(two)) * 24 + others, 1640 + close * 24 + others, 1904 + i, 1904 + K + j)
@@ -282,7 +305,9 @@ def _coded(reader: _Reader, shape: Sequence[int], has_order: bool = True) -> Arr
             continue
         # Its sign, by those around it.
         a, b, c, d, before = (0 if value == 0 else 1 if value > 0 else 2 for value in (*near[:4], one))
-        by_row, by_column, start = _balance(row[2], row[0]), _balance(column[2], column[0]), 1904 + K + N
+        by_row = _balance(row[2], row[0])
+        by_column = _balance(column[2], column[0])
+        start = 1904 + K + N
         slots = (a * 3 + b, 9 + by_column, 18 + by_row, 27 + c * 3 + d)
         last = (36 + by_row * 9 + by_column, 117 + before * 9 + a * 3 + b)
         sign = -1 if coder.decide(6 if a or b else 5, *(start + slot for slot in (*slots, *last))) else 1

@@ -246,7 +246,8 @@ def _patches(layer: keras.Layer, inputs: NDArray[np.float32]) -> NDArray[np.floa
     size, strides, rates = ((*first, *setting) for setting in (layer.kernel_size, layer.strides, layer.dilation_rate))
     windows = [rate * (k - 1) + 1 for k, rate in zip(size, rates, strict=True)]
     # Zeros beside the image as Keras puts them: before the first step only, or on both sides.
-    before, after = [0, 0], [0, 0]
+    before = [0, 0]
+    after = [0, 0]
     if layer.padding == "causal":
         before[1] = windows[1] - 1
     elif layer.padding == "same":

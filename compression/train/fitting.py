@@ -192,8 +192,8 @@ def fit_recipe(
     """
     # One training raises the KL from the lowest weight on; the last phase is for each that is looked at.
     weights = sorted({float(weight) for weight in kl_weights})
-    ending = replace(config.ending, polish_kl=min(weights[-1], config.ending.polish_kl))
-    config = replace(config, kl_weight=weights[0], ending=ending)
+    config = replace(config, kl_weight=weights[0])
+    config = replace(config, ending=replace(config.ending, polish_kl=min(weights[-1], config.ending.polish_kl)))
 
     @functools.cache
     def left() -> dict[float, keras.Model]:  # once the loss of the network has been looked at

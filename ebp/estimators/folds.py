@@ -207,7 +207,8 @@ class Training:
         """Rows of a fold; their coding is learned from the training rows alone."""
         if self._fold is None or self._fold[0] != number:
             rows, test_rows = self.folds[number]
-            X, X_test = self._X[rows], self._X[test_rows]
+            X = self._X[rows]
+            X_test = self._X[test_rows]
             if self._fill is not None:
                 X, X_test = self._fill(X, X_test)
             coding = InputCoding.fit(self.input_coding, X)

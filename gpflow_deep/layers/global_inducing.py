@@ -161,7 +161,8 @@ class GlobalInducingLayer(Module):
         """Mean [..., N, L] and variance [..., N, L], or covariance [..., L, N, N] with `full_cov`."""
         points = flat_points(X)
         lead = tf.shape(X)[:-1]
-        (L, M) = (self.num_latent_gps, factors.mean.shape[0])
+        L = self.num_latent_gps
+        M = factors.mean.shape[0]
         # A = L^-1 k(Z, x) and B = root^-1 A, where the inducing outputs are not known.
         A = tf.linalg.triangular_solve(factors.Luu, self.kernel(factors.Z, points))  # [M, B]
         mean = tf.reshape(tf.matmul(A, factors.mean, transpose_a=True), tf.concat([lead, [L]], axis=0))
