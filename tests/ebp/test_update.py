@@ -50,6 +50,22 @@ def test_copies_of_one_example_are_damped(rng: np.random.Generator) -> None:
     assert shift == pytest.approx((MAX_SHIFT + own) * 0.9, rel=1e-9)  # 9 of the 10 terms are weights, one is the bias
 
 
+def test_a_weight_is_that_of_copies_and_padding_does_not_damp(rng: np.random.Generator) -> None:
+    """A row of weight 400 is 400 rows, also in what is damped; one of weight 0, whose mu moves far, is none."""
+    network = EBPNetwork((9, 1), dtype=tf.float64)
+    x = rng.choice([-1.0, 1.0], (2, 9))
+    rows = np.vstack([np.repeat(x[:1], 400, axis=0), x[1:]])
+    copies, _, is_damped = increments(network, rows, np.ones((401, 1)))
+    assert is_damped
+    padded = np.vstack([x, 1e3 * x[:1]])
+    for X, weight in ((x, [400.0, 1.0]), (padded, [400.0, 1.0, 0.0])):
+        counts = tf.constant(weight, tf.float64)
+        means = network.architecture.means(network.h)
+        parts = (tf.constant(X), tf.constant(np.ones((len(X), 1))), counts)
+        change = bayes_increments(network.architecture, network.h, means, network.b, *parts)
+        np.testing.assert_allclose(change.h[0], copies[0], rtol=1e-12)
+
+
 @pytest.mark.parametrize("max_shift", [0.5, 3.0])
 def test_damped_shifts_are_within_the_limit(max_shift: float, rng: np.random.Generator) -> None:
     v, delta = rng.normal(size=(50, 6)) + 2.0, rng.normal(size=(50, 3)) + 1.0
