@@ -117,6 +117,15 @@ def test_update_is_dense_conditioning(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(got.cov, cov, rtol=1e-8, atol=1e-12)
 
 
+def test_innovations_are_judged_without_the_inflation(rng: np.random.Generator) -> None:
+    """The health of a filter whose variances are seven times as large for their autocorrelation is that without."""
+    state, value, variance = random_state(rng), rng.normal(size=M - 1), rng.uniform(0.1, 1, M - 1)
+    plain = update(state, estimate(value, variance), RATES, factor=1.0).health
+    inflated = update(state._replace(cov=7.0 * state.cov), estimate(value, variance), RATES, factor=7.0).health
+    for a, b in zip(plain, inflated, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
 def test_anchor_conditions_on_the_known_log_z(rng: np.random.Generator) -> None:
     state = in_graph(rng.normal(size=M))
     got = anchor(state, tf.constant(3.0, tf.float64))
