@@ -30,6 +30,7 @@ import numpy as np
 from absl import app, flags
 
 from gpflow_deep_base.files import read_jsonl, write_json, write_text
+from gpflow_deep_base.scores import standard_error
 
 flags.disclaim_key_flags()  # --help shows those of `define_common` as the script's own
 
@@ -202,8 +203,7 @@ def means(rows: Sequence[Mapping[str, float]]) -> str:
 
 def mean_and_error(values: Sequence[float]) -> str:
     """The mean and its standard error."""
-    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-    return f"{np.mean(values):.4f} ± {error:.4f}"
+    return f"{np.mean(values):.4f} ± {standard_error(values):.4f}"
 
 
 # Times.

@@ -28,6 +28,7 @@ import numpy as np
 from absl import flags
 
 import compression as bc
+from gpflow_deep_base.scores import standard_error
 
 DATASETS = ("boston", "energy", "kin8nm", "power", "adult", "digits")
 _ADULT_TARGET = 71
@@ -93,10 +94,6 @@ def errors(model: keras.Model, part: Part) -> np.ndarray:
     if part.Y.ndim == 1:
         return (outputs.argmax(axis=1) != part.Y).astype(float)
     return np.square(outputs[:, 0].astype(np.float64) - part.Y[:, 0])
-
-
-def standard_error(values: np.ndarray) -> float:
-    return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def rows_of(dataset: str, data_dir: str | None, seed: int, methods: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -1,15 +1,26 @@
-"""What classifiers are judged by."""
+"""What classifiers are judged by, and the error of a mean."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["calibration_error", "confidence_bins", "label_scores", "log_loss"]
+__all__ = ["calibration_error", "confidence_bins", "label_scores", "log_loss", "standard_error"]
 
 NUM_BINS = 15
+
+
+def standard_error(values: ArrayLike, of_one: float = math.nan) -> float:
+    """Of the mean of independent values: their standard deviation by the root of their number.
+
+    :param values: [N].
+    :param of_one: what it is of a single value, which does not tell.
+    """
+    values = np.asarray(values)
+    return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else of_one
 
 
 def label_scores(log_p: NDArray[np.float64], classes: NDArray[np.integer[Any]]) -> dict[str, float]:

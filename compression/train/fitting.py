@@ -25,6 +25,7 @@ import keras
 import numpy as np
 
 from gpflow_deep_base import cost
+from gpflow_deep_base.scores import standard_error
 
 from ..files.container import check_storable, kernels_of
 from ..graph.graph import graph_of
@@ -33,7 +34,7 @@ from ..graph.rebuild import copy_of
 from ..graph.shrink import NothingLeftError, shrink
 from ..graph.weight_types import check_trainable
 from ..layers.thresholds import Thresholds, checked_thresholds
-from .held_out import examples_of, loss_of, standard_error
+from .held_out import examples_of, loss_of
 from .keras_training import KerasTraining
 from .magnitude import MagnitudePruning
 from .methods import Bayesian, Magnitude, method_of
@@ -266,7 +267,7 @@ def _checked(values_of: Callable[[keras.Model], np.ndarray], network: keras.Mode
     """Automatic thresholds that the validation loss hardly feels."""
     # A quarter of a standard error is hardly felt.
     losses = values_of(network)
-    tolerance = _TOLERANCE * standard_error(losses)
+    tolerance = _TOLERANCE * standard_error(losses, of_one=0.0)
     error = float(np.mean(losses))
     return checked_thresholds(network, lambda n: float(np.mean(values_of(n))), tolerance=tolerance, error=error)
 
@@ -306,7 +307,7 @@ def _first_good(
             "that the loss fits targets and outputs."
         )
     # Half a standard error above the loss before is good enough.
-    max_loss = float(np.mean(initial)) + 0.5 * standard_error(initial)
+    max_loss = float(np.mean(initial)) + 0.5 * standard_error(initial, of_one=0.0)
     candidates: list[tuple[float, keras.Model]] = []
     for choice in choices:
         try:

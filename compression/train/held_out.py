@@ -19,7 +19,6 @@ __all__ = [
     "loss_of",
     "losses_of",
     "outputs_of",
-    "standard_error",
 ]
 
 _ROWS = 1024
@@ -238,8 +237,3 @@ def losses_of(loss: Any, model: keras.Model, outputs: Any) -> list[Any]:
     if len(chosen) != count:
         raise ValueError(f"loss must be one, or one for each of {count} outputs, got {len(chosen)}.")
     return [keras.losses.get(output_loss) for output_loss in chosen]
-
-
-def standard_error(values: np.ndarray) -> float:
-    """Of the mean of a loss, from its values on parts of the data."""
-    return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0

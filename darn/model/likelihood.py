@@ -22,6 +22,7 @@ from scipy import special, stats
 from darn.model.description_length import row_width
 from darn.model.model import DARN, check_data
 from darn.more.distribution import MAX_EXACT_UNITS, log_joint_of_pairs, log_weights, own_logits
+from gpflow_deep_base.scores import standard_error
 from gpflow_deep_base.seeds import Seed, as_seed
 from gpflow_deep_base.tracing import counted_alone
 
@@ -56,8 +57,7 @@ class ImportanceEstimate(NamedTuple):
     @property
     def standard_error(self) -> float:
         """Of `mean`, by the repeats: what the noise of sampling leaves open, nats; infinite for one repeat."""
-        count = len(self.repeats)
-        return float(self.repeats.std(ddof=1) / math.sqrt(count)) if count > 1 else math.inf
+        return standard_error(self.repeats, of_one=math.inf)
 
 
 def exact_log_likelihood(model: DARN, x: ArrayLike) -> NDArray[np.float64]:

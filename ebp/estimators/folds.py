@@ -23,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from gpflow_deep_base.scores import standard_error
 from gpflow_deep_base.seeds import named_seed, numpy_rng
 
 from ..network.coding import InputCoding, common_fraction_bits, recommended
@@ -366,4 +367,4 @@ def network_results(results: Sequence[Result], num_votes: int = 0) -> dict[str, 
 def mean_and_error(values: np.ndarray) -> tuple[float, float | None]:
     """Mean of values [seeds, folds], and its standard error over seeds or, of one seed, over folds; None of one."""
     sample = values.mean(axis=1) if len(values) > 1 else values[0]
-    return float(sample.mean()), float(sample.std(ddof=1) / np.sqrt(len(sample))) if len(sample) > 1 else None
+    return float(sample.mean()), standard_error(sample) if len(sample) > 1 else None

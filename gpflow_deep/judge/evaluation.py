@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
-from gpflow_deep_base.scores import calibration_error
+from gpflow_deep_base.scores import calibration_error, standard_error
 from gpflow_deep_base.text import plus_minus
 
 from .forecasts import Forecast, forecaster_of
@@ -240,8 +240,7 @@ def difference(found: Evaluation, other: Evaluation) -> Score | None:
 
 def _mean(values: NDArray[Any]) -> Score:
     """The mean over rows and its standard error; NaN for a single row."""
-    count = len(values)
-    return Score(float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(count)) if count > 1 else float("nan"))
+    return Score(float(np.mean(values)), standard_error(values))
 
 
 def table(evaluations: Mapping[str, Evaluation]) -> list[list[str]]:

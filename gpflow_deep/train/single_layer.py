@@ -28,6 +28,8 @@ from scipy.linalg import blas, cho_solve, cholesky, lapack, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import gammaln, ndtr, ndtri
 
+from gpflow_deep_base.scores import standard_error
+
 from ..model.initialization import inducing_inputs
 from ..posteriors.noise import ABOVE_BOUND
 from .config import KERNELS, LINEAR, KernelName
@@ -841,7 +843,7 @@ def grow(
 def paired_gain(scores: Array, others: Array) -> tuple[float, float]:
     """Mean of the paired differences, and its standard error."""
     difference = scores - others
-    return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))
+    return float(difference.mean()), standard_error(difference)
 
 
 def rms_error(residuals: Array, log_densities: Array) -> float:
