@@ -226,10 +226,10 @@ def test_the_exported_file_has_the_errors_that_are_reported(
         ({"weights": ()}, "weights may list .* got nothing"),
         ({"weights": ("real", "real")}, "weights may list .* each once, got real, real"),
         ({"hidden": (5, 0)}, "hidden must list positive widths such as 500,500, got 5,0"),
-        ({"epochs": 0}, "--epochs must be at least 1, got 0"),
-        ({"batch_size": 0}, "--batch_size must be at least 1, got 0"),
-        ({"num_seeds": 0}, "--num_seeds must be at least 1, got 0"),
-        ({"num_votes": -1}, "--num_votes must be at least 0, got -1"),
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"num_seeds": 0}, "num_seeds must be at least 1, got 0"),
+        ({"num_votes": -1}, "num_votes must be at least 0, got -1"),
     ],
 )
 def test_impossible_networks(fields: dict[str, Any], message: str) -> None:
