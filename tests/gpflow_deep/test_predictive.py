@@ -22,6 +22,7 @@ from gpflow.likelihoods import (
 )
 from scipy import integrate, stats
 
+from gpflow_deep.judge.conditionals import conditional
 from gpflow_deep.judge.predictive import gaussian, predictive, root
 from gpflow_deep.model.scores import gaussian_mixture_crps
 
@@ -41,6 +42,17 @@ REAL = {
 
 def _probit(f):
     return (1 - 2e-3) * stats.norm.cdf(f) + 1e-3
+
+
+@pytest.mark.parametrize("name", ["studentt", "exponential", "gamma", "beta"])
+def test_moments_given_f_are_those_of_scipy(name):
+    """Of one value of f for each row."""
+    likelihood, of_f = REAL[name]
+    found = conditional(likelihood, X)
+    f = np.array([[[-0.3], [0.2], [0.9]]])
+    center, width = found.moments(np.ones(1), *(np.asarray(part, np.float64) for part in found.parameters(f)))
+    np.testing.assert_allclose(center[:, 0], [of_f(value).mean() for value in f[0, :, 0]], rtol=1e-6)
+    np.testing.assert_allclose(width[:, 0], [of_f(value).std() for value in f[0, :, 0]], rtol=1e-6)
 
 
 def _mixture(rng, S=3, L=1):
