@@ -325,9 +325,7 @@ COMPILED: dict[str, dict[str, Call]] = {
     "rbm_tracking.track.learning._compiled.<locals>.run": {
         "": partial(rbm_updates, False),
         "XLA": partial(rbm_updates, True),
-        "adaptive": partial(
-            rbm_updates, False, adaptive=True, centred=True, swaps="deo", sigma_z=3.0, bridge_iterations=2
-        ),
+        "adaptive": partial(rbm_updates, False, adaptive=True, centred=True),
         "hash": partial(rbm_updates, False, generator="hash", gradient_chains=10),
         **{units: partial(rbm_updates, False, units) for units in ("softmax", "gaussian")},
     },
