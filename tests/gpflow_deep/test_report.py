@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from gpflow_deep import ModelConfig, Predictor, Scale, Units, diagnose, pages, report
+from gpflow_deep import LatentConfig, ModelConfig, Predictor, Scale, Units, diagnose, pages, report
 from gpflow_deep.judge import evaluation
 from gpflow_deep_base.text import aligned, within
 from tests.gpflow_deep import oracles
@@ -275,7 +275,7 @@ def test_the_end_of_a_run_is_one_table_of_80_columns_and_a_verdict(rng: np.rando
 
 def test_latent_variables_are_no_layer_of_a_title(rng: np.random.Generator) -> None:
     X, Y = make_data(rng, 9)
-    config = ModelConfig(num_inducing=4, latent_dim=1, likelihood="gaussian")
+    config = ModelConfig(num_inducing=4, latents=LatentConfig(1), likelihood="gaussian")
     assert report.depth(config.build(X, Y)) == 2
     assert report.title(report.depth(make_model(rng, (2, 1)))) == "GP (1 layer)"
 
