@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cholesky, lapack, solve_triangular
 
 from .config import KernelName
 from .single_layer import SingleLayer, log_marginal_likelihood, squared_distances, stationary
@@ -171,14 +171,14 @@ class _Chain:
                 angle = self.rng.uniform(low, high)
 
     def _value(self, F: Array) -> float:
-        """log N(Y | 0, k2(W, W) + s I) up to a constant, nats."""
+        """log N(Y | 0, k2(W, W) + s I) up to a constant, nats: by LAPACK itself, as of few rows SciPy's checks take as
+        long."""
         self.evaluations += 1
-        try:
-            root = _root(self.kernel, self.outer, self.X + F)
-        except np.linalg.LinAlgError:
+        root, failed = lapack.dpotrf(_noisy(self.kernel, self.outer, self.X + F).T, lower=1, clean=0, overwrite_a=1)
+        if failed:
             return _FAILED
-        right = solve_triangular(root, self.Y, lower=True, check_finite=False)
-        return float(-0.5 * np.sum(right * right) - self.Y.shape[1] * np.sum(np.log(np.diag(root))))
+        right, _ = lapack.dtrtrs(root, self.Y, lower=1)
+        return float(-0.5 * np.sum(right * right) - self.Y.shape[1] * np.sum(np.log(root.diagonal())))
 
     def _climb(self, step: int) -> None:
         """A step of Adam for the parameters of both layers, up the posterior density at the present W."""
@@ -210,9 +210,14 @@ def _covariance(kernel: str, theta: Array, A: Array, B: Array) -> Array:
     return np.exp(theta[0]) * values
 
 
-def _root(kernel: str, theta: Array, A: Array) -> Array:
-    """Cholesky factor of the covariance at A [N, D], with noise."""
+def _noisy(kernel: str, theta: Array, A: Array) -> Array:
+    """The covariance at A [N, D], with noise."""
     K = _covariance(kernel, theta, A, A)
     K[np.diag_indices(len(A))] = np.exp(theta[0]) + np.exp(theta[-1])
-    root: Any = cholesky(K.T, lower=True, overwrite_a=True, check_finite=False)
+    return K
+
+
+def _root(kernel: str, theta: Array, A: Array) -> Array:
+    """Its Cholesky factor."""
+    root: Any = cholesky(_noisy(kernel, theta, A).T, lower=True, overwrite_a=True, check_finite=False)
     return root
