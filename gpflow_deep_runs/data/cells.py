@@ -16,6 +16,7 @@ __all__ = [
     "MISSING",
     "Cells",
     "Contents",
+    "bytes_of",
     "cells_of",
     "is_missing",
     "matches",
@@ -140,6 +141,15 @@ def one_chunk(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
     """Values as a chunked array of at least one chunk."""
     chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
     return chunked if chunked.num_chunks else pa.chunked_array([pa.array([], values.type)])
+
+
+def bytes_of(texts: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """The bytes of all texts, one after the other, and where each of them begins, and at last where they end."""
+    _, places, content = texts.buffers()
+    if content is None or not len(texts):
+        return np.empty(0, np.uint8), np.zeros(1, np.int32)
+    offsets = np.frombuffer(places, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    return np.frombuffer(content, np.uint8)[offsets[0] : offsets[-1]], offsets - offsets[0]
 
 
 def cells_of(values: pa.ChunkedArray | pa.Array) -> Cells:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_runs.data import numerals, times
-from gpflow_deep_runs.data.cells import cells_of, is_missing, missing_texts, na_flag, one_chunk, shown
+from gpflow_deep_runs.data.cells import Cells, cells_of, is_missing, missing_texts, na_flag, one_chunk, shown
 from gpflow_deep_runs.data.libraries import pa, pc, pd
 from gpflow_deep_runs.data.numerals import Style
 from gpflow_deep_runs.data.typed import (
@@ -119,6 +119,7 @@ def parse(
     where: str,
     na_values: Sequence[str] = (),
     first_row: int = 0,
+    cells: Cells | None = None,
 ) -> Any:
     """The values of the cells of a column.
 
@@ -126,11 +127,12 @@ def parse(
     :param where: the file, for the error.
     :param na_values: texts that stand for missing values, besides those that always do.
     :param first_row: number of the first row, for the error.
+    :param cells: of texts, where they are known.
     :return: [N]: numbers as float64 and booleans as 0 and 1, NaN where missing; dates as days since 1970-01-01 with the
         fraction of the day, times in hours; text as a `pandas.Categorical`, whole numbers without a point.
     :raises ValueError: naming file, column, row, value and cure: a cell that is not of the column's kind.
     """
-    parsed, bad, texts = _read(one_chunk(values), column, where, na_values)
+    parsed, bad, texts = _read(one_chunk(values), column, where, na_values, cells)
     if bad is not None and bad.any():
         row = int(bad.argmax())
         raise ValueError(
@@ -176,7 +178,7 @@ def misfit(what: str, column: Column, text: str, row: int, count: int, *, more: 
 
 
 def _read(
-    values: pa.ChunkedArray, column: Column, where: str, na_values: Sequence[str]
+    values: pa.ChunkedArray, column: Column, where: str, na_values: Sequence[str], cells: Cells | None = None
 ) -> tuple[Any, NDArray[np.bool_] | None, Sequence[str]]:
     """Values, which of them do not fit (None: none), and what to call them."""
     kind = kind_of_type(values.type)
@@ -187,13 +189,13 @@ def _read(
         )
     # Levels stay texts, of whatever type the source has them
     if column.kind in ("category", "text"):
-        return _levels(values, na_values), None, ()
+        return _levels(values, na_values, cells), None, ()
     values = decoded(values)
     kind = kind_of_type(values.type)
     if kind == "empty":
         return np.full(len(values), np.nan), None, ()
     if kind == "text":
-        return _from_texts(values, column, na_values)
+        return _from_texts(values, column, na_values, cells)
     # Whole numbers may be dates without signs between their parts, such as 20200131
     if column.kind in ("date", "time") and column.date_format and are_whole(values):
         return _from_texts(texts_of(values), column, na_values)
@@ -236,10 +238,10 @@ def values_of(texts: Sequence[str], *, is_date: bool) -> NDArray[np.float64]:
     return numerals.numbers(cells, Style())
 
 
-def _levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> pd.Categorical:
+def _levels(values: pa.ChunkedArray, na_values: Sequence[str], cells: Cells | None) -> pd.Categorical:
     if kind_of_type(values.type) == "empty":
         return pd.Categorical([None] * len(values))
-    cells = cells_of(texts_of(values))
+    cells = cells or cells_of(texts_of(values))
     texts = pc.replace_substring_regex(cells.texts, "^([-+]?(?:0|[1-9][0-9]*))\\.0+$", "\\1")
     levels = np.array([*texts.to_pylist(), None], dtype=object)[:-1]
     levels[is_missing(cells.texts, na_values, markers=False)] = None
@@ -248,7 +250,7 @@ def _levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> pd.Categorical
 
 
 def _from_texts(
-    values: pa.ChunkedArray, column: Column, na_values: Sequence[str]
+    values: pa.ChunkedArray, column: Column, na_values: Sequence[str], cells: Cells | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None, Sequence[str]]:
     # The fast way, if all cells are plain numbers
     if column.kind == "number" and style_of(column) == Style():
@@ -256,7 +258,7 @@ def _from_texts(
         if plain is not None:
             return _without(plain, values_of(na_values, is_date=False)), None, ()
     # Otherwise each different text is read once, and spread over its rows
-    cells = cells_of(values)
+    cells = cells or cells_of(values)
     is_word = column.kind == "boolean" and "true" not in {word.casefold() for word in column.true}
     missing = is_missing(cells.texts, na_values, markers=not is_word)
     if column.kind == "number":

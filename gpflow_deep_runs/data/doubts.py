@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data.cells import Contents, is_missing, matches, one_chunk
+from gpflow_deep_runs.data.cells import Contents, bytes_of, is_missing, matches, one_chunk
 from gpflow_deep_runs.data.columns import values_of
 from gpflow_deep_runs.data.libraries import pa, pc
 
@@ -302,10 +302,11 @@ def check_codes(contents: Contents) -> None:
     :raises ValueError: naming column, row, value and the flags that answer.
     """
     texts = contents.cells.texts
+    some = contents.sample(_HEAD)
     # Codes are few, each of them twice on average
     are_few = contents.is_value.sum() <= min(_MAX_CODES, contents.counts[contents.is_value].sum() / 2)
     for codes in (*_CODES, *([_DECIMALS] if are_few else [])):
-        if contents.share(matches(texts, codes.every)) < 1:
+        if any(part.share(matches(part.cells.texts, codes.every)) < 1 for part in (some, contents)):
             continue
         odd = matches(texts, codes.odd) & contents.is_value
         if codes is _DECIMALS:  # prices have equally many
@@ -408,6 +409,8 @@ def totals_of_texts(table: pa.Table) -> dict[int, str]:
             continue
         first = max(0, num_rows - _FOOT) if _is_numeric(column) else 0  # texts above are asked about anyway
         column = column.slice(first)
+        if not _has_letters(column):
+            continue
         # The different texts, and which of them stand in one row alone
         counts = pc.value_counts(column)
         texts = counts.field("values")
@@ -438,6 +441,12 @@ def _is_numeric(column: pa.Array) -> bool:
     """Whether the first values of a column are numbers, so that a text among them is asked about anyway."""
     head = pc.drop_null(column.slice(0, _HEAD))
     return len(head) > 1 and bool(matches(head, "\\s*|\\s*[-+]?[0-9.,]+\\s*").mean() > 0.9)
+
+
+def _has_letters(column: pa.ChunkedArray) -> bool:
+    """Whether texts have letters, or signs beyond ASCII, by their bytes."""
+    texts = (bytes_of(chunk)[0] for chunk in column.chunks)
+    return any(((text | 32) - ord("a") < 26).any() or (text > 127).any() for text in texts)
 
 
 def _totals_of_parts(texts: pa.Array) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_runs.data import notes
-from gpflow_deep_runs.data.cells import Contents, cells_of, is_missing, matches, missing_texts, one_chunk, shown
+from gpflow_deep_runs.data.cells import Cells, Contents, cells_of, is_missing, matches, missing_texts, one_chunk, shown
 from gpflow_deep_runs.data.columns import Column, misfit
 from gpflow_deep_runs.data.doubts import are_months, check_codes, check_numbers
 from gpflow_deep_runs.data.forced import LOCAL, SIGNS, Forced, zone_of
@@ -30,7 +30,7 @@ from gpflow_deep_runs.data.times import is_time_format, read_dates, read_times
 from gpflow_deep_runs.data.typed import are_whole, decoded, floats_of, has_zone, kind_of_type, texts_of
 from gpflow_deep_runs.data.units import UNITS
 
-__all__ = ["MAX_LEVELS", "infer", "infer_columns", "plain_column"]
+__all__ = ["MAX_LEVELS", "Seen", "infer", "infer_columns", "plain_column"]
 
 _EMPTY_NOTE = "every value is missing"
 _SAMPLE = 1000
@@ -39,6 +39,7 @@ _MOST = 0.9
 _DAY_1900 = -25567
 _DAY_2100 = 47482
 _ODD = "^\\s*(?:[0-9]+[eE][0-9]+|\\+[0-9]{7,}|0[0-9]+\\.[0-9]+)\\s*$"
+_PERHAPS_FLAGGED = f"[-+\u2212]?[0-9.,'\u2019{SPACES}]+{FLAG}?"
 _POINT = "[-+]?(?:[0-9]*\\.(?:[0-9]{0,2}|[0-9]{4,})|0*\\.[0-9]{3}|[0-9]{4,}\\.[0-9]{3})(?:[eE][-+]?[0-9]+)?"
 
 MAX_LEVELS = 50
@@ -68,6 +69,10 @@ _ID = re.compile(
 )
 
 
+Seen = NDArray[np.float64] | Cells
+"""What was found of a column that need not be read again: its values, or its cells."""
+
+
 class _Numbers(NamedTuple):
     """A column of numbers as text, whose decimal sign may follow from the other columns.
 
@@ -90,7 +95,7 @@ def infer_columns(
     na_values: Sequence[str] = (),
     delimiter: str = "",
     is_tolerant: bool = False,
-    plain: dict[str, NDArray[np.float64]] | None = None,
+    seen: dict[str, Seen] | None = None,
 ) -> dict[str, Column]:
     """What the columns of a table are; those of text decide each other's decimal sign.
 
@@ -98,13 +103,13 @@ def infer_columns(
     :param na_values: texts that stand for missing values, besides those that always do.
     :param delimiter: of delimited text; commas leave no doubt about `1,234`.
     :param is_tolerant: cells that do not fit a column of numbers, dates or times are left to :func:`columns.fits`.
-    :param plain: takes the values of the columns of plain numbers, so that nobody has to read them again.
+    :param seen: takes the values of columns of plain numbers and the cells of others, which need not be read again.
     :raises ValueError: as :func:`infer`.
     """
     forced = forced or {}
     # What each column is by itself; numbers wait for the decimal signs of the others
     first: dict[str, tuple[Column | _Numbers, Sign]] = {
-        name: _looked_at(name, columns[name], where, forced.get(name), na_values, is_tolerant, plain)
+        name: _looked_at(name, columns[name], where, forced.get(name), na_values, is_tolerant, seen)
         for name in columns.column_names
     }
     signs = {sign for _, sign in first.values() if sign}
@@ -143,7 +148,7 @@ def _looked_at(
     forced: Forced | None,
     na_values: Sequence[str],
     is_tolerant: bool,
-    plain: dict[str, NDArray[np.float64]] | None = None,
+    seen: dict[str, Seen] | None = None,
 ) -> tuple[Column | _Numbers, Sign]:
     """What a column is, as far as it is known without the others, and the decimal sign that it has for sure."""
     values = one_chunk(values)
@@ -181,10 +186,21 @@ def _looked_at(
                 return replace(cast(Column, column), note=note), ""
             if forced is None:
                 check_numbers(name, values, floats, where=where)
-            if plain is not None:
-                plain[name] = floats
+            if seen is not None:
+                seen[name] = floats
             return Column(name, "number", note=notes.of_values(name, floats)), sign
-    return _read(_contents(name, where, values, na_values), forced, na_values, is_tolerant)
+        # So do numbers with decimal commas
+        if forced is None and (with_comma := _with_commas(values, na_values)) is not None:
+            row, floats = with_comma
+            if seen is not None:
+                seen[name] = floats
+            note = f"{shown(values[row].as_py().strip())} is {floats[row]:.15g}"
+            note = "; ".join(filter(None, [note, notes.of_values(name, floats)]))
+            return Column(name, "number", decimal=",", note=note), ","
+    contents = _contents(name, where, values, na_values)
+    if seen is not None:
+        seen[name] = contents.cells
+    return _read(contents, forced, na_values, is_tolerant)
 
 
 def _contents(name: str, where: str, values: pa.ChunkedArray, na_values: Sequence[str]) -> Contents:
@@ -241,6 +257,8 @@ def plain_column(
 
     :param is_decimal: whether other values are known to have decimal points.
     """
+    if plain_numbers(values.slice(0, _SAMPLE), missing_texts(na_values, markers=False)) is None:
+        return None  # before all texts are looked at
     # Whether points are decimal, and what the bytes of the texts say
     is_decimal = is_decimal or bool(matches(values.slice(0, _SAMPLE), _POINT).any())
     marks = marks_of(values) or marks_of(pc.utf8_trim_whitespace(values))
@@ -256,6 +274,25 @@ def plain_column(
     if marks.is_padded if is_decimal else marks.has_zero:  # 1.10 may be a version, 01234 is a code
         return None
     return "." if is_decimal else "", floats
+
+
+def _with_commas(values: pa.ChunkedArray, na_values: Sequence[str]) -> tuple[int, NDArray[np.float64]] | None:
+    """The first row with a decimal comma, and the values of a column of numbers with such; None if there is doubt."""
+    head = pc.utf8_trim_whitespace(values.slice(0, _SAMPLE))
+    has_comma = matches(head, "[-+]?[0-9]*,[0-9]+")
+    if not has_comma.any() or not matches(head, "[-+]?[0-9]*(?:,[0-9]+)?|\\pL*").all():
+        return None
+    # The commas become points, in the bytes of the texts
+    chunks = []
+    for chunk in values.chunks:
+        is_valid, places, content = chunk.buffers()
+        raw = content.to_pybytes() if content is not None else b""
+        if b"." in raw:
+            return None
+        buffers = [is_valid, places, pa.py_buffer(raw.replace(b",", b"."))]
+        chunks.append(pa.Array.from_buffers(pa.string(), len(chunk), buffers, chunk.null_count, chunk.offset))
+    sign_and_floats = plain_column(pa.chunked_array(chunks, pa.string()), na_values)
+    return None if sign_and_floats is None or not sign_and_floats[0] else (int(has_comma.argmax()), sign_and_floats[1])
 
 
 _DIGIT_FORMS = {8: ("%Y%m%d", "%d%m%Y", "%m%d%Y"), 10: ("%Y%m%d%H",), 12: ("%Y%m%d%H%M",), 14: ("%Y%m%d%H%M%S",)}
@@ -363,6 +400,9 @@ def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _N
 
 def _without_flags(contents: Contents) -> Contents | None:
     """A column of numbers, of which some have flags after them, without these; None if it is none."""
+    some = contents.sample(_SAMPLE)
+    if some.share(matches(some.cells.texts, _PERHAPS_FLAGGED)) <= 0.5:
+        return None
     texts = contents.cells.texts
     is_flagged = contents.is_value & matches(texts, f"(?s:.*)[0-9.,][{SPACES}]*?{FLAG}")
     if not is_flagged.any() or not matches(texts, "[-+]?[0-9.,]+").any():
@@ -425,6 +465,9 @@ def _unit_of(contents: Contents) -> tuple[str, str]:
 
 def _check_digits(contents: Contents) -> None:
     """Numbers in other digits or with underscores are no levels."""
+    some = contents.sample(_SAMPLE)
+    if some.share(matches(some.cells.texts, "[-+]?[\\p{Nd}.,][\\p{Nd}.,_-]*(?:[eE][-+]?[0-9]+)?")) <= 0.5:
+        return
     texts = contents.cells.texts
     odd = matches(texts, "[-+]?\\p{Nd}[\\p{Nd}.,]*") & matches(texts, "(?s:.*)[^\\x00-\\x7f](?s:.*)")
     odd |= matches(texts, "[-+]?[0-9]{1,3}(?:_[0-9]{3})+|[0-9]+(?:[.,][0-9]+)?-")
@@ -448,7 +491,10 @@ def _is_id(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]) -> bo
     """Whether a column of numbers is an id by its name and by its values: whole and all different."""
     if not _is_id_name(name) or len(values) < 2 or values.null_count:
         return False
-    return bool((found == np.round(found)).all()) and pc.count_distinct(values).as_py() == len(values)
+    if not (found == np.round(found)).all():
+        return False
+    # Numbers that differ are different texts, too
+    return len(np.unique(found)) == len(found) or pc.count_distinct(values).as_py() == len(values)
 
 
 def _boolean_column(contents: Contents, na_values: Sequence[str]) -> Column | None:

@@ -112,14 +112,16 @@ def of_values(name: str, found: NDArray[np.float64]) -> str:
     if (some != np.round(some)).any():
         return ""
     finite = found[np.isfinite(found)]
-    if not len(finite) or np.abs(finite).max() < _FIRST_SHORT_DAY or (finite != np.round(finite)).any():
+    low = finite.min(initial=np.inf)
+    high = finite.max(initial=-np.inf)
+    largest = max(high, -low)
+    is_low = low < _FIRST_SHORT_DAY
+    if largest < _FIRST_SHORT_DAY or (is_low and largest < _EXACT) or (finite != np.round(finite)).any():
         return ""
     # Digits that float64 does not hold
-    if np.abs(finite).max() >= _EXACT:
+    if largest >= _EXACT:
         return "whole numbers above 2^53 lose digits"
     # Months and days in the last digits
-    low = finite.min()
-    high = finite.max()
     last = finite % 100
     middle = finite // 100 % 100
     is_varied = len(np.unique(last)) > 2

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data.cells import MISSING, matches, one_chunk
+from gpflow_deep_runs.data.cells import MISSING, bytes_of, matches, one_chunk
 from gpflow_deep_runs.data.libraries import pa, pc
 from gpflow_deep_runs.data.units import SCALES
 
@@ -87,13 +87,9 @@ def marks_of(values: pa.ChunkedArray | pa.Array) -> Marks | None:
     may_be_code = has_zero = ends_with_zero = False
     pieces: list[tuple[NDArray[np.uint8], NDArray[np.int32]]] = []  # with points: bytes, and where texts begin and end
     for chunk in one_chunk(values).chunks:
-        _, places, content = chunk.buffers()
-        if content is None or not pa.types.is_string(chunk.type):
+        if not pa.types.is_string(chunk.type):
             continue
-        # The bytes of all texts of the chunk, and where each text begins
-        offsets = np.frombuffer(places, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
-        text = np.frombuffer(content, np.uint8)[offsets[0] : offsets[-1]]
-        offsets = offsets - offsets[0]
+        text, offsets = bytes_of(chunk)
         raw = text.tobytes()
         if not raw.isascii() or any(space in raw for space in (b" ", b"\t", b"\n", b"\r", b"\v", b"\f")):
             return None
@@ -102,7 +98,7 @@ def marks_of(values: pa.ChunkedArray | pa.Array) -> Marks | None:
         second = text[starts + 1]
         is_zero = text[starts] == ord("0")
         has_zero |= bool(is_zero.any())
-        may_be_code |= bool((text[starts] == ord("+")).any()) or (b"e" in raw.lower() and _is_exponent(text))
+        may_be_code |= bool((text[starts] == ord("+")).any()) or ((b"e" in raw or b"E" in raw) and _is_exponent(text))
         may_be_code |= bool((is_zero & (second >= ord("1")) & (second <= ord("9"))).any())
         # Texts with points are compared at the end, when all lengths are known
         if b"." in raw:

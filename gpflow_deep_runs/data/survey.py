@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpflow_deep_runs.data.cells import Cells
 from gpflow_deep_runs.data.columns import Column, fits, parse
 from gpflow_deep_runs.data.features import Feature, date_parts
 from gpflow_deep_runs.data.inference import MAX_LEVELS
@@ -101,16 +102,31 @@ def merged(one: Survey, other: Survey) -> Survey:
 
 
 def parsed(
-    columns: Mapping[str, Column], table: pa.Table, *, na_values: Sequence[str] = (), where: str, first_row: int = 0
+    columns: Mapping[str, Column],
+    table: pa.Table,
+    *,
+    na_values: Sequence[str] = (),
+    where: str,
+    first_row: int = 0,
+    cells: Mapping[str, Cells] | None = None,
 ) -> dict[str, Any]:
     """The cells of each column that is not ignored; the table may have further columns.
 
     :param first_row: number of the first row of `table` in what `where` names, for errors.
+    :param cells: of columns of texts of the table, where they are known.
     :raises ValueError: as `columns.parse`.
     """
+    known_cells = cells or {}
     used = [column for column in columns.values() if column.kind != "ignored"]
     return {
-        column.name: parse(table[column.name], column, where=where, na_values=na_values, first_row=first_row)
+        column.name: parse(
+            table[column.name],
+            column,
+            where=where,
+            na_values=na_values,
+            first_row=first_row,
+            cells=known_cells.get(column.name),
+        )
         for column in used
     }
 
@@ -163,8 +179,10 @@ def _facts(values: Any, column: Column, *, is_target: bool) -> Facts:
     present_values = values[~missing]
     # Of dates the range of each part
     if has_parts:
-        parts = date_parts(present_values[:, None], PARTS)
-        return Facts(num_missing, low=tuple(parts.min(axis=0).tolist()), high=tuple(parts.max(axis=0).tolist()))
+        moments = date_parts(present_values[:, None], ("day", "hour"))
+        calendar = date_parts(pd.unique(moments[:, 0])[:, None], ("day", "day_of_year", "weekday"))  # of few days
+        lows, highs = ((*most(calendar, axis=0).tolist(), float(most(moments[:, 1]))) for most in (np.min, np.max))
+        return Facts(num_missing, low=lows, high=highs)
     # Of levels how often each occurs
     if values.dtype.kind != "f":
         counts = np.bincount(present_values.codes, minlength=len(present_values.categories)).tolist()
@@ -346,12 +364,14 @@ def usable(
     *,
     where: str,
     first_row: int = 0,
+    cells: Mapping[str, Cells] | None = None,
 ) -> Usable:
     """Read the cells of a table, or of a block of its rows.
 
     :param columns: how each column is read, the targets among them; the table may have others.
     :param where: the file, for errors.
     :param first_row: number of the first row of `table` in it.
+    :param cells: as of :func:`parsed`.
     :raises ValueError: naming a cell that is not of its column's kind, unless `spec` leaves such rows out.
     """
     is_imputed = spec.missing == "impute"
@@ -362,16 +382,18 @@ def usable(
         used = [column for column in columns.values() if column.kind != "ignored"]
         for column in used:
             is_bad |= ~fits(table[column.name], column, na_values=spec.na_values)
-        table = table.filter(pa.array(~is_bad)) if is_bad.any() else table
+        if is_bad.any():
+            table = table.filter(pa.array(~is_bad))
+            cells = None
     rows = np.flatnonzero(~is_bad)
-    cells = parsed(columns, table, na_values=spec.na_values, where=where, first_row=first_row)
+    found = parsed(columns, table, na_values=spec.na_values, where=where, first_row=first_row, cells=cells)
     # Rows with a missing or an infinite value
-    for name, values in cells.items():
+    for name, values in found.items():
         if name in targets if is_imputed else is_dropping:
             is_open[rows] |= is_missing(values)
         if is_dropping and values.dtype.kind == "f":
             is_bad[rows] |= np.isinf(values)
     is_used = ~(is_bad | is_open)[rows]
     if not is_used.all():
-        cells = {name: values[is_used] for name, values in cells.items()}
-    return Usable(cells, rows[is_used], is_bad, is_open & ~is_bad)
+        found = {name: values[is_used] for name, values in found.items()}
+    return Usable(found, rows[is_used], is_bad, is_open & ~is_bad)

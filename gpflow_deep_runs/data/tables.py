@@ -21,12 +21,12 @@ from absl import logging
 from numpy.typing import NDArray
 
 from gpflow_deep_base.files import parse_json
-from gpflow_deep_runs.data.cells import MISSING, quoted
+from gpflow_deep_runs.data.cells import MISSING, Cells, quoted
 from gpflow_deep_runs.data.columns import Column
 from gpflow_deep_runs.data.doubts import check_sentinels, names_again, total_of_numbers, totals_of_texts
 from gpflow_deep_runs.data.features import Feature
 from gpflow_deep_runs.data.forced import Forced, forced_columns
-from gpflow_deep_runs.data.inference import infer, infer_columns
+from gpflow_deep_runs.data.inference import Seen, infer, infer_columns
 from gpflow_deep_runs.data.libraries import pa, pc
 from gpflow_deep_runs.data.numeric import check_finite, undivided
 from gpflow_deep_runs.data.rows import Indices, Rows
@@ -116,17 +116,18 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
         if gaps := _gaps_of(table.columns[name]):
             table = table._replace(columns=_with_gaps(table.columns, name, gaps))
             totals.append(f"{', '.join(map(repr, gaps))} of the target is missing (--categorical={name} keeps it)")
-    plain: dict[str, NDArray[np.float64]] = {}
-    columns = columns_of(table.columns, targets, spec, where=where, delimiter=table.delimiter, plain=plain)
-    for name, values in plain.items():  # texts that are read already
-        if columns[name].kind == "number":
+    seen: dict[str, Seen] = {}
+    columns = columns_of(table.columns, targets, spec, where=where, delimiter=table.delimiter, seen=seen)
+    for name, values in seen.items():  # texts that are read already
+        if isinstance(values, np.ndarray) and columns[name].kind == "number":
             place = table.columns.column_names.index(name)
             table = table._replace(columns=table.columns.set_column(place, name, pa.chunked_array([pa.array(values)])))
     if all(column.kind == "ignored" for name, column in columns.items() if name not in targets):
         besides = f" besides the target {targets[0]!r}" if targets else " that is used"
         raise ValueError(f"{where} has no column{besides}; add the inputs, or name them by --features.")
     # Rows that can be used, and whether the last or the first of them sums up the others by its numbers
-    used = usable(table.columns, columns, targets, spec, where=where)
+    cells = {name: values for name, values in seen.items() if isinstance(values, Cells)}
+    used = usable(table.columns, columns, targets, spec, where=where, cells=cells)
     numeric = {name: used.found[name] for name in _of_kind(columns, "number")}
     for row, step in ((len(table.columns) - 1, 1), (0, -1)) if spec.total_rows != "keep" else ():
         is_used = len(used.kept) > 0 and used.kept[::step][-1] == row
@@ -176,14 +177,14 @@ def columns_of(
     *,
     where: str,
     delimiter: str = "",
-    plain: dict[str, NDArray[np.float64]] | None = None,
+    seen: dict[str, Seen] | None = None,
 ) -> dict[str, Column]:
     """How the columns of a table are read: its inputs in the order of X, then the targets.
 
     A column that `spec` names is used, also if it looks like row numbers.
 
     :param columns: all rows, or the first ones of a table that is read piece by piece.
-    :param plain: as of `inference.infer_columns`.
+    :param seen: as of `inference.infer_columns`.
     :raises ValueError: naming the flag: columns that are not there; or as `inference.infer_columns`.
     """
     names = columns.column_names
@@ -217,7 +218,7 @@ def columns_of(
         na_values=spec.na_values,
         delimiter=delimiter,
         is_tolerant=spec.bad_rows == "drop",
-        plain=plain,
+        seen=seen,
     )
     # A column that the user names is no id
     for name in named:

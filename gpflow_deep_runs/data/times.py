@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from gpflow_deep_runs.data.cells import bytes_of
 from gpflow_deep_runs.data.libraries import pa, pc
 from gpflow_deep_runs.data.numerals import SPACES
 
@@ -58,6 +59,11 @@ _DIRECTIVES = {
     "Z": "(?P<Z>(?i:utc|gmt))",
 }
 _FIXED = {"m": "(?P<m>[0-9]{2})", "d": "(?P<d>[0-9]{2})", "H": "(?P<H>[0-9]{2})", "I": "(?P<I>[0-9]{2})"}
+_LENGTHS = {form: len(form) + 2 for form in ISO_FORMATS if "%z" not in form}
+"""How many characters texts in an ISO format have: %Y are four digits, others two."""
+
+_MANY = 1000
+_FIRST_DAY = -719162  # of the year 1
 _PIECE = re.compile(r"%(.)|(\s+)|([^%\s]+)|(%)", re.DOTALL)
 
 
@@ -128,6 +134,17 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
 
     :param is_local: leave zones out of account: days and hours of the clock on the wall.
     """
+    # Moments as programs write them are read in a tenth of the time
+    length = _LENGTHS.get(date_format, 0)
+    if length and len(texts) > _MANY:
+        is_long = pc.fill_null(pc.equal(pc.binary_length(texts), length), False)
+        iso = _iso_days(texts.filter(is_long), date_format)
+        if iso is not None:
+            days = np.full(len(texts), np.nan)
+            is_iso = is_long.to_numpy(zero_copy_only=False)
+            days[is_iso] = iso
+            days[~is_iso] = read_dates(texts.filter(pc.invert(is_long)), date_format)
+            return days
     part, is_match = _parts(texts, date_format)
     # Year, month and day as numbers, as short years and as names
     year = part("Y", 0)
@@ -153,6 +170,22 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
     offset, is_offset = _offset(part)
     is_good &= is_time & is_offset & (seconds < 86400)
     return np.where(is_good, days + (seconds - (0 if is_local else offset)) / 86400, np.nan)
+
+
+def _iso_days(texts: pa.Array, date_format: str) -> NDArray[np.float64] | None:
+    """Days of texts that are all as long as those of an ISO format; None if there is none, or one is no date in it."""
+    try:
+        seconds = pc.cast(texts, pa.timestamp("s")).cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:
+        return None
+    if not len(seconds):
+        return None
+    # The sign before the time of the day has to be that of the format
+    sign = date_format[8:9]
+    if sign and (bytes_of(texts)[0].reshape(len(texts), -1)[:, 10] != ord(sign)).any():
+        return None
+    days, rest = np.divmod(seconds, 86400)
+    return np.where(days >= _FIRST_DAY, days + rest / 86400, np.nan)
 
 
 def read_times(texts: pa.Array, time_format: str) -> NDArray[np.float64]:
