@@ -220,16 +220,18 @@ def _read_table(path: Path, spec: TableSpec, bins: int | None) -> tuple[NDArray[
                 f"--date_parts must be {','.join(_MOMENT)} or one part to be binned, got {','.join(parts)}."
             )
         spec = replace(spec, date_parts=parts)
-    encoded = tables.encode_table(table, (), spec)
+    encoded = tables.encode_chosen(table, (), spec)
     wrong = [f.name for f in encoded.schema.columns if f.column.kind in ("date", "time")]
     if wrong and bins is None:
         raise ValueError(
             f"{path} must hold zeros and ones or levels, but {quoted(wrong)} hold dates or times; leave them "
             f"out with --ignore={','.join(wrong)}."
         )
+    gaps = [feature.name for feature in encoded.schema.columns if feature.num_missing]
+    notes = [*encoded.notes, *([f"missing values of {quoted(gaps)} are a bit, NAME=missing"] if gaps else [])]
     X, schema = (encoded.X, encoded.schema) if bins is None else _binned(encoded.X, encoded.schema, bins)
     as_bits(np.nan_to_num(X), schema.feature_names, str(path))
-    return X, schema, encoded.notes
+    return X, schema, notes
 
 
 def _binned(X: NDArray[np.float64], schema: Schema, most: int) -> tuple[NDArray[np.float64], Schema]:

@@ -37,7 +37,23 @@ MARKERS = (
     *("NA", "na", "None", "none", "NONE", "nil", "Nil", "NIL", "N.A.", "n.a.", "missing", "Missing", "MISSING"),
     *("#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"),
     *(":", *(f"{colon}{flag}" for colon in (": ", ":") for flag in "bcdefinprsuz")),
-    *("?", "??", "-", "--", "---", ".", "..", "...", "*", "\N{EN DASH}", "\N{EM DASH}", "\N{HORIZONTAL ELLIPSIS}"),
+    *(
+        "?",
+        "??",
+        "-",
+        "--",
+        "---",
+        ".",
+        "..",
+        "...",
+        "*",
+        "**",
+        "***",
+        "****",
+        "\N{EN DASH}",
+        "\N{EM DASH}",
+        "\N{HORIZONTAL ELLIPSIS}",
+    ),
 )
 """Texts that stand for a missing value in columns of numbers, dates and times, and are levels in columns of text."""
 

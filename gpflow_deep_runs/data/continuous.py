@@ -32,14 +32,17 @@ def read_continuous(path: str | os.PathLike[str], spec: TableSpec = TableSpec())
     :raises ValueError: as `tables.read_table`; if values are missing, or no column is continuous.
     """
     table = read_source(path, spec=spec)
-    encoded = tables.encode_table(table, (), spec)
+    encoded = tables.encode_chosen(table, (), spec)
     # The columns of X that are numbers or times, without levels, parts of dates and marks of missing values
     names = [name for f in encoded.schema.columns for name in f.names if f.column.kind in ("number", "time")]
     keep = [encoded.schema.feature_names.index(name) for name in names]
     X = encoded.X[:, keep]
     if not np.isfinite(X).all():
         column = names[int(np.argmin(np.isfinite(X).all(axis=0)))]
-        raise ValueError(f"{path} must have a number in every row of {column!r}; leave the column out with --ignore.")
+        raise ValueError(
+            f"{path} must have a number in every row of {column!r}, as its units miss no values; leave the "
+            f"column out with --ignore={column}, or such rows with --bad_rows=drop."
+        )
     name = Path(path).name.split(".")[0]
     return standardised(Rows(name, {"all": Part(X)}, "density", f"the file {Path(path).name}", "", None, tuple(names)))
 

@@ -54,10 +54,11 @@ _SEAL = "\x1fend of the table\x1f"
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16"}
 _NOTE = re.compile(
     r"\W*(?:sources?|notes?|quellen?|anmerkung|hinweis|stand|data|last updated|copyright|footnotes?|remarks?|notas?"
-    r"|remarques?)\b.*|\W?[^\W\d_]{3,}: .*|[*#\u00a9(\[].*",
+    r"|remarques?)\b.*|\W?[^\W\d_]{3,}: .*|[*#!\u00a9\u203b\u2020(\[].*|[\u6ce8\u8cc7\u51fa].*",
     re.IGNORECASE | re.DOTALL,
 )
 _YEAR = re.compile("(?:1[89]|20|21)[0-9]{2}")
+_DATE = re.compile(r"[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}\b.*|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4}\b.*")
 _RULE = re.compile(r"[\s|+]*[-=_]{3,}[-=_+|:\s]*")
 _MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _SPACES = " "
@@ -171,6 +172,12 @@ def dialect_of(
         notes += [note] if note else []
     is_short = len(header) > len(body[0])
     num_titles = num_above + rows[start + 1][0] if is_short else num_titles
+    # So do two lines, of which the first has names of groups of columns
+    if (merged := _merged(header, body[1:])) is not None:
+        header = merged
+        is_short = True
+        num_titles = num_above + rows[start + 2][0]
+        notes.append(f"names of two lines are joined, as {next(name for name in header if name not in body[0])!r}")
     header = [name or unnamed(d, header) for d, name in enumerate(header)]
     if len(twice := {name for name in header if header.count(name) > 1}) and not twice & {*wanted}:
         header = _numbered(header)
@@ -218,10 +225,11 @@ def _occurs_again(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 def _are_values(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Whether a first line is a row, as each of its values is of the kind of its column, and some are no names.
 
-    No names are numbers with decimals or signs, numbers that occur twice, and texts that all occur again below.
+    No names are dates, numbers with decimals or signs, numbers that occur twice, and texts that all occur again below.
     """
     texts = list[bool]()
     numbers = list[str]()
+    has_date = False
     for place, name in enumerate(header):
         cells = [row[place].strip() for row in rows if place < len(row)]
         below = [_NUMBER.fullmatch(cell) is not None for cell in cells if cell not in ("", "?", "NA")]
@@ -230,7 +238,8 @@ def _are_values(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
             return False
         numbers += [name] * is_number
         texts += [name in cells] * (not is_number)
-    is_no_name = any(set(name) & set(".,-+") for name in numbers) or len(set(numbers)) < len(numbers)
+        has_date |= bool(_DATE.fullmatch(name)) and all(_DATE.fullmatch(cell) for cell in cells if cell)
+    is_no_name = has_date or any(set(name) & set(".,-+") for name in numbers) or len(set(numbers)) < len(numbers)
     return len(header) > 1 and (is_no_name or (len(texts) > 0 and all(texts)))
 
 
@@ -242,6 +251,21 @@ def _lengthened(header: list[str], rows: Sequence[Sequence[str]]) -> tuple[list[
     if len(firsts) > 2 and _are_row_names(firsts):  # as R writes them
         return ["", *header], "the line of names has one value less than the rows, whose first value has no name"
     return header, ""
+
+
+def _merged(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str] | None:
+    """The names of two lines, the first of which names groups of columns by their first one; None if it does not."""
+    blank = [place for place, name in enumerate(header) if place and not name]
+    second = [cell.strip() for cell in rows[0]] if len(rows) > 2 else []
+    if not blank or len(second) != len(header) or any(map(_NUMBER.fullmatch, second)):
+        return None
+    # Each column without a name has one in the second line, and so has the one that begins its group
+    firsts = [max(place for place in range(last + 1) if header[place] or not place) for last in range(len(header))]
+    if not all(second[place] and second[firsts[place]] and header[firsts[place]] for place in blank):
+        return None
+    if not any(_NUMBER.fullmatch(row[place].strip()) for row in rows[1:] for place in blank if place < len(row)):
+        return None
+    return [f"{header[first]} {name}".strip() for first, name in zip(firsts, second, strict=True)]
 
 
 def _are_row_names(texts: Sequence[str]) -> bool:
@@ -643,7 +667,8 @@ def _spaced(
     writes names of rows and none above them: then the line of names has one value less.
     """
     # Another sign divides the text
-    if any(len(row) > 1 for delimiter in rows if delimiter != "\t" for _, row in rows[delimiter]):
+    others = (row for delimiter in rows if delimiter != "\t" for _, row in rows[delimiter])
+    if any(len(row) > 1 and row[0][:1] not in ("#", "%") for row in others):
         return None
     has_tabs = all(len(row) == len(rows["\t"][0][1]) > 1 for _, row in rows["\t"])
     if has_tabs and not all(any("   " in cell.strip() for cell in row) for _, row in rows["\t"]):
@@ -654,9 +679,13 @@ def _spaced(
     try:
         cells = [(number, _words(line)) for number, line in lines[num_comments:]]
         if num_comments:  # the last of them may hold the names, as NumPy writes them
-            number, line = lines[num_comments - 1]
-            names = _words(line[1:])
-            cells = [(number, names), *cells] if len(names) == len(cells[0][1]) else cells
+            heads = [
+                (number, [word.strip(",") for word in _words(line[1:])])
+                for number, line in lines[max(0, num_comments - 2) : num_comments]
+            ]
+            heads = [(number, names) for number, names in heads if len(names) == len(cells[0][1])]
+            has_units = len(heads) > 1 and len(set(heads[0][1])) > len(set(heads[1][1]))  # which occur twice
+            cells = [heads[0 if has_units else -1], *cells] if heads else cells
     except csv.Error:
         return None
     # As R writes names of rows: the line of names has one value less
@@ -731,8 +760,8 @@ def _start_of(rows: list[list[str]]) -> int | None:
     usual = sorted(filled)[len(filled) // 2]
     # The first row that is neither comment, title nor empty
     for number, row in enumerate(rows):
-        if row[0].lstrip().startswith(("# ", "% ")) and len(row) != width:
-            continue  # a comment
+        if (row[0].lstrip().startswith(("# ", "% ")) and len(row) != width) or row[0].startswith("!"):
+            continue  # a comment, or what is known of a series of GEO
         is_title = len(row) < width if len(row) != width else row[0].strip() != "" and filled[number] == 1 < usual
         if filled[number] == 0:
             continue

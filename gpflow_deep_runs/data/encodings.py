@@ -90,10 +90,10 @@ def encoding_of(content: bytes, where: str) -> str:
     if fitting:
         return fitting[0]
     # Several languages in one text: all letters of western Europe
-    western = texts.get("windows-1252", "")
     letters = "".join(language.letters for language in _LATIN["windows-1252"])
-    if western and _is_of(western, "windows-1252", _Language(letters)):
-        return "windows-1252"
+    for page in ("windows-1252", "mac_roman", "cp850"):
+        if page in texts and _is_of(texts[page], page, _Language(letters)):
+            return page
     # Other scripts are told by a library; a text that stays odd has no known encoding
     from charset_normalizer import from_bytes  # here, as few texts need it
 

@@ -16,7 +16,7 @@ from gpflow_deep_runs.data.cells import Contents, matches, na_flag, shown
 from gpflow_deep_runs.data.libraries import pa
 from gpflow_deep_runs.data.times import full_pattern, read_dates, read_times
 
-__all__ = ["ORDERS", "find_date_format", "find_time_format"]
+__all__ = ["ORDERS", "are_durations", "find_date_format", "find_time_format"]
 
 ORDERS = ("dmy", "mdy", "ymd")
 """Orders of day, month and year that a user may name."""
@@ -42,10 +42,12 @@ _NAMED = [
         ),
     )
 ]
+_RARE = [f"{y}{s}%d{s}%m" for y in ("%Y", "%y") for s in "-/."]
 _COMPACT = ["%Y%m%d", "%Y%m%d%H%M%S", "%Y"]
 _CLOCKS = ["%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I %p"]
 _TIMES = [*_CLOCKS, "%M:%S.%f", "%H.%M.%S", "%Hh%M"]
 _LIKE_A_TIME = "(?s:.*)(?::[0-9]{2}|[0-9] ?(?i:[ap]\\.?m))(?s:.*)|[0-9]{1,2}(?:\\.[0-9]{2}\\.|h)[0-9]{2}"
+_TWO_PARTS = "(?i:P(?:[0-9]+D)?T[0-9]+[HMS].*|[0-9]+ ?[dhms][a-z.]*,? *[0-9]+ ?[hms].*)"
 _LOOKED_AT = 20
 _SAMPLE = 1000
 _DAY_2030 = 21915
@@ -55,7 +57,7 @@ _FEW_YEARS = 5
 _MANY_YEARS = 20
 
 _DIGIT = re.compile("[0-9]")
-_ZONES = ("", "%z", " %z", " %Z")
+_ZONES = ("", "%z", " %z", " %Z", " GMT%z", " UTC%z")
 _MONTH_WORD = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\\.?"
 _MONTHS_ABROAD = (
     "januar|jänner|jan|februar|feb|märz|mrz|april|apr|mai|juni|jun|juli|jul|august|aug|september|sept|sep|oktober|okt|"
@@ -95,6 +97,11 @@ def find_date_format(
     fits = _fits(contents, candidates)
     best_forms = _best(contents, fits, "dates", is_forced=is_forced, is_tolerant=is_tolerant)
     if not best_forms:
+        # The day may stand before the month where nothing else reads the dates, as in 17.14.11
+        rare = [form for form in _RARE if not how and contents.share(~np.isnan(read_dates(texts, form))) == 1]
+        if rare and contents.is_value.sum() > 1:
+            _check_two_digit_years(contents, rare, how)
+            return rare[0]
         if contents.share(matches(texts, _LIKE_A_DATE)) > 0.5:
             raise ValueError(
                 f"{contents.what} seems to hold dates, such as {contents.example(matches(texts, _LIKE_A_DATE))} (from "
@@ -137,6 +144,13 @@ def find_time_format(contents: Contents, how: str = "", *, is_tolerant: bool = F
                 f"minutes or minutes and seconds; give --dates={contents.name}:%H:%M or --dates={contents.name}:%M:%S."
             )
     return best_forms[0] if best_forms else None
+
+
+def are_durations(contents: Contents) -> bool:
+    """Whether most texts are durations in words, of which some have two parts, such as 1h 30m or PT1H30M."""
+    some = contents.sample(_SAMPLE)
+    texts = some.cells.texts
+    return bool(matches(texts, _TWO_PARTS).any() and some.share(~np.isnan(read_times(texts, "%t"))) > 0.5)
 
 
 def _fits(contents: Contents, candidates: list[str]) -> dict[str, NDArray[np.bool_]]:
@@ -219,8 +233,8 @@ def _formats_of(text: str, dates: list[str]) -> list[str]:
         rest = text[start.end() :]
         if not rest:
             forms.append(form)
-        elif rest[0] in " T,":
-            clocks = (f"{gap}{clock}{zone}" for gap in (" ", "T", ", ") for clock in _CLOCKS for zone in _ZONES)
+        elif rest[0] in " T,:":
+            clocks = (f"{gap}{clock}{zone}" for gap in (" ", "T", ", ", ":") for clock in _CLOCKS for zone in _ZONES)
             forms += [f"{form}{clock}" for clock in clocks if re.fullmatch(full_pattern(clock), rest)]
     return forms
 

@@ -22,7 +22,7 @@ from gpflow_deep_runs.data.cells import Cells, Contents, cells_of, is_missing, m
 from gpflow_deep_runs.data.columns import Column, misfit
 from gpflow_deep_runs.data.doubts import are_months, check_codes, check_numbers
 from gpflow_deep_runs.data.forced import LOCAL, SIGNS, Forced, zone_of
-from gpflow_deep_runs.data.formats import find_date_format, find_time_format
+from gpflow_deep_runs.data.formats import are_durations, find_date_format, find_time_format
 from gpflow_deep_runs.data.libraries import pa, pc
 from gpflow_deep_runs.data.numerals import FLAG, SPACES, Style, marks_of, numbers, plain_numbers, without_flags
 from gpflow_deep_runs.data.styles import Found, Sign, apart, decimal_of, find_style, is_code
@@ -57,7 +57,9 @@ _WORDS = (
     *(("wahr", "falsch"), ("vrai", "faux"), ("verdadero", "falso"), ("vero", "falso"), ("verdadeiro", "falso")),
     *(("waar", "onwaar"), ("prawda", "fałsz"), ("истина", "ложь")),
 )
-_WORD = re.compile(r"(?!(?:am|pm|bc|ad|st|nd|rd|th)\b)[^\W\d_]{2,}(?:[ /.][^\W\d_]+)*\.?", re.IGNORECASE)
+_WORD = re.compile(
+    r"(?!(?:am|pm|bc|ad|st|nd|rd|th)\b)(?:[^\W\d_]{2,}|[^\W\d_]/[^\W\d_]+)(?:[ /.][^\W\d_]+)*\.?", re.IGNORECASE
+)
 """Units that are words, and not those of times or places."""
 
 _LETTERED = "(?i:[a-z ./-]{1,12}[0-9]{3,}|[0-9]{3,}[a-z]{1,3}|[a-z ./-]{1,8}[0-9]{1,2}[ ./-]{1,2}[0-9]{3,})"
@@ -339,6 +341,9 @@ def _read(
     if not contents.is_value.any():
         return Column(name, "ignored", note=_EMPTY_NOTE), ""
     hint = ""
+    if forced is None and are_durations(contents):
+        forced = Forced("date", "%t")
+        manner = "%t"
     if forced is None:
         check_codes(contents)
     # Numbers; digits that are none may be days, or codes with leading zeros
@@ -360,7 +365,14 @@ def _read(
     manner = "" if manner == LOCAL else manner
     days: str | None = None
     if not is_time_format(manner):
-        days = find_date_format(contents, manner, is_forced=forced is not None, is_tolerant=is_tolerant)
+        try:
+            days = find_date_format(contents, manner, is_forced=forced is not None, is_tolerant=is_tolerant)
+        except ValueError:
+            # One date in all rows says nothing, however it is read
+            if forced is not None or contents.is_value.sum() > 1 or contents.counts.max() < 2:
+                raise
+            _, text, _ = contents.cells.first(contents.is_value)
+            return Column(name, "ignored", note=f"all values are {shown(text)}; --dates={name}:FORMAT reads dates"), ""
     if days is not None:
         zone = zone_of(forced, contents.what, is_zoned="%z" in days or "%Z" in days)
         return Column(name, "date", date_format=days, zone=zone, note=notes.of_date(contents, days, zone)), ""

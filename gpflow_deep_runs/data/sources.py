@@ -421,9 +421,15 @@ def _arrow_columns(path: Path, spec: TableSpec) -> tuple[pa.Table, tuple[tuple[s
         table = _parquet_table(path, budget) if kind == "parquet" else _feather_table(path, budget)
     except (*_DAMAGED, pa.ArrowException) as error:
         raise ValueError(f"{path} is no readable {kind} file ({one_line(error)}); write it again.") from error
-    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
-    stored = [name for name in index if isinstance(name, str) and name in table.column_names]
-    return table.drop_columns(stored), tuple((name, _INDEX) for name in stored)
+    stored = table.schema.pandas_metadata or {}
+    # Numbers that are categories of pandas stay such
+    levels = [column["name"] for column in stored.get("columns", ()) if column["pandas_type"] == "categorical"]
+    for name in (name for name in levels if name in table.column_names):
+        if not pa.types.is_dictionary(table[name].type):
+            table = table.set_column(table.column_names.index(name), name, table[name].dictionary_encode())
+    index = stored.get("index_columns", [])
+    left_out = [name for name in index if isinstance(name, str) and name in table.column_names]
+    return table.drop_columns(left_out), tuple((name, _INDEX) for name in left_out)
 
 
 def _feather_table(path: Path, budget: Budget) -> pa.Table:

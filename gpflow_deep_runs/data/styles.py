@@ -38,10 +38,14 @@ _CELL = re.compile(
 """A number with a unit on either side, in parentheses or not."""
 
 _BODY = re.compile("|".join(pattern_of(Style(sign, group)) for sign in (".", ",") for group in GROUPS if group != sign))
+_OUT_OF = re.compile("(?:/|out of|von|sur) ?(5|10|100|1000)(?: (?:stars?|points?|Punkten))?")
+"""What follows ratings such as 4.1/5, which is a unit of theirs."""
+
 _ZERO = re.compile("0+(?:[.,]0+)?")
 _BOTH = "\x1f"
 _SAMPLE = 1000
 _FEW_LEVELS = 20
+_MIN_NUMBERS = 20
 
 
 class Part(NamedTuple):
@@ -91,11 +95,24 @@ def apart(text: str) -> Part | None:
     if cell is None or sum(map(bool, cell.group("open", "sign", "inner"))) > 1 or not _BODY.fullmatch(cell["body"]):
         return None
     before, after = cell.group("before", "after")
-    is_unit = not after or after[0].isalpha() or after[0] in "%‰°º+" or _is_money(after)
+    best = _OUT_OF.fullmatch(after)
+    if best and not 0 <= _float(cell["body"]) <= float(best[1]):
+        return None
+    is_unit = not after or after[0].isalpha() or after[0] in "%‰°º+" or _is_money(after) or best is not None
     if not is_unit or bool(cell["open"]) != bool(cell["close"]):
         return None
-    is_known = (not before or _is_money(before)) and (not after or _is_money(after) or after in UNITS)
+    is_known = (not before or _is_money(before)) and (
+        not after or _is_money(after) or after in UNITS or best is not None
+    )
     return Part(cell["body"], _BOTH.join(filter(None, (before, after))), is_known, bool(cell["open"]))
+
+
+def _float(body: str) -> float:
+    """A number with a decimal point or comma; NaN if it is in groups."""
+    try:
+        return float(body.replace(",", "."))
+    except ValueError:
+        return float("nan")
 
 
 def find_style(contents: Contents, *, is_forced: bool = False) -> Found | None:
@@ -135,7 +152,9 @@ def _of_all(found: Found, contents: Contents) -> Found | None:
 def _found(contents: Contents, *, any_unit: bool = False) -> Found | None:
     parts = list(map(apart, contents.cells.texts.to_pylist()))
     is_number = contents.is_value & np.array([part is not None and (part.is_known or any_unit) for part in parts], bool)
-    if contents.share(is_number) <= 0.5:
+    # Numbers are most values, or nearly all of the different ones beside a few words
+    are_many = is_number.sum() >= max(_MIN_NUMBERS, 0.9 * contents.is_value.sum())
+    if contents.share(is_number) <= 0.5 and not are_many:
         return None
     # Zeros may lack the unit that the others have
     units = np.array([part.unit if part else "" for part in parts], object)

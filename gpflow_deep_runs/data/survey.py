@@ -40,8 +40,18 @@ _YEAR = 366
 MAX_NAMED = 20
 """Most columns that an error names."""
 
-_MEASURED = "(?![0-9]+[A-Za-z]?$)[-+\u2212~<>\u2264\u2265(]?\\W?\\s*[0-9].*"
-"""Texts that begin as numbers do, and are no codes."""
+_NO_MEASURE = "|".join(
+    (
+        "[0-9]+[A-Za-z]?$",
+        "[0-9]+_.*$",
+        r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}$",  # 192.168.0.1
+        r"(?:\+|\(|00?)[0-9 ()/-]{7,}$",  # +49 170 1234567
+        "(?:[0-9]{3}[ .-]){2}[0-9]{4}$",  # 555-123-4567
+        "(?!(?:19|20)[0-9]{2}-|.*-(?:19|20)[0-9]{2}$)[0-9]+(?:-[0-9]+){2,}$",  # 50-78-2, no date
+    )
+)
+_MEASURED = f"(?!{_NO_MEASURE})[-+\u2212~<>\u2264\u2265(]?\\W?\\s*[0-9].*"
+"""Texts that begin as numbers do, and are neither codes nor addresses of machines nor telephones."""
 
 _PERIOD = "(?i:[0-9]{2,4}.{0,2}(?:[qwmhts]|kw|week)[ -]?[0-9]{1,2}|(?:[qhwts]|kw|week)[ -]?[0-9]{1,2}.{0,3}[0-9]{2,4})"
 """Quarters, weeks, half-years and the like, of a year."""

@@ -35,8 +35,8 @@ from gpflow_deep_runs.data.sources import Table, read_source
 from gpflow_deep_runs.data.spec import NewRows, TableSpec, Task
 from gpflow_deep_runs.data.survey import Usable, is_missing, look, parsed, usable
 
-__all__ = ["Encoded", "NewRows", "Schema", "TableSpec", "apply_schema", "columns_of", "encode_table", "load_schema"]
-__all__ += ["read_table", "schema_of"]
+__all__ = ["Encoded", "NewRows", "Schema", "TableSpec", "apply_schema", "columns_of", "encode_chosen", "encode_table"]
+__all__ += ["load_schema", "read_table", "schema_of"]
 
 
 _GAPS = ("NA", "na", "N.A.", "n.a.", "?", "??", "missing", "Missing", "MISSING")
@@ -61,11 +61,7 @@ def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
     """
     table = read_source(source, spec=spec)
     targets = _targets(table, spec)
-    chooses = spec.missing is None and spec.bad_rows == "error"
-    encoded = encode_table(table, targets, replace(spec, missing="impute") if chooses else spec)
-    has_gaps = any(f.num_missing for f in encoded.schema.columns) or any("a target" in note for note in encoded.notes)
-    if chooses and not has_gaps:  # a new row with a missing value is one that the model has not seen
-        encoded = encoded._replace(schema=replace(encoded.schema, missing="error"))
+    encoded = encode_chosen(table, targets, spec)
     about = f"the file {Path(source).name}" if isinstance(source, str | os.PathLike) else table.where
     notes = encoded.notes + ([] if spec.task else [f"task {encoded.schema.task!r} inferred from the target"])
     return undivided(
@@ -98,6 +94,18 @@ class Encoded(NamedTuple):
     Y: NDArray[Any] | None
     kept: Indices
     notes: list[str]
+
+
+def encode_chosen(table: Table, targets: Sequence[str], spec: TableSpec) -> Encoded:
+    """:func:`encode_table`, where missing values are imputed unless the user says what is to be done with them."""
+    if spec.missing is not None or spec.bad_rows != "error":
+        return encode_table(table, targets, spec)
+    encoded = encode_table(table, targets, replace(spec, missing="impute"))
+    has_gaps = any(f.num_missing for f in encoded.schema.columns) or any("a target" in note for note in encoded.notes)
+    if has_gaps:
+        return encoded
+    # A new row with a missing value is one that the model has not seen
+    return encoded._replace(schema=replace(encoded.schema, missing="error"))
 
 
 def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encoded:

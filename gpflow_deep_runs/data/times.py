@@ -3,8 +3,9 @@
     read_dates(pa.array(["31.12.2020 23:59"]), "%d.%m.%Y %H:%M")                           # days since 1970-01-01
     read_times(pa.array(["7:05 PM"]), "%I:%M %p")                                          # [19.0833...], hours
 
-Beside the directives of `strptime` there is %q, a quarter. Months and days have English names, short or whole. Seconds
-may have a fraction. Dates are checked: there is no 31st of February, and "Mon" before a Tuesday does not fit.
+Beside the directives of `strptime` there are %q, a quarter, and %t, a duration such as 1h 30m or PT1H30M. Months and
+days have English names, short or whole. Seconds may have a fraction. Dates are checked: there is no 31st of February,
+and "Mon" before a Tuesday does not fit.
 """
 
 from __future__ import annotations
@@ -55,7 +56,11 @@ _DIRECTIVES = {
     "M": "(?P<M>[0-9]{2})",
     "S": "(?P<S>[0-9]{2})(?:[.,](?P<f>[0-9]{1,9}))?",
     "f": "(?P<f>[0-9]{1,9})",
-    "z": "(?P<z>[Zz]|[-+][0-9]{2}(?::?[0-9]{2})?)",
+    "z": "(?P<z>[Zz]|[-+][0-9]{2}(?::?[0-9]{2})?|[-+][0-9](?::[0-9]{2})?)",
+    "t": (
+        "(?i:P?(?:(?P<D>[0-9]+) ?d(?:ays?)?[ ,]*)?T?(?:(?P<H>[0-9]+) ?(?:h(?:(?:ou)?rs?)?|std|stunden?)\\.?[ ,]*)?"
+        "(?:(?P<M>[0-9]+) ?m(?:in(?:ute)?[ns]?)?\\.?[ ,]*)?(?:(?P<S>[0-9]+) ?s(?:e[ck](?:ond)?s?)?\\.?)?)"
+    ),
     "Z": "(?P<Z>(?i:utc|gmt))",
 }
 _FIXED = {"m": "(?P<m>[0-9]{2})", "d": "(?P<d>[0-9]{2})", "H": "(?P<H>[0-9]{2})", "I": "(?P<I>[0-9]{2})"}
@@ -88,7 +93,7 @@ def is_time_format(text: str) -> bool:
         directives = _directives(text)
     except ValueError:
         return False
-    return bool(directives) and directives <= {"H", "I", "p", "M", "S", "f"}
+    return bool(directives) and directives <= {"D", "H", "I", "p", "M", "S", "f"}
 
 
 @lru_cache(maxsize=256)
@@ -194,6 +199,7 @@ def read_times(texts: pa.Array, time_format: str) -> NDArray[np.float64]:
         texts = pc.utf8_lpad(texts, 4, "0")
     part, is_match = _parts(texts, time_format)
     seconds, is_time = _seconds(part)
+    is_match &= np.asarray(pc.match_substring_regex(texts, "[0-9]").fill_null(False).to_numpy(zero_copy_only=False))
     return np.where(is_match & is_time, seconds / 3600, np.nan)
 
 
@@ -218,6 +224,8 @@ def _parts(texts: pa.Array, text_format: str) -> tuple[Part, NDArray[np.bool_]]:
             piece = pc.utf8_rpad(piece, 9, "0")  # nanoseconds
         elif name == "z":
             piece = _minutes(piece)
+        elif "%t" in text_format:  # which may lack parts
+            piece = pc.if_else(pc.equal(piece, ""), pa.scalar(None, piece.type), piece)
         return np.asarray(pc.fill_null(pc.cast(piece, pa.int64()), default).to_numpy(zero_copy_only=False))
 
     return part, np.asarray(groups.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
@@ -235,7 +243,7 @@ def _seconds(part: Part) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     if (part("H", -1) >= 0).any() or (half >= 0).any():
         is_good &= minute < 60
     hour = np.where(half >= 0, twelve % 12 + 12 * half, hour)
-    return (hour * 3600 + minute * 60 + second) + part("f", 0) / 1e9, is_good
+    return (part("D", 0) * 86400 + hour * 3600 + minute * 60 + second) + part("f", 0) / 1e9, is_good
 
 
 def _offset(part: Part) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -246,7 +254,8 @@ def _offset(part: Part) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 def _minutes(zones: pa.Array) -> pa.Array:
     """Minutes of zones such as "Z", "+02", "+0230" and "-02:30"."""
-    digits = pc.utf8_rpad(pc.replace_substring_regex(zones, "[^0-9]", ""), 4, "0")
+    digits = pc.replace_substring_regex(zones, "^[-+]([0-9])(:|$)", "0\\1")  # of +2
+    digits = pc.utf8_rpad(pc.replace_substring_regex(digits, "[^0-9]", ""), 4, "0")
     hours = pc.cast(pc.utf8_slice_codeunits(digits, 0, 2), pa.int64())
     minutes = pc.cast(pc.utf8_slice_codeunits(digits, 2, 4), pa.int64())
     total = pc.add(pc.multiply(hours, 60), minutes)

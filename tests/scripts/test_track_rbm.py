@@ -39,7 +39,7 @@ WHOLE = [*TINY, "--adaptive", "--centred", "--exact_every=20", "--ais_every=20",
 STOPPING = ["--data=noise.npz", "--hidden=5", *SMALL, "--num_steps=4000", "--learning_rate=0.2", "--patience=2"]
 ERRORS: list[tuple[list[str], str]] = [
     (["--data=real.csv"], "real.csv.*0 (or|and) 1"),
-    (["--data=missing.csv"], "missing"),
+    (["--data=missing.csv", "--missing=error"], "missing values in"),
     (["--data=nothing.csv"], "nothing.csv"),
     (["--dataset=no_such_data"], "no_such_data"),
     (["--dataset=adult"], "adult.*--data_dir"),

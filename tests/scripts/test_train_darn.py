@@ -45,7 +45,7 @@ def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ERRORS: list[tuple[list[str], str]] = [
-    (["--data=missing.csv"], "missing"),
+    (["--data=missing.csv", "--missing=error"], "missing values in"),
     (["--dataset=no_such_data"], "no_such_data"),
     (["--dataset=adult"], "adult.*--data_dir"),
     ([*TINY, "--dataset=digits"], "give --dataset or --data, not both"),
@@ -96,7 +96,7 @@ def test_truths_levels_and_missing_values(folder: Path) -> None:
     shop = pd.DataFrame({"paid": rng.choice(["yes", "no"], 150), "kind": rng.choice(["ale", "bun", "cod"], 150)})
     shop = shop.mask(rng.random(shop.shape) < 0.1).assign(price=rng.normal(size=150))
     shop.to_csv(folder / "shop.csv", index=False)
-    flags = ["--data=shop.csv", "--missing=impute", "--hidden=3", "--num_steps=2", *SMALL]
+    flags = ["--data=shop.csv", "--hidden=3", "--num_steps=2", *SMALL]
     with_price = call(folder, "with_price", "--bins=4", *flags)
     assert with_price.code == 0, with_price.err
     assert load_darn(folder / "with_price" / "darn.npz").config.visible == 6 + 4

@@ -525,3 +525,116 @@ def test_a_gap_is_no_question_unless_training_had_none(tmp_path: Path) -> None:
     whole = schema_of(divide(read_table(FRAME, TableSpec(target=("y",)))))
     with pytest.raises(ValueError, match=r"missing values in 'q' \(60\); give --missing=impute"):
         apply_schema(whole, FRAME.assign(q=None))
+
+
+OF_PEOPLE: dict[str, tuple[list[str], str, list[float]]] = {
+    "durations": (["1h 30m", "45m", "2h", "1 hr 5 min", "1d 2h"], "time", [1.5, 0.75, 2.0, 65 / 60, 26.0]),
+    "durations of machines": (["PT1H30M", "PT45M", "P1DT2H", "PT36S"], "time", [1.5, 0.75, 26.0, 0.01]),
+    "ratings": (["4.1/5", "3/5", "4.5/5"], "number", [4.1, 3.0, 4.5]),
+    "ratings in words": (["4.1 out of 5 stars", "3.0 out of 5 stars"], "number", [4.1, 3.0]),
+    "a unit of two letters": (["180.5 g/mol", "46.07 g/mol"], "number", [180.5, 46.07]),
+    "numbers beside stars": (["1.5", "***", "2.5"], "number", [1.5, np.nan, 2.5]),
+    "addresses": ([f"10.0.{i}.{i * 3}" for i in range(N)], "ignored", []),
+    "telephones": ([f"+49 170 {1234567 + i}" for i in range(N)], "ignored", []),
+    "substances": ([f"{50 + i}-{10 + i}-2" for i in range(N)], "ignored", []),
+    "probes": ([f"{200000 + i}_s_at" for i in range(N)], "ignored", []),
+    "a date that never changes": (["07/03/24 11:00:00"], "ignored", []),
+}
+
+
+@pytest.mark.parametrize("name", OF_PEOPLE)
+def test_what_a_careful_reader_would_not_ask(name: str) -> None:
+    cells, kind, values = OF_PEOPLE[name]
+    rows = read_table(FRAME.assign(c=[cells[i % len(cells)] for i in range(N)]), SPEC)
+    assert rows.schema is not None
+    assert rows.schema.columns[2].column.kind == kind
+    np.testing.assert_allclose(rows.parts["all"].X[: len(values), 3] if values else [], values)
+
+
+@pytest.mark.parametrize("cells", [["NEW", "4.1/5", "3/5"], ["6/5", "4/5"], ["1h 30m", "2h", "cancelled", "3h"]])
+def test_what_nearly_is_a_rating_or_a_duration(cells: list[str]) -> None:
+    frame = FRAME.assign(c=[cells[i % len(cells)] for i in range(N)])
+    if cells[0] == "6/5":
+        assert read_table(frame, SPEC).feature_names[3:] == ("c=4/5", "c=6/5")
+        return
+    with pytest.raises(ValueError, match=cells[0] if cells[0] == "NEW" else "cancelled"):
+        read_table(frame, SPEC)
+
+
+def test_moments_of_forms_and_of_statistical_programs() -> None:
+    form = pd.date_range("2023-05-12 15:14", periods=N, freq="7h")
+    sas = form.strftime("%d%b%Y:%H:%M:%S").str.upper()
+    zoned = [
+        f"{moment:%Y/%m/%d %I:%M:%S %p} GMT{zone}" for moment, zone in zip(form, ["+2", "-5:30"] * 30, strict=True)
+    ]
+    X = (
+        read_table(FRAME.assign(sas=sas, zoned=zoned), TableSpec(target=("y",), date_parts=("day", "hour")))
+        .parts["all"]
+        .X
+    )
+    hours = (form.to_numpy() - np.datetime64("1970-01-01")) / np.timedelta64(1, "h")
+    np.testing.assert_allclose(24 * X[:, 3] + X[:, 4], hours, rtol=1e-12)
+    np.testing.assert_allclose(24 * X[:, 5] + X[:, 6], hours - np.tile([2.0, -5.5], 30), rtol=1e-12)
+
+
+def test_days_between_year_and_month_where_nothing_else_fits() -> None:
+    days = pd.date_range("2017-11-14", periods=N)
+    for form in ("%y.%d.%m", "%Y-%d-%m"):
+        X = read_table(FRAME.assign(day=days.strftime(form)), SPEC).parts["all"].X
+        np.testing.assert_array_equal(X[:, 3], days.to_numpy().astype("datetime64[D]").astype(int))
+
+
+def test_many_numbers_beside_a_word_that_is_more_frequent_are_asked_about() -> None:
+    scores = [f"{i / 10}" if i % 3 == 0 else "tbd" for i in range(3 * N)]
+    frame = pd.DataFrame({"score": scores, "y": RNG.normal(size=3 * N)})
+    with pytest.raises(ValueError, match="--na_values=tbd"):
+        read_table(frame, SPEC)
+    levels = frame.assign(score=["free", "free", "10"] * N)
+    assert read_table(levels, SPEC).feature_names == ("score=10", "score=free")
+
+
+def test_names_of_two_lines_of_which_the_first_is_of_groups(tmp_path: Path) -> None:
+    rows = "".join(f"{kind},{i},{q},{y}\n" for i, (kind, q, y) in enumerate(FRAME.to_numpy()))
+    (path := tmp_path / "merged.csv").write_text(f"kind,2023,,2024\n,units,q,y\n{rows}".replace("2023,,2024", "Q1,,Q2"))
+    data = read_table(path, TableSpec(target=("Q2 y",)))
+    assert data.feature_names == ("kind=green", "kind=red", "Q1 units", "Q1 q")
+    np.testing.assert_array_equal(data.parts["all"].Y[:, 0], FRAME["y"])
+    # A column of row names without one is no group
+    path.write_text(text(FRAME.set_index("kind")[["q", "y"]].reset_index(names="")))
+    assert read_table(path, SPEC).feature_names[0].startswith("Unnamed: 0")
+
+
+def test_lines_of_comments_that_look_like_rows(tmp_path: Path) -> None:
+    geo = '!Series_title\t"x"\n!Sample_title\t"a"\t"b"\n!series_matrix_table_begin\n' + text(sep="\t")
+    said((path := tmp_path / "matrix.txt", path.write_text(geo + "!series_matrix_table_end\n"))[0])
+    numbers = "".join(f" {i}  {q:6.3f}  {y:6.3f}\n" for i, (q, y) in enumerate(FRAME[["q", "y"]].to_numpy()))
+    for head, names in (
+        ("#YY  WSPD GST\n#yr  m/s  m/s\n", ("YY", "WSPD")),
+        ("% Text, with commas.\n% \n% Year, Anomaly, Unc.\n", ("Year", "Anomaly")),
+    ):
+        path.write_text(head + numbers)
+        target = "GST" if "GST" in head else "Unc."
+        data = read_table(path, TableSpec(target=(target,), numeric=(names[0],)))
+        assert data.feature_names == names
+        np.testing.assert_array_equal(data.parts["all"].Y[:, 0], FRAME["y"])
+
+
+def test_a_first_line_with_a_date_is_a_row(tmp_path: Path) -> None:
+    days = pd.date_range("2023-01-02", periods=N).strftime("%Y-%m-%d 00:00")
+    (path := tmp_path / "sold.csv").write_text(text(FRAME.assign(day=days, n=range(1000, 1000 + N)), header=False))
+    assert len(read_table(path, TableSpec(target=("x2",))).parts["all"].Y) == N
+    path.write_text("code,2023-01-02,2023-01-03\n" + "a,1.5,2.5\nb,2.5,4.5\n" * 9)
+    assert read_table(path, TableSpec(target=("2023-01-03",))).feature_names == ("code=a", "code=b", "2023-01-02")
+
+
+def test_categories_that_pandas_keeps_as_numbers(tmp_path: Path) -> None:
+    FRAME.assign(kind=pd.Categorical([1, 2, 3] * 20)).to_parquet(path := tmp_path / "kinds.parquet")
+    assert read_table(path, SPEC).feature_names == ("kind=1", "kind=2", "kind=3", "q")
+
+
+def test_notes_of_japan_and_letters_of_several_languages_of_a_mac(tmp_path: Path) -> None:
+    (path := tmp_path / "notes.csv").write_text(text() + "\u203b \u7dcf\u52d9\u7701\n")
+    assert "1 lines at the foot left out" in said(path)
+    names = ["Gr\u00f6\u00dfe", "Jos\u00e9", "Zo\u00eb", "5 \u20ac"] * (N // 4)
+    path.write_bytes(text(FRAME.assign(name=names)).encode("mac_roman"))
+    assert "name=Jos\u00e9" in read_table(path, SPEC).feature_names

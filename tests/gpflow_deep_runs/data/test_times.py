@@ -138,3 +138,17 @@ def test_iso_formats() -> None:
     assert iso_format(pa.array(["2020-01-31"])) == "%Y-%m-%d"
     assert iso_format(pa.array(["2020-01-31T10:20:30.5Z", "2020-01-31T10:20:30+01:00"])) == "%Y-%m-%dT%H:%M:%S%z"
     assert iso_format(pa.array(["31.1.2020"])) == "%Y-%m-%d"  # none fits: then nothing is read
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
+@pytest.mark.parametrize(
+    "odd", ["", "2015-1-2", "2015-02-31", "0000-01-01", "2015-01-01t", "2015-01-01T10", " 25:00:00", "x" * 19]
+)
+def test_many_moments_are_read_as_few_are(form: str, odd: str, rng: np.random.Generator) -> None:
+    moments = [_EPOCH + datetime.timedelta(seconds=int(s)) for s in rng.integers(-60 * 10**9, 250 * 10**9, 3000)]
+    texts = [f"{moment.year:04}{moment:{form[2:]}}" for moment in moments]
+    odd_texts = [odd, (odd + texts[0][len(odd) :])[: len(texts[0])]]
+    few = np.concatenate([read_dates(pa.array(texts[i : i + 100]), form) for i in range(0, 3000, 100)])
+    of_odd = read_dates(pa.array(odd_texts), form)
+    np.testing.assert_array_equal(read_dates(pa.array([*texts, *odd_texts]), form), [*few, *of_odd])
+    np.testing.assert_array_equal(read_dates(pa.array([*texts, *odd_texts]).slice(7), form), [*few[7:], *of_odd])
