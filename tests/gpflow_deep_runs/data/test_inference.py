@@ -453,3 +453,32 @@ def test_large_columns_take_no_longer_than_they_should() -> None:
     column = infer("c", cells, where="F")
     assert parse(cells, column, where="F").sum() == 500_000 * 1020.5
     assert time.process_time() - start < 10  # 0.1 s
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1,5", "2,75", "-3,0", "12"],
+        ["0,500", "0,125"],
+        ["1234,567", "1,234"],
+        [" 1,5", "2,25 ", ""],
+        ["1,5", "N/A", "NA", "2,5"],
+        ["1,10", "1,1"],
+        ["05,2020", "06,2021"],
+        ["1,234", "2,345", "1,5e3"],
+    ],
+)
+def test_decimal_commas_are_read_alike_in_both_ways(cells: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    values = pa.chunked_array([pa.array(cells * 30), pa.array(cells * 5)])
+    table = pa.table({"c": values, "d": pa.array(["0,5", "1,5"] * (len(values) // 2) + ["2,5"] * (len(values) % 2))})
+    found: list[tuple[Any, list[Any]]] = []
+    for is_fast in (True, False):
+        if not is_fast:
+            monkeypatch.setattr("gpflow_deep_runs.data.inference._with_commas", lambda *_: None)
+        try:
+            columns = infer_columns(table, where="x.csv", delimiter=";")
+            found.append((columns, parse(values, columns["c"], where="x.csv").tolist()))
+        except ValueError as error:
+            found.append((str(error), []))
+    assert found[0][0] == found[1][0]
+    np.testing.assert_array_equal(found[0][1], found[1][1])
