@@ -212,7 +212,7 @@ def summary(
         **final.scores,
     }
     if isinstance(trainer, FoundTrainer):
-        entries["trained_by"] = "L-BFGS"
+        entries["trained_by"] = _found_by(trainer.model)
     if isinstance(trainer, SampledTrainer) and trainer.model.is_sampled:
         entries["chain"] = trainer.about()
     name = title(depth(trainer.model))
@@ -414,18 +414,26 @@ def html(model: Any, X: Any, y: Any, *, others: Mapping[str, Any] | None = None,
     models = {name: _trained(model, predictor) if name == own_title else {} for name in judged}
     can_have_tails = isinstance(predictor.model.likelihood, gpflow.likelihoods.StudentT)
     words = coverage_in_words(
-        judged[own_title], can_have_tails=can_have_tails, is_trained_by_steps=not _is_single(predictor)
+        judged[own_title],
+        can_have_tails=can_have_tails,
+        is_trained_by_steps=not (_is_single(predictor) or "trained_by" in models[own_title]),
     )
     sentences = [verdict(models, judged), words, caption(predictor.task, predictor.target_names)]
     parts = pages.model_parts(predictor, judged, inputs, targets, names)
     return page(heading or own_title, "\n".join(filter(None, sentences)), parts)
 
 
+def _found_by(model: DeepGP) -> str:
+    """How a model is fitted that has no steps."""
+    return "draws of its inner outputs" if model.is_sampled else "L-BFGS"
+
+
 def _trained(model: Any, predictor: Predictor) -> dict[str, Any]:
     """What is known of the training of a model, for :func:`verdict`."""
     entries: dict[str, Any] = {"num_layers": depth(predictor.model)}
-    if getattr(model, "choice_", None) is not None and _is_single(predictor):
-        return {**entries, "trained_by": "L-BFGS"}
+    choice = getattr(model, "choice_", None)
+    if choice is not None and (_is_single(predictor) or choice.config.posterior == "imputed"):
+        return {**entries, "trained_by": _found_by(predictor.model)}
     if hasattr(model, "is_settled_"):
         return {**entries, "num_steps": model.n_iter_, "is_settled": model.is_settled_}
     return entries

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
-from gpflow_deep import DeepGPClassifier, DeepGPRegressor, ModelConfig, TrainingConfig, load_model, save_model
+from gpflow_deep import DeepGPClassifier, DeepGPRegressor, ModelConfig, TrainingConfig, load_model, report, save_model
 from gpflow_deep.train import imputation, selection, single_layer
 from gpflow_deep.train.choice import FREE
 from gpflow_deep.train.imputation import INNER, Imputed, impute
@@ -160,6 +160,7 @@ def test_imputed_by_name(rng: np.random.Generator) -> None:
     assert model.choice_ is not None
     assert [row.name.startswith("2 layers") for row in model.choice_.candidates] == [False, False]
     assert np.max(np.abs(model.predict(X) - y)) < 0.1
+    assert "fitted by draws of its inner outputs" in report.html(model, X, y)
 
 
 @pytest.mark.parametrize("settings", [{}, {"num_layers": 3}, {"num_inducing": 20}, {"likelihood": "studentt"}])
