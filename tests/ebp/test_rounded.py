@@ -10,8 +10,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 import ebp
+from ebp.network.second_order import Gaussian
 from ebp.packed.c_code import Inputs
-from ebp.packed.rounded import RANGES, RoundedNetwork, fit_within, round_network
+from ebp.packed.rounded import RANGES, RoundedNetwork, _of_columns, fit_within, round_network
 
 GCC = shutil.which("gcc")
 STRICT = ["-std=c99", "-Os", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Werror"]
@@ -133,6 +134,20 @@ def test_a_network_of_inputs_without_correlations_is_exported_as_one_of_the_colu
     network = round_network(model, X[:500], bits=8)
     assert np.mean(network.predict(X[500:]) == model.predict(X[500:])) > 0.97
     assert np.mean(network.predict(X[500:]) == y[500:]) > 0.93
+
+
+def test_weights_of_columns_have_the_sums_and_variances_of_those_of_the_network(rng: np.random.Generator) -> None:
+    root = rng.normal(size=(3, 3))
+    mean, gain = rng.normal(size=(4, 2)), rng.uniform(1.0, 9.0, (4, 2))
+    found = _of_columns(Gaussian((mean,), (gain,)), 0.3 * (root + root.T))
+    X = rng.normal(size=(5, 3))
+    np.testing.assert_allclose(X @ found.mean[0][:-1], X @ (0.3 * (root + root.T)) @ mean[:-1])
+    for output in range(2):
+        variance = 1.0 / (1.0 + gain[:-1, output])
+        covariance = 0.09 * (root + root.T) @ np.diag(variance) @ (root + root.T)
+        # No weight is less sure than a priori.
+        np.testing.assert_allclose(found.var[0][:-1, output], np.minimum(np.diag(covariance), 1.0))
+    np.testing.assert_allclose([found.mean[0][-1], found.gain[0][-1]], [mean[-1], gain[-1]])
 
 
 def test_a_unit_that_is_never_active_is_exported(rng: np.random.Generator) -> None:
