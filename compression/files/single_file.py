@@ -2,6 +2,7 @@
 
 packed = pack(model, "model.bcz", validate=error, max_rise=0.001)
 packed = pack(model, "model.bcz", calibration=X[:4000], bits=3)       # without labels
+packed = pack(bayesian, "model.bcz", bits=3)                          # by the posterior
 model = load("model.bcz")
 """
 
@@ -13,14 +14,18 @@ from typing import Any, NamedTuple, TypeVar
 
 import keras
 import numpy as np
+from numpy.typing import NDArray
 
 from ..graph.convert import folded
+from ..graph.graph import kernel_variables
 from ..graph.ordering import ordered
+from ..graph.shrink import shrink_details
 from ..graph.sizes import Size, size_of
 from ..graph.supported import custom_layers
+from ..layers.posterior import bayesian_layers
 from ..rounding.bits import FixedPoint, Grid, search_bits
 from ..rounding.codebook import Codebook, codebook
-from ..rounding.curvature import curvature_of
+from ..rounding.curvature import curvature_of, curvature_of_posterior
 from ..rounding.in_turn import InTurn
 from ..rounding.rates import Rates, paper_rates
 from ..rounding.surgeon import reckoned_bits
@@ -53,7 +58,7 @@ class PackedFile(NamedTuple):
     :ivar bytes: its size.
     :ivar error: `validate` of what the file gives back; NaN without one.
     :ivar error_before: of the network that was given; NaN without.
-    :ivar coding: "fixed point" or "codebooks", whichever is smaller, or "calibrated".
+    :ivar coding: "fixed point" or "codebooks", whichever is smaller, "calibrated", or "posterior".
     :ivar bits: of a weight of each layer, before entropy coding.
     :ivar rates: as the paper counts them, against `original`.
     :ivar file_rate: how many times smaller the file is than the weights and biases of `original` in float32.
@@ -82,7 +87,7 @@ def pack(
     custom_objects: Mapping[str, type] | None = None,
     seed: int = 0,
 ) -> PackedFile:
-    """Write a plain network with rounded weights.
+    """Write a network with rounded weights.
 
         >>> import compression, keras, numpy as np
         >>> network = keras.Sequential([keras.Input([4]), keras.layers.Dense(30, "relu"), keras.layers.Dense(1)])
@@ -98,11 +103,15 @@ def pack(
     `compression.rounding.surgeon`, as coarsely as `max_rise` and `validate`, `bits` or `max_bytes` allow, all that are
     given. No labels are needed, nothing is trained, and files are smaller at the same error.
 
+    Of a Bayesian network, as `compress` makes it and you train it, the groups that are masked are cut. Without
+    `calibration` the others are rounded by their posterior: a weight loses (w - q)^2 / 2 V nats of its log density.
+    Such a posterior knows nothing of weights that make good for each other: with inputs at hand give `calibration`.
+
     Biases are multiples of a power of two, as coarse as the error allows, or float16. Units of hidden layers are sorted
     where their order is free, and batch normalisation becomes part of the weights before it. What is measured is what
     the file gives back.
 
-    :param model: a plain network, such as `compression.fit` returns; it is not changed.
+    :param model: a plain network, such as `compression.fit` returns, or a Bayesian one; it is not changed.
     :param path: of the file, usually with the ending .bcz; it is replaced if it exists.
     :param validate: the error of a network, the lower the better, on examples that are set aside. It is called some
         dozens of times, with `calibration` twenty to forty.
@@ -119,24 +128,29 @@ def pack(
     """
     if not 0 <= max_rise < float("inf"):
         raise ValueError(f"max_rise must be finite and at least 0, got {max_rise}.")
-    if calibration is None and (validate is None or bits is not None or max_bytes is not None):
+    by_posterior = calibration is None and bool(bayesian_layers(model))
+    if not by_posterior and calibration is None and (validate is None or bits is not None or max_bytes is not None):
         raise ValueError("pack() needs validate=, or calibration= with validate=, bits= or max_bytes=.")
     if (bits is not None and not 0 < bits <= 16) or (max_bytes is not None and max_bytes <= 0):
         raise ValueError(f"bits must be above 0 and at most 16, and max_bytes positive, got {bits=}, {max_bytes=}.")
     with custom_layers(custom_objects):
-        check_storable(model)
+        plain, variances = _plain_of(model, by_posterior=by_posterior)
+        check_storable(plain)
         error_before = math.nan if validate is None else float(validate(model))
         if validate is not None and not math.isfinite(error_before):
             raise ValueError(f"validate must give a finite number for the network, got {error_before}.")
         size = original if isinstance(original, Size) else size_of(model if original is None else original)
-        model = ordered(folded(model))
+        model = plain if by_posterior else ordered(folded(plain))
         max_error = error_before + max_rise
-        # By curvature, or without inputs by search of the bits or the codebook.
-        if calibration is not None:
+        # By the posterior or by curvature, or without either by search of the bits or the codebook.
+        if by_posterior or calibration is not None:
             stops = _Stops(validate, max_error, max_rise, bits, max_bytes)
-            rounding = InTurn(model, calibration, curvature_of(model, calibration, seed=seed))
-            coding = "calibrated"
-            codes, encoded = _calibrated(model, rounding, stops)
+            coding = "posterior" if by_posterior else "calibrated"
+            if by_posterior:
+                rounding = InTurn(model, None, curvature_of_posterior(variances))
+            else:
+                rounding = InTurn(model, calibration, curvature_of(model, calibration, seed=seed))
+            codes, encoded = _by_rate(model, rounding, stops)
         else:
             assert validate is not None
             codes, encoded, coding = _searched(model, validate, max_error, seed)
@@ -155,6 +169,20 @@ def pack(
             rates=paper_rates(size.weights, [kernel.size for kernel in kernels_of(model)], kernel_bits),
             file_rate=4 * size.parameters / num_bytes,
         )
+
+
+def _plain_of(model: keras.Model, *, by_posterior: bool) -> tuple[keras.Model, list[NDArray[np.float32]]]:
+    """A plain network, and the variances of its kernels if it comes from a Bayesian one.
+
+    :raises ValueError: if weights are rounded by their posterior and a layer has none.
+    """
+    if not bayesian_layers(model):
+        return model, []
+    shrunk = shrink_details(model)
+    for (layer, _), variance in zip(kernel_variables(shrunk.model), shrunk.variances, strict=True):
+        if by_posterior and not np.any(variance):
+            raise ValueError(f"the layer {layer.name} has weights without a posterior; give calibration=.")
+    return shrunk.model, shrunk.variances
 
 
 def _searched(
@@ -193,8 +221,8 @@ class _Stops(NamedTuple):
     max_bytes: int | None
 
 
-def _calibrated(model: keras.Model, rounding: InTurn, stops: _Stops) -> tuple[Sequence[Kernel], Encoded]:
-    """Weights rounded by curvature at the highest rate that the error allows, or the lowest of so few bytes.
+def _by_rate(model: keras.Model, rounding: InTurn, stops: _Stops) -> tuple[Sequence[Kernel], Encoded]:
+    """Weights rounded at the highest rate that the error allows, or the lowest of so few bytes.
 
     :raises ValueError: if the file would be larger than allowed at every rate.
     """

@@ -12,7 +12,7 @@ square of the gradient of v' f(x) with respect to each weight, smoothed along ro
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -24,13 +24,14 @@ from ..graph.graph import kernel_variables
 from ..graph.rebuild import copy_of
 from .surgeon import adapted, upper_factor
 
-__all__ = ["Curvature", "curvature_of", "is_full", "moments_of"]
+__all__ = ["Curvature", "curvature_of", "curvature_of_posterior", "is_full", "moments_of"]
 
 _ROWS = 128  # of a batch
 _PLACES = 2048  # of a convolution, of a batch, at most
 _LEAST_ROWS = 8192  # in all batches together
 _ROWS_OF_INPUT = 32
 _MOST_INPUTS = 4608  # of a layer whose moments are a matrix
+_LEAST_VARIANCE = 1e-30
 _FULL = (keras.layers.Dense, keras.layers.Conv1D, keras.layers.Conv2D)
 
 
@@ -38,7 +39,7 @@ class Curvature(NamedTuple):
     """Of one kernel as a matrix of inputs and units, all axes but the last, and the last.
 
     :ivar upper: of the moments of inputs in this order, see `compression.rounding.surgeon`, [K, K] or [K].
-    :ivar weight_of_units: what the outputs feel of each unit, [N].
+    :ivar weight_of_units: what the outputs feel of each unit, [N]; of a posterior the precision of each weight, [K, N].
     :ivar order: in which inputs are rounded, those that are felt most first, so that the others can make good, [K].
     """
 
@@ -155,6 +156,18 @@ def curvature_of(model: keras.Model, X: Any, *, seed: int = 0) -> list[Curvature
         _full(records[id(layer)], num_rows) if id(layer) in records else _diagonal(next(queue) / num_rows)
         for layer, _ in pairs
     ]
+
+
+def curvature_of_posterior(variances: Sequence[NDArray[np.floating[Any]]]) -> list[Curvature]:
+    """Of weights with a Gaussian posterior, which lose (w - q)^2 / 2 V nats of its log density when they become q.
+
+    :param variances: V of each kernel, in its shape; above 0.
+    """
+    curvatures = []
+    for variance in variances:
+        precisions = 1 / np.maximum(np.asarray(variance, np.float64).reshape(-1, variance.shape[-1]), _LEAST_VARIANCE)
+        curvatures.append(Curvature(np.ones(len(precisions)), precisions, np.arange(len(precisions))))
+    return curvatures
 
 
 def is_full(layer: keras.Layer, variable: keras.Variable) -> bool:

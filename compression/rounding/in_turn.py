@@ -38,7 +38,8 @@ class InTurn:
     :ivar middle: the logarithm to the base 2 of the rate at which steps are about as large as weights.
 
     :param model: a plain one; it is not changed.
-    :param X: inputs [n, ...], of several inputs nested as the model takes them; of many large ones the first.
+    :param X: inputs [n, ...], of several inputs nested as the model takes them; of many large ones the first. None:
+        each layer is rounded as if the others stayed as they were.
     :param curvatures: one for each kernel.
     """
 
@@ -48,13 +49,15 @@ class InTurn:
         self._kernels = [np.asarray(variable, np.float64) for _, variable in pairs]
         self._curvatures = curvatures
         self._turns = [
-            _Turn(layer, kernel, curvature) if is_full(layer, variable) else None
+            _Turn(layer, kernel, curvature) if X is not None and is_full(layer, variable) else None
             for (layer, variable), kernel, curvature in zip(pairs, self._kernels, curvatures, strict=True)
         ]
         # As many rows as leave the largest tensor of the network within memory; each twice, old and new.
         shapes = [[size or _OPEN_SIZE for size in tensor.shape[1:]] for tensor in graph_of(model).tensors]
         rows = max(1, _MOST_NUMBERS // max(math.prod(shape) for shape in shapes))
-        self._twice = keras.tree.map_structure(lambda part: np.concatenate([np.asarray(part)[:rows]] * 2), X)
+        self._twice = X
+        if X is not None:
+            self._twice = keras.tree.map_structure(lambda part: np.concatenate([np.asarray(part)[:rows]] * 2), X)
         # The rate at which a fair step is as large as the weights are on average, in octaves.
         logs = []
         for kernel, curvature in zip(self._kernels, curvatures, strict=True):

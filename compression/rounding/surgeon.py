@@ -79,11 +79,14 @@ def fair_step(upper: NDArray[np.float64], weight_of_units: NDArray[np.float64], 
     """The step at which, if it is small, a bit less of each weight costs as much as `rate` says: c step^2 / 12 U^2.
 
     :param upper: [K, K] or [K].
-    :param weight_of_units: c, [N].
+    :param weight_of_units: c, [N], or of each weight, [K, N].
     """
     # c / U^2 on average: the geometric mean over inputs, the mean over units.
     diagonal = np.diagonal(upper) if upper.ndim == 2 else upper
-    curvature = float(np.exp(-2 * np.mean(np.log(diagonal)))) * max(float(np.mean(weight_of_units)), 1e-30)
+    of_units = weight_of_units
+    if weight_of_units.ndim == 2:
+        of_units = np.exp(np.mean(np.log(np.maximum(weight_of_units, 1e-30)), axis=0))
+    curvature = float(np.exp(-2 * np.mean(np.log(diagonal)))) * max(float(np.mean(of_units)), 1e-30)
     return float(np.sqrt(_HIGH_RATE * rate / curvature))
 
 
@@ -99,15 +102,16 @@ def rounded(
     :param weights: [K, N], inputs and units.
     :param upper: from :func:`upper_factor`; of a diagonal one no weight makes good for another.
     :param rate: what a bit is worth.
-    :param weight_of_units: c, [N]; 1 if not given.
+    :param weight_of_units: c, [N], or of each weight, [K, N]; 1 if not given.
     :return: [K, N].
     """
     W = np.asarray(weights, np.float64)
     c = np.ones(W.shape[1]) if weight_of_units is None else weight_of_units
+    c = np.ascontiguousarray(np.broadcast_to(np.maximum(c, 1e-3 * float(np.mean(c)) or 1.0), W.shape))
     # Plain rounding says what the bits of the first pass are; each pass says it for the next.
     integers = np.rint(W / step).astype(np.int64)
     for _ in range(_PASSES):
-        integers = _taken(W, upper, step, rate, np.maximum(c, 1e-3 * float(np.mean(c)) or 1.0), integers)
+        integers = _taken(W, upper, step, rate, c, integers)
     return integers.astype(np.int32)
 
 
@@ -119,7 +123,10 @@ def _taken(
     c: NDArray[np.float64],
     before: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """One pass, with the bits that `before` says."""
+    """One pass, with the bits that `before` says.
+
+    :param c: [K, N].
+    """
     # bits(q): whether q is 0, by its row and column; and if not, how often its value occurs.
     table, low = _bits_of_sizes(before)
     is_zero, is_not = _bits_of_places(before)
@@ -132,7 +139,14 @@ def _taken(
         within = upper[start:stop, start:stop] if is_full else np.diag(upper[start:stop])
         bits = (table, low, is_zero[start:stop], is_not[start:stop])
         _take_rows(
-            remaining[start:stop], np.ascontiguousarray(within), step, rate, c, bits, integers[start:stop], errors
+            remaining[start:stop],
+            np.ascontiguousarray(within),
+            step,
+            rate,
+            c[start:stop],
+            bits,
+            integers[start:stop],
+            errors,
         )
         # What is left goes to later weights, within the block at once and after it for all others.
         if is_full:
@@ -170,7 +184,9 @@ def _take_rows(
             for choice in choices:
                 q = min(max(choice, low), high)
                 part = (w - q * step) / upper[i, i]
-                cost = 0.5 * c[j] * (part * part) + rate * (is_zero[i, j] if q == 0 else is_not[i, j] + table[q - low])
+                cost = 0.5 * c[i, j] * (part * part) + rate * (
+                    is_zero[i, j] if q == 0 else is_not[i, j] + table[q - low]
+                )
                 if cost < least:
                     least = cost
                     taken = q
