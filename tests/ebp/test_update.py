@@ -66,6 +66,20 @@ def test_a_weight_is_that_of_copies_and_padding_does_not_damp(rng: np.random.Gen
         np.testing.assert_allclose(change.h[0], copies[0], rtol=1e-12)
 
 
+def test_a_row_of_weight_0_beside_an_example_does_not_damp_it(rng: np.random.Generator) -> None:
+    """What it asks for does not matter, though the example shifts its mu by many standard deviations."""
+    network = EBPNetwork((9, 1), dtype=tf.float64)
+    x = rng.choice([-1.0, 1.0], (1, 9))
+    network.h[0].assign(3.0 * x.T)
+    means = network.architecture.means(network.h)
+    X, Y = tf.constant(np.vstack([x, x])), tf.constant([[-1.0], [1.0]], tf.float64)
+    weight = tf.constant([1.0, 0.0], tf.float64)
+    change = bayes_increments(network.architecture, network.h, means, network.b, X, Y, weight)
+    assert not bool(change.is_damped)
+    alone, _, _ = increments(network, x, np.array([[-1.0]]))
+    np.testing.assert_allclose(change.h[0], alone[0], rtol=1e-12)
+
+
 @pytest.mark.parametrize("max_shift", [0.5, 3.0])
 def test_damped_shifts_are_within_the_limit(max_shift: float, rng: np.random.Generator) -> None:
     v, delta = rng.normal(size=(50, 6)) + 2.0, rng.normal(size=(50, 3)) + 1.0
