@@ -162,7 +162,7 @@ def test_flags_are_those_of_the_python_interface() -> None:
     assert {"epochs", "threshold", "codebooks", "network", "num_valid", "export", "checkpoint_seconds"} <= names
     assert names.isdisjoint({"num_steps", "log_every", "checkpoint_every", "valid", "export_dir"})
     flags = parse(Flags, ["--run_dir=x", "--threshold=-1,2.5", "--codebooks=", "--warmup=0", "--seed=7"])
-    assert (flags.recipe.threshold, flags.files.codebooks, flags.recipe.warmup) == ((-1.0, 2.5), (), 0.0)
+    assert (flags.recipe.pruning.threshold, flags.files.codebooks, flags.recipe.warmup) == ((-1.0, 2.5), (), 0.0)
     assert parse(Flags, ["--run_dir=x", *text(flags).splitlines()]) == flags
 
 
