@@ -231,3 +231,11 @@ def test_arrays_of_another_file_are_noticed(tmp_path: Path) -> None:
     write_members(path, members_of(path) | {"header.json": header})
     with pytest.raises(ValueError, match="checksum does not match"):
         load(path)
+
+
+def test_the_header_counts_among_what_a_file_may_take(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    save(path, header={"names": ["x" * 1000] * 20}, arrays={"W": np.zeros(3)})
+    with pytest.raises(ValueError, match=r"its header takes 20,\d+ bytes, and all of it may take 15,000"):
+        load(path, max_bytes=15_000)
+    assert load(path, max_bytes=30_000).arrays["W"].shape == (3,)
