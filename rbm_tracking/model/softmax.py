@@ -123,7 +123,7 @@ class Softmax(Discrete):
                 raise ValueError(
                     f"{name} must have {'exactly' if required else 'at most'} one 1 in each group of columns, got "
                     f"{int(counts[row])} in row {row}, group {_shown(group)} ({int(wrong.sum())} such rows); leave the "
-                    "group out, or name the right columns (--groups)."
+                    "group out, or name the right columns by groups= (--groups)."
                 )
         return array
 
