@@ -251,9 +251,9 @@ def test_tables_that_are_empty_and_columns_that_are_not_there(
         ("train_ebp.py", ["--target=price"], ""),  # its own words, later: the target is a number
         ("train_ebp.py", ["--target=kind", "--missing=error"], "missing values in 'area' (1)"),
         ("train_darn.py", ["--missing=impute", "--bins=4"], ""),
-        ("train_darn.py", [], "missing values in 'area' (1)"),
+        ("train_darn.py", ["--missing=error"], "missing values in 'area' (1)"),
         ("track_rbm.py", ["--missing=impute", "--features=area"], "must be 0 or 1 everywhere"),
-        ("track_rbm.py", ["--visible=gaussian", "--features=area,price"], "missing values in 'area' (1)"),
+        ("track_rbm.py", ["--visible=gaussian", "--features=area,price"], "as its units miss no values"),
         ("train_dgp.py", ["--stream", "--target=price", "--missing=error"], ""),  # a stream is read once
     ],
 )
