@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from gpflow.base import Module, Parameter
-from gpflow.config import default_float, default_jitter
+from gpflow.config import default_float
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.utilities import positive
 from numpy.typing import NDArray
 
 from ..functions.pathwise import FunctionNoise, LayerFunctions, draw_separate
-from .moments import LayerMoments, by_rows, draw, flat_points, outputs_covariance, robust_cholesky
+from .moments import LayerMoments, by_rows, draw, flat_points, jitter_of, outputs_covariance, robust_cholesky
 
 __all__ = ["GlobalFactors", "GlobalInducingLayer", "draw_factors", "is_global"]
 
@@ -68,6 +68,8 @@ class GlobalInducingLayer(Module):
     """v, [M, L]."""
     precisions: Parameter
     """lambda, [M, L]; its logarithm is trained, since it goes from below 1 to above 1,000."""
+    jitter: float | None = None
+    """Of Kuu, as of a `SVGPLayer`."""
 
     def __init__(
         self,
@@ -107,8 +109,8 @@ class GlobalInducingLayer(Module):
         """q(u_l | U_{l-1}) for inducing inputs Z [M, D], or [S, M, D] of S draws."""
         Kuu = self.kernel(Z)
         M = int(self.pseudo_outputs.shape[0])
-        jitter = max(float(default_jitter()), M * float(np.finfo(Kuu.dtype.as_numpy_dtype).eps))
-        Luu = robust_cholesky(Kuu, label=f"{self.label}: covariance Kuu of the inducing outputs", jitter=jitter)
+        label = f"{self.label}: covariance Kuu of the inducing outputs"
+        Luu = robust_cholesky(Kuu, label=label, jitter=jitter_of(self, M, Kuu.dtype))
         # root root' = I + L' diag(lambda) L of each latent GP.
         weights = tf.transpose(self.precisions)
         identity = tf.eye(M, dtype=Kuu.dtype)

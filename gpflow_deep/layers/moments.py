@@ -38,6 +38,7 @@ __all__ = [
     "flat_points",
     "inducing_covariance",
     "input_dim_of",
+    "jitter_of",
     "largest_scaled_square",
     "largest_square",
     "latent_inducing_variables",
@@ -179,6 +180,13 @@ def _all_finite(x: tf.Tensor) -> tf.Tensor:
 
 def _lower(x: tf.Tensor) -> tf.Tensor:
     return tf.linalg.band_part(x, -1, 0)
+
+
+def jitter_of(layer: Any, num_inducing: int, dtype: tf.DType) -> float:
+    """That of a layer's Kuu [M, M] of this type: its own, or GPflow's, or rounding of M if that is more."""
+    if layer.jitter is not None:
+        return float(layer.jitter)
+    return max(float(default_jitter()), num_inducing * float(np.finfo(dtype.as_numpy_dtype).eps))
 
 
 @check_shapes("K: [batch..., M, M]", "return: [batch..., M, M]")

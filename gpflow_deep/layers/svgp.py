@@ -41,6 +41,7 @@ from .moments import (
     flat_points,
     inducing_covariance,
     input_dim_of,
+    jitter_of,
     largest_square,
     latent_inducing_variables,
     mix,
@@ -67,8 +68,8 @@ FAST_CONDITION_LIMIT = 1e5
 #: the relative rounding error of a float32 kernel value is about 6e-8 times the square.
 FAST_SQUARE_LIMIT = 1e4
 
-#: `CachedForms` are used where rounding can change variances by less than this, in units of GPflow's jitter, which is
-#: in them anyway.
+#: `CachedForms` are used where rounding can change variances by less than this, in units of GPflow's jitter or of the
+#: layer's own, which is in them anyway.
 MAX_ROUNDING = 0.1
 
 #: A float32 cache is refused above this condition number of Kuu: the variances would lose more than about 1e-3.
@@ -154,6 +155,8 @@ class SVGPLayer(Module):
     """Variance of the noise between layers, or None."""
     label: str
     """What error messages call this layer; a `DeepGP` sets it to "layer 2 of 3"."""
+    jitter: float | None = None
+    """Of Kuu; None for GPflow's `default_jitter`, or rounding of M if that is more."""
 
     def __init__(
         self,
@@ -253,11 +256,10 @@ class SVGPLayer(Module):
         """Factorise Kuu and whiten q(u). Compute once per step and hand to the methods below."""
         # L L' = Kuu + jitter I.
         Kuu_ = self.prior_covariance()
-        eps = np.finfo(Kuu_.dtype.as_numpy_dtype).eps
         Luu = robust_cholesky(
             Kuu_,
             label=f"{self.label}: covariance Kuu of the inducing outputs",
-            jitter=max(float(default_jitter()), float(int(self.q_mu.shape[0]) * eps)),
+            jitter=jitter_of(self, int(self.q_mu.shape[0]), Kuu_.dtype),
             details=_lengthscales(self.latent_kernels),
         )
         if self.whiten:
@@ -485,7 +487,7 @@ class SVGPLayer(Module):
         # k_z' |form| k_z for each inducing input z, with k_z = k(Z, z): rounding is eps times that.
         sizes = tf.reduce_sum(K * tf.matmul(tf.abs(form), K), axis=-2)
         rounding = float(np.finfo(np.float64).eps) * float(tf.reduce_max(sizes))
-        return rounding < MAX_ROUNDING * float(default_jitter())
+        return rounding < MAX_ROUNDING * (float(default_jitter()) if self.jitter is None else self.jitter)
 
     def _of_all(self, Luu: tf.Tensor) -> tf.Tensor:
         """Factors [L, M, M] of the latent GPs, also where they share one."""
@@ -494,8 +496,9 @@ class SVGPLayer(Module):
     def _default_q_sqrt(self, num_inducing: int) -> np.ndarray:
         identity = np.tile(np.eye(num_inducing), [self.num_latent_gps, 1, 1])
         if not self.whiten:
-            jitter = max(float(default_jitter()), float(num_inducing * np.finfo(default_float()).eps))
-            root = robust_cholesky(self.prior_covariance(), label=f"{self.label}: initial covariance", jitter=jitter)
+            Kuu_ = self.prior_covariance()
+            jitter = jitter_of(self, num_inducing, Kuu_.dtype)
+            root = robust_cholesky(Kuu_, label=f"{self.label}: initial covariance", jitter=jitter)
             identity = np.broadcast_to(root.numpy(), identity.shape)
         return np.diagonal(identity, axis1=1, axis2=2).T.copy() if self.q_diag else identity
 

@@ -23,13 +23,20 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from ..layers import SVGPLayer
+from ..layers.moments import add_diagonal
 from ..model.deep_gp import DeepGP
 from .noise import has_noise
 
-__all__ = ["MAX_ROWS", "fit_collapsed", "has_collapsed_bound", "set_best_q"]
+__all__ = ["MAX_ROWS", "fit_collapsed", "has_collapsed_bound", "set_best_q", "set_exact_q"]
 
 MAX_ROWS = 20_000
 """More are not taken at once: an iteration takes all rows, and O(N M^2) of time and O(N M) of memory."""
+
+SHARE_OF_NOISE = 1e-3
+"""Jitter of an exact layer, at most, unless its factorisation needs more."""
+
+MOST_JITTER = 1e-6
+"""The same, in units of the variance of the targets."""
 
 
 def has_collapsed_bound(model: DeepGP) -> bool:
@@ -92,20 +99,51 @@ def set_best_q(layer: SVGPLayer, X: NDArray[Any], error: NDArray[Any], noise: ND
     :param error: y - m, [N, P].
     :param noise: s, variances of Gaussian noise, [] or [N].
     """
-    # R'R = I + A A' / s, hence S = R^-1 R^-T.
     Luu = layer.factors().Luu
     A = tf.linalg.triangular_solve(Luu, layer.kernel(layer.inducing_variable.Z, X)).numpy()
+    _set_q(layer, Luu.numpy(), A, error, noise)
+
+
+def set_exact_q(layer: SVGPLayer, error: NDArray[Any], noise: NDArray[Any]) -> None:
+    """Of whitened v, so that the layer predicts what the exact GP does, with the jitter j of its own that this takes.
+
+    Its inducing inputs are all rows. With L L' = K + j I, targets with noise s are u = L v with noise s - j:
+
+        A' (I - S) A = k' (K + s I)^-1 k    for   S = (I + L' L / (s - j))^-1,   A = L^-1 k,
+
+    and likewise the mean. So j has to be below s, and only what rounding leaves of it matters to the predictions; the
+    bound falls by about j / (2 s) nats a row.
+
+    :param layer: whitened or not, with inducing inputs at the rows; its `jitter` is set.
+    :param error: y - m, [N, P].
+    :param noise: s, variances of Gaussian noise, [] or [N].
+    """
+    K = layer.prior_covariance()
+    least = float(np.min(noise))
+    rounding = float(np.finfo(np.float64).eps) * len(error) * float(tf.reduce_mean(tf.linalg.diag_part(K)))
+    # The least one with which the factorisation succeeds.
+    jitter = min(max(min(SHARE_OF_NOISE * least, MOST_JITTER), rounding), 0.5 * least)
+    while jitter < 0.5 * least and not np.all(np.isfinite(tf.linalg.cholesky(add_diagonal(K, jitter)))):
+        jitter = min(10 * jitter, 0.5 * least)
+    layer.jitter = jitter
+    Luu = layer.factors().Luu.numpy()
+    _set_q(layer, Luu, Luu.T, error, noise - jitter)
+
+
+def _set_q(layer: SVGPLayer, Luu: NDArray[Any], A: NDArray[Any], error: NDArray[Any], noise: NDArray[Any]) -> None:
+    """S = (I + A A' / s)^-1, mean S A (y - m) / s, for A [M, N]."""
+    # R'R = I + A A' / s, hence S = R^-1 R^-T.
     deviations = np.sqrt(noise).reshape(-1, 1)
     Q, R = np.linalg.qr(np.concatenate([A.T / deviations, np.eye(len(A))]))
     inverse = solve_triangular(R, np.eye(len(A)))
-    mean = inverse @ (Q[: len(X)].T @ (error / deviations))
+    mean = inverse @ (Q[: len(error)].T @ (error / deviations))
     # The lower factor of S with a positive diagonal.
     _, upper = np.linalg.qr(inverse.T)
     root = upper.T  # S = inverse inverse' = root root'
     root *= np.where(np.diag(root) < 0, -1.0, 1.0)
     # u = L v.
     if not layer.whiten:
-        mean = Luu.numpy() @ mean
-        root = Luu.numpy() @ root
+        mean = Luu @ mean
+        root = Luu @ root
     layer.q_mu.assign(mean)
     layer.q_sqrt.assign(np.tile(root, (mean.shape[1], 1, 1)))

@@ -48,7 +48,7 @@ THIN = 10
 """Rounds from one of these to the next."""
 
 NOISE = 1e-6
-"""Variance that covariances of the targets and of the inner outputs have beside: that of `gpflow.default_jitter`."""
+"""Variance that covariances of the targets and of the inner outputs have beside."""
 
 RATE = 0.05
 """Of Adam."""

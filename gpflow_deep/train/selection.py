@@ -49,7 +49,7 @@ from gpflow_deep_base.threads import one_blas_thread
 
 from ..judge.predictive import gaussian
 from ..model.scaling import Units
-from ..posteriors.collapsed import MAX_ROWS, fit_collapsed, set_best_q
+from ..posteriors.collapsed import MAX_ROWS, fit_collapsed, set_exact_q
 from ..posteriors.ensemble import InducingSamples
 from ..posteriors.noise import ABOVE_BOUND, has_noise
 from .choice import Candidate, Choice
@@ -1041,10 +1041,10 @@ def build_single(single: SingleLayer, X: Array, Y: Array, config: ModelConfig) -
     model.num_samples = config.num_samples
     model.num_predict_samples = config.num_predict_samples
     # The best q(u) in closed form, by all rows.
-    if single.weights is None:
-        fit_collapsed(model, X, Y, max_iter=0)
+    if single.Z is None:
+        set_exact_q(model.layers[0], Y, single.noises)
     else:
-        set_best_q(model.layers[0], X, Y, single.noises)
+        fit_collapsed(model, X, Y, max_iter=0)
     return model
 
 
@@ -1061,6 +1061,8 @@ def build_imputed(drawn: Imputed, X: Array, Y: Array, config: ModelConfig) -> An
     model.num_data = tf.Variable(len(X), dtype=gpflow.default_float(), trainable=False, name="num_data")
     model.num_samples = config.num_samples
     model.num_predict_samples = config.num_predict_samples
+    for layer in model.layers:
+        layer.jitter = NOISE  # of the draws
     # The last layer has seen the targets; q(u) of the inner one has mean and variance of the draws.
     inner, last = model.layers
     inner.pseudo_outputs.assign((drawn.draws - X).mean(axis=0))

@@ -10,7 +10,7 @@ import tensorflow as tf
 from gpflow.kernels import SquaredExponential
 
 from gpflow_deep import DeepGP, SamplingConfig, SVGPLayer, Trainer, TrainingConfig, fit_collapsed, modern
-from gpflow_deep.posteriors.collapsed import has_collapsed_bound
+from gpflow_deep.posteriors.collapsed import has_collapsed_bound, set_exact_q
 from gpflow_deep.train.predictor import float_type
 from gpflow_deep.train.sampled_training import trainer_for
 
@@ -60,6 +60,24 @@ def test_with_all_rows_it_is_the_exact_gp(rng: np.random.Generator, whiten: bool
     exact = gpflow.models.GPR((X, Y), model.layers[0].kernel, mean_function=mean, noise_variance=0.02)
     for found, expected in zip(model.predict_y(X + 0.1), exact.predict_y(X + 0.1), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("whiten", [True, False])
+def test_an_exact_layer_predicts_and_bounds_as_the_exact_gp(rng: np.random.Generator, whiten: bool) -> None:
+    """Two outputs, a mean function, and a noise s as small as GPflow's jitter. With jitter r s of the layer, u - f of a row
+    is N(r (y - f), r (1 - r) s) of the posterior, N(0, r s) of the prior: the bound is below the evidence by that KL."""
+    X, Y = _data(rng, num_outputs=2)
+    mean = gpflow.mean_functions.Linear(A=rng.standard_normal((2, 2)), b=np.ones(2))
+    model = _model(X, 2, noise=2e-6, whiten=whiten, mean_function=mean)
+    set_exact_q(model.layers[0], Y - mean(X).numpy(), np.array(2e-6))
+    exact = gpflow.models.GPR((X, Y), model.layers[0].kernel, mean_function=mean, noise_variance=2e-6)
+    for found, expected in zip(model.predict_y(X + 0.1), exact.predict_y(X + 0.1), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    evidence = float(exact.log_marginal_likelihood())
+    gap = evidence - float(model.elbo((tf.constant(X), tf.constant(Y))))
+    mean_f, variance_f = exact.predict_f(X)
+    squares = np.sum(np.square(Y - mean_f) + variance_f) / 2e-6
+    assert gap == pytest.approx(0.5 * (squares * 1e-3 - Y.size * (1e-3 + np.log1p(-1e-3))), rel=1e-3)
 
 
 def test_the_bound_rises_and_what_is_fixed_stays(rng: np.random.Generator) -> None:
