@@ -4,8 +4,8 @@
     emulators.py --functions=step,bump --designs=0,1 --threads=1 --output=emulators.json
 
 Eight functions that the literature on deep GP surrogates uses, Latin hypercubes as designs, 1,000 further inputs to
-judge by; nothing is chosen by these. RMSE and CRPS are in standard deviations of the test outputs; coverage is that of
-central 90 %; seconds are CPU time of the fit.
+judge by. Kernels, priors and a threshold of deep_gp were chosen on designs of these functions. RMSE and CRPS are in
+standard deviations of the test outputs; coverage is that of central 90 %; seconds are CPU time of the fit.
 
     sklearn_gpr       scikit-learn's GaussianProcessRegressor, Matern 5/2 and a white part, three restarts
     gpr               GPflow's GPR by L-BFGS, the better of squared exponential and Matern 5/2 by marginal likelihood
