@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import Module, Parameter, TensorType
-from gpflow.config import default_float, default_jitter
+from gpflow.config import default_float
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel, SharedIndependent
 from gpflow.kullback_leiblers import gauss_kl
@@ -487,7 +487,7 @@ class SVGPLayer(Module):
         # k_z' |form| k_z for each inducing input z, with k_z = k(Z, z): rounding is eps times that.
         sizes = tf.reduce_sum(K * tf.matmul(tf.abs(form), K), axis=-2)
         rounding = float(np.finfo(np.float64).eps) * float(tf.reduce_max(sizes))
-        return rounding < MAX_ROUNDING * (float(default_jitter()) if self.jitter is None else self.jitter)
+        return rounding < MAX_ROUNDING * jitter_of(self, int(self.q_mu.shape[0]), K.dtype)
 
     def _of_all(self, Luu: tf.Tensor) -> tf.Tensor:
         """Factors [L, M, M] of the latent GPs, also where they share one."""
