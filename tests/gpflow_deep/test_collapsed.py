@@ -66,8 +66,8 @@ def test_with_all_rows_it_is_the_exact_gp(rng: np.random.Generator, whiten: bool
 def test_an_exact_layer_predicts_and_bounds_as_the_exact_gp(rng: np.random.Generator, whiten: bool) -> None:
     """Two outputs, a mean function, and a noise s as small as GPflow's jitter.
 
-    With jitter r s of the layer, u - f of a row is N(r (y - f), r (1 - r) s) under the posterior and N(0, r s) under the
-    prior: the bound is below the evidence by that KL.
+    With jitter r s of the layer, u - f of a row is N(r (y - f), r (1 - r) s) under the posterior and N(0, r s) under
+    the prior: the bound is below the evidence by that KL.
     """
     X, Y = _data(rng, num_outputs=2)
     mean = gpflow.mean_functions.Linear(A=rng.standard_normal((2, 2)), b=np.ones(2))
