@@ -35,8 +35,10 @@ MAX_ROWS = 20_000
 SHARE_OF_NOISE = 1e-3
 """Jitter of an exact layer, at most, unless its factorisation needs more."""
 
-MOST_JITTER = 1e-6
-"""The same, in units of the variance of the targets."""
+NUGGET = 1e-6
+"""With less noise an exact layer has this jitter, which is then a part of the model, in its variances: those of the
+exact GP, with scales of the largest likelihood, are too small. (On five designs of 50 rows of a smooth function of
+three inputs 69 % of the test rows were in central 90 % intervals, and the log density was 2.9 nats in place of 5.4.)"""
 
 
 def has_collapsed_bound(model: DeepGP) -> bool:
@@ -105,7 +107,8 @@ def set_best_q(layer: SVGPLayer, X: NDArray[Any], error: NDArray[Any], noise: ND
 
 
 def set_exact_q(layer: SVGPLayer, error: NDArray[Any], noise: NDArray[Any]) -> None:
-    """Of whitened v, so that the layer predicts what the exact GP does, with the jitter j of its own that this takes.
+    """Of whitened v, so that the layer predicts what the exact GP does, with the jitter j of its own that this takes;
+    with less noise than `NUGGET`, what `set_best_q` says with that.
 
     Its inducing inputs are all rows. With L L' = K + j I, targets with noise s are u = L v with noise s - j:
 
@@ -118,11 +121,15 @@ def set_exact_q(layer: SVGPLayer, error: NDArray[Any], noise: NDArray[Any]) -> N
     :param error: y - m, [N, P].
     :param noise: s, variances of Gaussian noise, [] or [N].
     """
-    K = layer.prior_covariance()
     least = float(np.min(noise))
+    if least < NUGGET:
+        layer.jitter = NUGGET
+        set_best_q(layer, layer.inducing_variable.Z.numpy(), error, noise)
+        return
+    K = layer.prior_covariance()
     rounding = float(np.finfo(np.float64).eps) * len(error) * float(tf.reduce_mean(tf.linalg.diag_part(K)))
     # The least one with which the factorisation succeeds.
-    jitter = min(max(min(SHARE_OF_NOISE * least, MOST_JITTER), rounding), 0.5 * least)
+    jitter = min(max(min(SHARE_OF_NOISE * least, NUGGET), rounding), 0.5 * least)
     while jitter < 0.5 * least and not np.all(np.isfinite(tf.linalg.cholesky(add_diagonal(K, jitter)))):
         jitter = min(10 * jitter, 0.5 * least)
     layer.jitter = jitter
