@@ -26,17 +26,8 @@ from gpflow_deep_runs.data.schema import Schema
 from gpflow_deep_runs.data.sources import read_source
 from gpflow_deep_runs.data.spec import NewRows, TableSpec
 
-__all__ = [
-    "PARTS",
-    "Bits",
-    "as_bits",
-    "categories",
-    "constant_columns",
-    "density",
-    "read_alike",
-    "read_bits",
-    "unpacked",
-]
+__all__ = ["PARTS", "Bits", "as_bits", "categories", "constant_columns", "density", "read_alike", "read_bits"]
+__all__ += ["unpacked"]
 
 Bits = NDArray[np.uint8]
 

@@ -11,21 +11,8 @@ from numpy.typing import NDArray
 
 from gpflow_deep_runs.data.libraries import pa, pc
 
-__all__ = [
-    "MARKERS",
-    "MISSING",
-    "Cells",
-    "Contents",
-    "bytes_of",
-    "cells_of",
-    "is_missing",
-    "matches",
-    "missing_texts",
-    "na_flag",
-    "one_chunk",
-    "quoted",
-    "shown",
-]
+__all__ = ["MARKERS", "MISSING", "Cells", "Contents", "bytes_of", "cells_of", "is_missing", "matches"]
+__all__ += ["missing_texts", "na_flag", "one_chunk", "quoted", "shown"]
 
 MISSING = (
     *("", "NaN", "nan", "NAN", "-NaN", "-nan", "NaT", "null", "NULL", "Null"),
@@ -35,25 +22,10 @@ MISSING = (
 
 MARKERS = (
     *("NA", "na", "None", "none", "NONE", "nil", "Nil", "NIL", "N.A.", "n.a.", "missing", "Missing", "MISSING"),
-    *("#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"),
+    *("#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!", "0000-00-00", "0000-00-00 00:00:00"),
     *(":", *(f"{colon}{flag}" for colon in (": ", ":") for flag in "bcdefinprsuz")),
-    *(
-        "?",
-        "??",
-        "-",
-        "--",
-        "---",
-        ".",
-        "..",
-        "...",
-        "*",
-        "**",
-        "***",
-        "****",
-        "\N{EN DASH}",
-        "\N{EM DASH}",
-        "\N{HORIZONTAL ELLIPSIS}",
-    ),
+    *("?", "??", "-", "--", "---", ".", "..", "...", "*", "**", "***", "****"),
+    *("\N{EN DASH}", "\N{EM DASH}", "\N{HORIZONTAL ELLIPSIS}"),
 )
 """Texts that stand for a missing value in columns of numbers, dates and times, and are levels in columns of text."""
 

@@ -28,19 +28,8 @@ from gpflow_deep_runs.data.encodings import encoding_of
 from gpflow_deep_runs.data.libraries import pa
 from gpflow_deep_runs.data.packed import PIECE, Pieces
 
-__all__ = [
-    "DELIMITERS",
-    "HEAD_BYTES",
-    "Dialect",
-    "check_names",
-    "check_quotes",
-    "dialect_of",
-    "foot_of",
-    "joined",
-    "read_batches",
-    "read_text",
-]
-__all__ += ["unnamed"]
+__all__ = ["DELIMITERS", "HEAD_BYTES", "Dialect", "check_names", "check_quotes", "dialect_of", "foot_of", "joined"]
+__all__ += ["read_batches", "read_text", "unnamed"]
 
 HEAD_BYTES = 2**18
 """How much of a file decides its delimiter."""
@@ -589,6 +578,8 @@ def _ragged(row: pa.csv.InvalidRow, number: int, dialect: Dialect, where: str) -
     mark = DELIMITERS[dialect.delimiter]
     more = "more" if row.actual_columns > row.expected_columns else "fewer"
     cure = f"check its {mark}" if more == "more" else f"check its {mark}, and that the file is complete"
+    if more == "fewer" and _is_note(row, dialect):
+        cure = "give --skip_footer=N if the last N lines are notes, or a second table"
     return (
         f"{where} has rows of {more} values than column names, the first is row {number} (from 0) with "
         f"{row.actual_columns} instead of {row.expected_columns}: {row.text[:60]!r}; {cure}, or give --bad_rows=drop "

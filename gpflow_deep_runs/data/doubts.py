@@ -20,18 +20,8 @@ from gpflow_deep_runs.data.cells import Contents, bytes_of, is_missing, matches,
 from gpflow_deep_runs.data.columns import values_of
 from gpflow_deep_runs.data.libraries import pa, pc
 
-__all__ = [
-    "TOTAL_WORD",
-    "are_months",
-    "check_codes",
-    "check_numbers",
-    "check_sentinels",
-    "labels_of",
-    "names_again",
-    "sentinels_of",
-    "total_of_numbers",
-    "totals_of_texts",
-]
+__all__ = ["TOTAL_WORD", "are_months", "check_codes", "check_numbers", "check_sentinels", "labels_of", "names_again"]
+__all__ += ["sentinels_of", "total_of_numbers", "totals_of_texts"]
 
 _HEAD = 100
 _MIN_VALUES = 10
@@ -44,7 +34,7 @@ _KNOWN = frozenset(
         *(-nines for nines in _NINES),
         *(sign * (nines - less) for nines in _NINES for less in (1.0, 2.0) for sign in (1, -1)),  # refused, unknown
         *(sign * value for sign in (1, -1) for value in (9.99, 99.9, 99.99, 999.9, 999.99, 9999.9, 9999.99)),
-        *(77.0, 88.0, 777.0, 7777.0),
+        *(77.0, 88.0, 777.0, 7777.0, 511.0, 1023.0, 102.3),  # the last three of ships
         *(-888.0, -8888.0, -777.0, -200.0, 888.0, 8888.0, -32768.0, 32767.0, 65535.0),
         *(-(2.0**31), 2.0**31 - 1, 1e20, 1e30, -1e30, 1e36, -1e36, float(2**63)),
     ]
@@ -276,6 +266,8 @@ _MONTHS = (
 )
 _CODES = (
     *_MONTHS,
+    _Codes("1:[1-5][0-9]", ".*", "times, or ratios", "%H:%M"),
+    _Codes("[0-9]{2}:0[1-9]", ".*", "times, or codes such as alleles", "%H:%M"),
     _Codes("\\+[0-9]{7,}", ".*", "codes, or numbers (with a plus sign)"),
     _Codes("[0-2][0-9]\\.[0-5][0-9]", "0[1-9]\\..*", "times of the day, codes, or numbers", "%H.%M"),
     _Codes("[0-9]+(?:\\.[0-9]+)?", "0[0-9]+\\.[0-9]+", "codes, or numbers (with a zero in front)"),
@@ -313,12 +305,15 @@ def check_codes(contents: Contents) -> None:
             parts = pc.utf8_length(pc.replace_substring_regex(texts, "^[0-9]+\\.?", "")).to_numpy(zero_copy_only=False)
             lengths = parts[contents.is_value & (parts > 0)]
             odd &= len(np.unique(lengths)) > 1
-        if odd.any():
+        if is_clock := codes.form == "%H:%M":  # an hourly record has one minute
+            odd &= pc.count_distinct(pc.utf8_slice_codeunits(texts.filter(pa.array(odd)), -2)).as_py() > 1
+        if odd.sum() > (2 if is_clock else 0):
             name = contents.name
             cures = [f"--dates={name}:{codes.form}"] if codes.form else []
+            cures += [f"--categorical={name}"] if is_clock else [f"--categorical={name}", f"--numeric={name}"]
             raise ValueError(
                 f"{contents.what} has values such as {contents.example(odd)} (from 0), which may be {codes.may_be}; "
-                f"give {', '.join([*cures, f'--categorical={name}'])} or --numeric={name}."
+                f"give {', '.join(cures[:-1])} or {cures[-1]}."
             )
 
 

@@ -25,7 +25,9 @@ _NUMERIC = [
     *(f"{y}{s}%m{s}%d" for s in "-/. " for y in ("%Y", "%y")),
     *(f"{a}{s}{b}{s}{y}" for s in "-/. " for y in ("%Y", "%y") for a, b in (("%d", "%m"), ("%m", "%d"))),
     *("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%Y%m%dT%H%M%S", "%YM%m"),
-    *("%YQ%q", "%Y Q%q", "%Y-Q%q", "Q%q %Y", "Q%q-%Y", "Q%q/%Y"),
+    *(form.replace("Q", quarter) for quarter in "QTK" for form in ("%YQ%q", "%Y Q%q", "%Y-Q%q", "Q%q %Y", "Q%q-%Y")),
+    *("Q%q/%Y", "%qQ%Y", "%qT%Y", "%qQ%y", "%Y-W%V", "%YW%V", "%Y W%V", "%Y-KW%V", "W%V %Y"),
+    *("%Y年%m月%d日", "%Y年%m月", "%Y/W%V", "W%V-%Y", "W%V/%Y"),
 ]
 _NAMED = [
     f"{weekday}{date}"
@@ -47,6 +49,7 @@ _COMPACT = ["%Y%m%d", "%Y%m%d%H%M%S", "%Y"]
 _CLOCKS = ["%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I %p"]
 _TIMES = [*_CLOCKS, "%M:%S.%f", "%H.%M.%S", "%Hh%M"]
 _LIKE_A_TIME = "(?s:.*)(?::[0-9]{2}|[0-9] ?(?i:[ap]\\.?m))(?s:.*)|[0-9]{1,2}(?:\\.[0-9]{2}\\.|h)[0-9]{2}"
+_RATIO = "[<>≤≥]?=? ?1:[0-9]+"
 _TWO_PARTS = "(?i:P(?:[0-9]+D)?T[0-9]+[HMS].*|[0-9]+ ?[dhms][a-z.]*,? *[0-9]+ ?[hms].*)"
 _LOOKED_AT = 20
 _SAMPLE = 1000
@@ -73,7 +76,7 @@ _LIKE_A_DATE = (
     + _MONTHS_ABROAD
     + ")\\.?[\\s./-]+(?:del? )?"
     "[0-9]{4})|[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4}"
-    f"|(?i:[a-z]+,? )?(?:{_MONTH_WORD} [0-9]{{1,2}}(?:st|nd|rd|th)?,? [0-9]{{4}}"
+    f"|(?i:[a-z]+,? )?(?:{_MONTH_WORD} [0-9]{{1,2}},? [0-9]{{4}}"
     f"|[0-9]{{1,2}}(?:st|nd|rd|th)?\\.? (?:of )?{_MONTH_WORD},? [0-9]{{4}}))(?:[T\\s,(].*)?"
 )
 
@@ -93,6 +96,9 @@ def find_date_format(
     candidates = [how] if is_given else _candidates(contents, [*_NUMERIC, *_NAMED, *(_COMPACT if is_forced else ())])
     if how in ORDERS:
         candidates = [form for form in candidates if _has_order(form, how)]
+    # Seasons from one year to the next are no months
+    if not is_given and not is_forced and {"%Y-%m", "%Y/%m"} & {*candidates} and _are_seasons(contents):
+        return None
     # The formats that read the most values
     fits = _fits(contents, candidates)
     best_forms = _best(contents, fits, "dates", is_forced=is_forced, is_tolerant=is_tolerant)
@@ -109,11 +115,10 @@ def find_date_format(
                 f"--ignore={contents.name} or --categorical={contents.name}."
             )
         return None
-    # Dates that may be of another century, or seasons
+    # Dates that may be of another century
     if not is_given:
         best_forms = _of_few_years(contents, best_forms)
         _check_two_digit_years(contents, best_forms, how)
-        _check_seasons(contents, best_forms, is_forced)
     if len(best_forms) == 2 and "%d.%m.%Y" in best_forms[0] + best_forms[1]:  # points between them: the day is first
         best_forms = [form for form in best_forms if "%d.%m.%Y" in form]
     if len(best_forms) > 1:
@@ -133,6 +138,8 @@ def find_time_format(contents: Contents, how: str = "", *, is_tolerant: bool = F
     is_value = contents.is_value
     if not how and not matches(texts, _LIKE_A_TIME).any():
         return None
+    if not how and contents.share(matches(texts, _RATIO)) == 1 and contents.share(matches(texts, "1:[1-5][0-9]")) < 1:
+        return None
     fits = {form: ~np.isnan(read_times(texts, form)) & is_value for form in ([how] if how else _TIMES)}
     best_forms = _best(contents, fits, "times", is_forced=bool(how), is_tolerant=is_tolerant)
     # More than 24 hours may be minutes with seconds
@@ -141,7 +148,8 @@ def find_time_format(contents: Contents, how: str = "", *, is_tolerant: bool = F
         if is_long.any():
             raise ValueError(
                 f"{contents.what} has times such as {contents.example(is_long)} (from 0), which may be hours and "
-                f"minutes or minutes and seconds; give --dates={contents.name}:%H:%M or --dates={contents.name}:%M:%S."
+                f"minutes or minutes and seconds; give --dates={contents.name}:%H:%M, --dates={contents.name}:%M:%S, "
+                f"or --categorical={contents.name} for codes."
             )
     return best_forms[0] if best_forms else None
 
@@ -214,7 +222,7 @@ def _candidates(contents: Contents, dates: list[str]) -> list[str]:
     some = contents.sample(_LOOKED_AT)
     forms: dict[str, None] = {}
     for text in some.cells.texts.filter(pa.array(some.is_value)).to_pylist():
-        if 4 <= len(text) <= 60 and text.isascii() and _DIGIT.search(text):
+        if 4 <= len(text) <= 60 and (text.isascii() or "年" in text) and _DIGIT.search(text):
             forms.update(dict.fromkeys(_formats_of(text, dates)))
     return list(forms)
 
@@ -273,17 +281,22 @@ def _check_two_digit_years(contents: Contents, forms: list[str], how: str) -> No
     )
 
 
-def _check_seasons(contents: Contents, forms: list[str], is_forced: bool) -> None:
-    if is_forced or forms[0] not in ("%Y-%m", "%Y/%m"):
-        return
-    # Each month may be the last two digits of the next year, as in 2009-10
-    days = read_dates(contents.cells.texts, forms[0])[contents.is_value]
-    months = days[~np.isnan(days)].astype("datetime64[D]").astype("datetime64[M]").astype(int)
-    if ((months % 12 + 1) == (months // 12 + 1971) % 100).all():
+def _are_seasons(contents: Contents) -> bool:
+    """Whether all values are seasons such as 2012-13.
+
+    :raises ValueError: if each of them may be a month, as 2009-10.
+    """
+    if contents.share(matches(contents.cells.texts, "[0-9]{4}[-/][0-9]{1,2}")) < 1:
+        return False
+    pairs = [re.split("[-/]", text) for text in contents.cells.texts.filter(pa.array(contents.is_value)).to_pylist()]
+    if any((int(year) + 1) % 100 != int(end) for year, end in pairs):
+        return False
+    if all(1 <= int(end) <= 12 for _, end in pairs):
         raise ValueError(
             f"{contents.what} has values such as {contents.example(contents.is_value)} (from 0), which may be months "
             f"or seasons from one year to the next; give --dates={contents.name} or --categorical={contents.name}."
         )
+    return True
 
 
 def _two_readings(contents: Contents, forms: list[str]) -> str:

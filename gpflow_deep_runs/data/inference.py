@@ -24,7 +24,7 @@ from gpflow_deep_runs.data.doubts import are_months, check_codes, check_numbers
 from gpflow_deep_runs.data.forced import LOCAL, SIGNS, Forced, zone_of
 from gpflow_deep_runs.data.formats import are_durations, find_date_format, find_time_format
 from gpflow_deep_runs.data.libraries import pa, pc
-from gpflow_deep_runs.data.numerals import FLAG, SPACES, Style, marks_of, numbers, plain_numbers, without_flags
+from gpflow_deep_runs.data.numerals import FLAG, SPACES, YEAR, Style, marks_of, numbers, plain_numbers, without_flags
 from gpflow_deep_runs.data.styles import Found, Sign, apart, decimal_of, find_style, is_code
 from gpflow_deep_runs.data.times import is_time_format, read_dates, read_times
 from gpflow_deep_runs.data.typed import are_whole, decoded, floats_of, has_zone, kind_of_type, texts_of
@@ -339,7 +339,10 @@ def _read(
     name = contents.name
     manner = forced.how if forced else ""
     if not contents.is_value.any():
-        return Column(name, "ignored", note=_EMPTY_NOTE), ""
+        # Stars are marks, unless one text is all that there is
+        stars = matches(contents.cells.texts, "\\*+")
+        is_mark = stars.any() and 0 < contents.counts[stars].max() < len(contents.cells.rows)
+        return _text_column(contents, na_values, "") if is_mark else Column(name, "ignored", note=_EMPTY_NOTE), ""
     hint = ""
     if forced is None and are_durations(contents):
         forced = Forced("date", "%t")
@@ -413,9 +416,14 @@ def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _N
 def _without_flags(contents: Contents) -> Contents | None:
     """A column of numbers, of which some have flags after them, without these; None if it is none."""
     some = contents.sample(_SAMPLE)
+    texts = contents.cells.texts
+    # Years in parentheses, which are no sums below zero
+    if some.share(matches(some.cells.texts, f"\\(?{YEAR}\\)?")) == 1 and contents.is_value.sum() >= _MIN_DAYS:
+        bare = without_flags(texts, are_years=True)
+        is_year = contents.share(matches(bare, YEAR)) == 1 and not bare.equals(texts)
+        return contents._replace(cells=contents.cells._replace(texts=bare)) if is_year else None
     if some.share(matches(some.cells.texts, _PERHAPS_FLAGGED)) <= 0.5:
         return None
-    texts = contents.cells.texts
     is_flagged = contents.is_value & matches(texts, f"(?s:.*)[0-9.,][{SPACES}]*?{FLAG}")
     if not is_flagged.any() or not matches(texts, "[-+]?[0-9.,]+").any():
         return None
@@ -445,7 +453,8 @@ def _number_column(
         return Column(contents.name, "ignored", note=_ID_NOTE)
     note = "; ".join(filter(None, [notes.of_numbers(contents, style, values), pending.hint]))
     if pending.flagged:
-        read = f"{shown(pending.flagged)} has a flag, which is left out (--categorical={column.name} keeps it)"
+        sign = "parentheses, which are" if pending.flagged.startswith("(") else "a flag, which is"
+        read = f"{shown(pending.flagged)} has {sign} left out (--categorical={column.name} keeps it)"
         return replace(column, has_flags=True, note="; ".join(filter(None, [read, note])))
     return replace(column, note=note)
 

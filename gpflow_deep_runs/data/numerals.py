@@ -19,21 +19,8 @@ from gpflow_deep_runs.data.cells import MISSING, bytes_of, matches, one_chunk
 from gpflow_deep_runs.data.libraries import pa, pc
 from gpflow_deep_runs.data.units import SCALES
 
-__all__ = [
-    "EXPONENT",
-    "FLAG",
-    "GROUPS",
-    "SIGNS",
-    "SPACES",
-    "Marks",
-    "Style",
-    "marks_of",
-    "numbers",
-    "pattern_of",
-    "plain_numbers",
-    "singular_of",
-    "without_flags",
-]
+__all__ = ["EXPONENT", "FLAG", "GROUPS", "SIGNS", "SPACES", "YEAR", "Marks", "Style", "marks_of", "numbers"]
+__all__ += ["pattern_of", "plain_numbers", "singular_of", "without_flags"]
 
 SPACES = " \t\u00a0\u2007\u2009\u202f"
 """Spaces of any width."""
@@ -50,6 +37,9 @@ EXPONENT = "(?:[eE][-+]?[0-9]+)?"
 
 FLAG = "(?:\\*{1,3}|[\u2020\u2021\u00a7]|\\[[0-9A-Za-z]{1,3}\\]|\\([a-z]\\)| [bcdefinprsuz]{1,3})"
 """What statistical offices write after a number that is provisional (4.9 p, 4.9*) or has a note (4.9 [1])."""
+
+YEAR = "(?:1[89]|20)[0-9]{2}"
+"""A year, which is none below zero where it stands in parentheses."""
 
 _FLAGGED = f"^([-+\u2212]?[0-9.,][0-9.,'\u2019{SPACES}]*?)[{SPACES}]*?{FLAG}$"
 _HEAD = 100
@@ -171,7 +161,8 @@ def _without_nan(values: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
 def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     """The numbers of texts, NaN where a text is none in this style. A zero may lack the unit."""
     if style.has_flags:
-        return numbers(without_flags(texts), style._replace(has_flags=False))
+        bare = without_flags(texts, are_years=not style.has_parentheses)
+        return numbers(bare, style._replace(has_flags=False))
     if style.is_scaled:
         return _scaled(texts, style)
     # Texts that are no numbers become null; the sign is read before unit and groups are taken away
@@ -194,9 +185,10 @@ def singular_of(unit: str) -> str:
     return unit[:-1] if len(unit) > 3 and unit.isalpha() and unit.endswith("s") else ""
 
 
-def without_flags(texts: pa.Array) -> pa.Array:
-    """Texts without what stands after their numbers as a flag."""
-    return pc.replace_substring_regex(texts, _FLAGGED, "\\1")
+def without_flags(texts: pa.Array, *, are_years: bool = False) -> pa.Array:
+    """Texts without what stands after their numbers as a flag, and years without parentheses."""
+    bare = pc.replace_substring_regex(texts, _FLAGGED, "\\1")
+    return pc.replace_substring_regex(bare, f"^\\(({YEAR})\\)$", "\\1") if are_years else bare
 
 
 def _scaled(texts: pa.Array, style: Style) -> NDArray[np.float64]:

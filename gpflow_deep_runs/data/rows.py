@@ -19,14 +19,7 @@ from numpy.typing import NDArray
 from gpflow_deep_base.seeds import Seeds, numpy_rng
 from gpflow_deep_runs.data.schema import Schema, Task
 
-__all__ = [
-    "Indices",
-    "Part",
-    "Rows",
-    "Task",
-    "divide",
-    "warn_of_few",
-]
+__all__ = ["Indices", "Part", "Rows", "Task", "divide", "warn_of_few"]
 
 Indices = NDArray[np.int64]
 """Numbers of rows."""

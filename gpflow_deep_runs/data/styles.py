@@ -171,7 +171,8 @@ def _found(contents: Contents, *, any_unit: bool = False) -> Found | None:
             return None
     # One unit for all, apart from thousands and millions
     base = _base(set(units[used]))
-    if set(units[used]) == {"", "+"} and contents.is_value.sum() <= _FEW_LEVELS:
+    is_open = set(units[used]) == {"", "+"} or (set(units[used]) == {"+"} and set(map(len, bodies[used])) == {1})
+    if is_open and contents.is_value.sum() <= _FEW_LEVELS:
         return None  # 0, 1, 2, 3+
     if base is None:
         _check_units(contents, units, used)

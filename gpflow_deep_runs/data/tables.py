@@ -337,6 +337,8 @@ def _without_odd(table: Table, spec: TableSpec) -> tuple[Table, list[str]]:
                 f"{table.where} repeats its line of names in row {int(repeats.argmax())} (from 0); give "
                 "--bad_rows=drop to leave out such rows, or --names=NAME,... if the file has no such line."
             )
+        if repeats.any() and table.columns.column_names[0] not in spec.ignore:
+            _check_other(table, int(repeats.argmax()))
         for rows, reason in ((is_empty, "without any value"), (repeats, "that repeat the names")):
             notes += [f"{rows.sum()} rows {reason} left out"] if rows.any() else []
         if notes:
@@ -347,6 +349,22 @@ def _without_odd(table: Table, spec: TableSpec) -> tuple[Table, list[str]]:
         notes += [f"row {row} (from 0), a total, left out as {why}" for row, why in list(totals.items())[:3]]
         notes += [f"{len(totals) - 3} more totals left out"] if len(totals) > 3 else []
     return table, notes
+
+
+def _check_other(table: Table, row: int) -> None:
+    """Refuse a second table of other rows, such as of years below months, whose line of names is that row."""
+    firsts = pc.replace_substring_regex(
+        pc.utf8_trim_whitespace(pc.fill_null(table.columns.column(0), "")), "\\pL+", "a"
+    )
+    shapes = pc.replace_substring_regex(firsts, "[0-9]", "9")
+    below = shapes.slice(row + 1)
+    if len(below) and not pc.any(pc.is_in(below, value_set=pc.unique(shapes.slice(0, row)))).as_py():
+        name = table.columns.column_names[0]
+        raise ValueError(
+            f"{table.where} repeats its line of names in row {row} (from 0), and below it are rows of another kind, "
+            f"such as {firsts[row + 1].as_py()!r} in {name!r} after {firsts[0].as_py()!r}; give --skip_footer=N to "
+            f"leave out the last N lines, a second table, or --ignore={name} if all rows are alike."
+        )
 
 
 def _without_totals(table: Table, totals: Mapping[int, str], spec: TableSpec) -> Table:

@@ -3,9 +3,9 @@
     read_dates(pa.array(["31.12.2020 23:59"]), "%d.%m.%Y %H:%M")                           # days since 1970-01-01
     read_times(pa.array(["7:05 PM"]), "%I:%M %p")                                          # [19.0833...], hours
 
-Beside the directives of `strptime` there are %q, a quarter, and %t, a duration such as 1h 30m or PT1H30M. Months and
-days have English names, short or whole. Seconds may have a fraction. Dates are checked: there is no 31st of February,
-and "Mon" before a Tuesday does not fit.
+Beside the directives of `strptime` there are %q, a quarter, and %t, a duration such as 1h 30m or PT1H30M; %V, a week
+of ISO 8601, goes with %Y and is its Monday. Months and days have English names, short or whole, and 3rd is a day, too.
+Seconds may have a fraction. Dates are checked: there is no 31st of February, and "Mon" before a Tuesday does not fit.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ _DIRECTIVES = {
     "b": f"(?P<b>{_MONTH})",
     "B": f"(?P<b>{_MONTH})",
     "q": "(?P<q>[1-4])",
-    "d": f"(?P<d>{_TWO})",
+    "d": f"(?P<d>{_TWO})(?:st|nd|rd|th)?",
+    "V": f"(?P<V>{_TWO})",
     "a": f"(?P<a>{_DAY})",
     "A": f"(?P<a>{_DAY})",
     "H": "(?P<H>[0-9]{1,3})",
     "I": f"(?P<I>{_TWO})",
-    "p": "(?P<p>(?i:[ap]m|[ap]\\.m\\.))",
+    "p": "(?P<p>(?i:[ap](?:m|\\.m\\.)?))",
     "M": "(?P<M>[0-9]{2})",
     "S": "(?P<S>[0-9]{2})(?:[.,](?P<f>[0-9]{1,9}))?",
     "f": "(?P<f>[0-9]{1,9})",
@@ -167,6 +168,13 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
     start = first.astype("datetime64[D]").astype(np.int64)
     end = (first + 1).astype("datetime64[D]").astype(np.int64)
     days = start + day - 1
+    # The first week of a year is that of the fourth of January
+    if "%V" in date_format:
+        next_year = (first + 12).astype("datetime64[D]").astype(np.int64)
+        monday, end = (january + 3 - (january + 6) % 7 for january in (start, next_year))
+        week = part("V", 0)
+        days = monday + 7 * (week - 1)
+        is_good &= week > 0
     # A weekday must be the right one: 1970-01-01 was a Thursday
     weekday = part("a", -1)
     is_good &= (days < end) & ((weekday < 0) | (weekday == (days + 3) % 7))

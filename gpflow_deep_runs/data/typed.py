@@ -9,17 +9,8 @@ from numpy.typing import NDArray
 
 from gpflow_deep_runs.data.libraries import pa, pc
 
-__all__ = [
-    "TypeKind",
-    "are_whole",
-    "days_of",
-    "decoded",
-    "floats_of",
-    "has_zone",
-    "hours_of",
-    "kind_of_type",
-    "texts_of",
-]
+__all__ = ["TypeKind", "are_whole", "days_of", "decoded", "floats_of", "has_zone", "hours_of", "kind_of_type"]
+__all__ += ["texts_of"]
 
 TypeKind = Literal["number", "boolean", "category", "date", "time", "text", "empty", "other"]
 

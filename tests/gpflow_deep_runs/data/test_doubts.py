@@ -65,8 +65,22 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
     ),
     "1900-01-01": (mixed(day, "1900-01-01"), Asked("--na_values=1900-01-01 ")),
     "9999-12-31": (mixed(day, "9999-12-31", 4), Asked("--keep_value=9999-12-31")),
-    "0000-00-00": (mixed(day, "0000-00-00"), Asked("--na_values=0000-00-00")),
+    "0000-00-00": (mixed(day, "0000-00-00"), Read("date", "'0000-00-00' is missing")),
     "01.01.1900 by days": (mixed(lambda r: f"{r.integers(13, 29)}.05.2020", "01.01.1900"), Asked("1900-01-01")),
+    "headings of ships": (mixed(lambda r: str(r.integers(0, 360)), "511", 9), Asked("--na_values=511 ")),
+    "dilutions": (
+        chosen("1:10", "1:20", "1:40"),
+        Asked("may be times, or ratios; give --dates=q:%H:%M or --categorical=q"),
+    ),
+    "dilutions of more": (chosen("1:10", "1:20", "<1:10"), Read("category", "<1:10")),
+    "alleles": (
+        chosen("01:01", "02:01", "03:02", "11:05"),
+        Asked("codes such as alleles; give --dates=q:%H:%M or --categorical=q"),
+    ),
+    "times past one and past ten": (chosen("1:20", "10:05", "1:45", "11:07"), Read("time", "%H:%M")),
+    "hourly": ([f"{i % 24:02d}:05" for i in range(N)], Read("time", "%H:%M")),
+    "starts of classes": (chosen("08:00", "09:05", "10:00"), Read("time", "%H:%M")),
+    "strips": (chosen("neg", "trace", "1+", "2+", "3+"), Read("category", "1+")),
     "codes 1E5": (chosen("1E5", "2E5", "7E3"), Asked("--categorical=q or --numeric=q")),
     "codes of digits and one E": (mixed(lambda r: str(r.integers(100, 999)), "1e2"), Asked("may be codes")),
     "versions": (chosen("1.10", "1.9", "1.2", "1.20", "1.1"), Asked("versions")),
@@ -446,6 +460,20 @@ def test_names_that_occur_again_and_empty_rows(tmp_path: Path) -> None:
         read_table(path, spec)
     found = read_table(path, replace(spec, bad_rows="drop"))
     assert (len(found.parts["all"].Y), found.class_names) == (40, ("u", "v", "w"))
+    # Names of another table below
+    years = "".join(f" {1990 + i},{i % 3}\n" for i in range(9))
+    path.write_text(
+        "month,q\n"
+        + "".join(f"1990{i:02d},{i}\n" for i in range(1, 13))
+        + "Annual Factors: of all months\n,q\n".replace(",", "month,")
+        + years
+    )
+    spec_of_both = TableSpec(target=("q",), bad_rows="drop")
+    with pytest.raises(ValueError, match=r"fewer values .*give --skip_footer=N if the last N lines are notes"):
+        read_table(path, replace(spec_of_both, bad_rows="error"))
+    with pytest.raises(ValueError, match=r"in row 12 .*such as '1990' in 'month' after '199001'; give --skip_footer=N"):
+        read_table(path, spec_of_both)
+    assert len(read_table(path, replace(spec_of_both, bad_rows="error", skip_footer=11)).parts["all"].Y) == 12
     path.write_text("kind,colour\n" + "".join(rows[:20]) + ",\n , \n" + "".join(rows[20:]))
     found = read_table(path, spec)
     assert len(found.parts["all"].Y) == 40

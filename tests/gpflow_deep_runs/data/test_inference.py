@@ -230,7 +230,12 @@ def test_categories(cells: list[str], values: list[str | None], note: str) -> No
         (["01/02/03", "04/05/06"], "2001-02-03 or 2003-02-01 or 2003-01-02"),
         ([*(f"2020010{day}" for day in range(1, 10)), "20201305"], "the first '20201305' in row 9"),
         (["2009-10", "2010-11"], "may be months or seasons"),
-        (["January 3rd, 2020", "May 4th, 2020"], "seems to hold dates.*no known format; give --dates=c:FORMAT"),
+        (
+            ["2020-W53", "2021-W53", "2021-W52"],
+            r"dates \(%Y-W%V\), but 1 values are not, the first '2021-W53' in row 1",
+        ),
+        (["2020-W01", "2020-W02", "2020-W00"], "the first '2020-W00' in row 2"),
+        (["3rd of January 2020", "4th of May 2020"], "seems to hold dates.*no known format; give --dates=c:FORMAT"),
         (["2020-01-01 10:00 EST", "2020-01-02 10:00 EST"], "no known format"),
         (["3. März 2020", "4. Mai 2020"], "seems to hold dates, such as '3. März 2020'"),
         (["janv. 2010", "févr. 2010"], "seems to hold dates"),

@@ -414,7 +414,8 @@ QUESTIONS: dict[str, list[str]] = {
     "lengths": [f"{i} ft {i % 12} in" for i in range(N)],
     "places": [f"52\u00b0{i}'N" for i in range(N)],
     "half-years": [f"H{1 + i % 2} {1980 + i // 2}" for i in range(N)],
-    "weeks": [f"{2019 + i // 52}-W{1 + i % 52:02d}" for i in range(N)],
+    "weeks without a letter": [f"{2019 + i // 52}/{1 + i % 52:02d}" for i in range(N)],
+    "years of two eras": [[f"AD {i}", f"{i} BC"][i % 2] for i in range(N)],
     "numbers with zeros in front": [f"{i:03d}" for i in range(N)],
     "typos": ["1O5", "l20", *(f"{200 + i}" for i in range(N - 2))],
 }
@@ -489,6 +490,19 @@ def test_one_and_several_of_a_unit_quarters_and_moments_without_signs() -> None:
     X = read_table(FRAME.assign(when=quarters), SPEC).parts["all"].X
     days = np.datetime64("1980-01") + 3 * np.arange(N)
     np.testing.assert_array_equal(X[:, 3], days.astype("datetime64[D]").astype(int))
+    for form in ("{0}-T{1}", "T{1} {0}", "{1}T{0}", "{1}Q{0}", "{0}K{1}"):
+        years = (
+            [f"{year:02d}" for year in (80 + np.arange(N) // 4) % 100]
+            if form == "{1}Q{0}"
+            else 1980 + np.arange(N) // 4
+        )
+        texts = [form.format(year, 1 + i % 4) for i, year in enumerate(years)]
+        np.testing.assert_array_equal(read_table(FRAME.assign(when=texts), SPEC).parts["all"].X[:, 3], X[:, 3])
+    for form in ("{0}-W{1:02d}", "{0}W{1:02d}", "{0}-KW{1:02d}", "W{1:02d} {0}"):
+        weeks = pd.date_range("2019-12-30", periods=N, freq="7D")
+        texts = [form.format(*day.isocalendar()) for day in weeks]
+        X = read_table(FRAME.assign(when=texts), SPEC).parts["all"].X
+        np.testing.assert_array_equal(X[:, 3], weeks.to_numpy().astype("datetime64[D]").astype(int))
     rows = read_table(FRAME.assign(age=[f"{i} year{'s' * (i != 1)}" for i in range(N)], day=moments), SPEC)
     np.testing.assert_array_equal(rows.parts["all"].X[:, 3], np.arange(N))
     assert rows.feature_names[4:] == ("day.day", "day.weekday")
@@ -539,6 +553,31 @@ OF_PEOPLE: dict[str, tuple[list[str], str, list[float]]] = {
     "substances": ([f"{50 + i}-{10 + i}-2" for i in range(N)], "ignored", []),
     "probes": ([f"{200000 + i}_s_at" for i in range(N)], "ignored", []),
     "a date that never changes": (["07/03/24 11:00:00"], "ignored", []),
+    "years in parentheses": (
+        [f"({1950 + i})" if i % 3 else f"{1950 + i}" for i in range(N)],
+        "number",
+        [1950.0, 1951.0],
+    ),
+    "years all in parentheses": ([f"({1950 + i})" for i in range(N)], "number", [1950.0, 1951.0]),
+    "three sums": (["(1994)", "2001", "(1987)"], "number", [-1994.0, 2001.0, -1987.0]),
+    "sums below zero": (
+        [f"({1950 + 9 * i})" if i % 3 else f"{1950 + 9 * i}" for i in range(N)],
+        "number",
+        [1950.0, -1959.0],
+    ),
+    "sums below zero with flags": (["(1994)", "1700 p", "2500", "-3100", "470"], "number", [-1994.0, 1700.0]),
+    "stars": (["**", "***", "*"], "category", [0.0, 0.0, 1.0]),
+    "stars or nothing": (["*", ""], "category", [1.0, np.nan]),
+    "stars alone": (["*"], "ignored", []),
+    "seasons": (["1998-99", "1999-00", "2009-10"], "category", [1.0, 0.0, 0.0]),
+    "seasons with a stroke": (["2013/14", "2011/12"], "category", [0.0, 1.0]),
+    "times of two letters": (["7:05p", "12:30a", "11:15a"], "time", [19 + 1 / 12, 0.5, 11.25]),
+    "ordinal days": (["5th March 2020", "1st May 2020", "22nd June 2020"], "date", [18326.0, 18383.0, 18435.0]),
+    "ordinal days behind": (["March 5th, 2020", "May 1st, 2020", "June 22nd, 2020"], "date", [18326.0, 18383.0]),
+    "no date of a data base": (["2020-03-05 10:00:00", "0000-00-00 00:00:00"], "date", [18326.0, np.nan]),
+    "days of Japan": (["2020年12月07日", "2021年1月3日"], "date", [18603.0, 18630.0]),
+    "codes of post": ([f"{10000 + 997 * i}-{100 + i}" for i in range(N)], "ignored", []),
+    "versions": ([f"1.{i % 7}.{100 + i}" for i in range(N)], "ignored", []),
 }
 
 
