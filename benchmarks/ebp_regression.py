@@ -51,7 +51,7 @@ def scores(model: str, X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, fl
         mean, std = RIVALS[model](X, y, X_test)
         log_density = scipy.stats.norm.logpdf(y_test, mean, std)
     else:
-        regressor = EBPRegressor(50).fit(X, y)
+        regressor = EBPRegressor().fit(X, y)
         mean, std = regressor.predict(X_test, return_std=True)
         log_density = regressor.log_density(X_test, y_test)
     seconds = time.process_time() - start
