@@ -53,7 +53,10 @@ _NO_MEASURE = "|".join(
 _MEASURED = f"(?!{_NO_MEASURE})(?:(?i:ad|ca?)[. ] ?)?[-+\u2212~<>\u2264\u2265(]?\\W?\\s*[0-9].*"
 """Texts that begin as numbers do, and are neither codes nor addresses of machines nor telephones."""
 
-_PERIOD = "(?i:[0-9]{2,4}.{0,2}(?:[qwmhts]|kw|week)[ -]?[0-9]{1,2}|(?:[qhwts]|kw|week)[ -]?[0-9]{1,2}.{0,3}[0-9]{2,4})"
+_PERIOD = (
+    "(?i:[0-9]{2,4}.{0,2}(?:[qwmhts]|kw|week)[ -]?[0-9]{1,2}"
+    "|(?:[qhwts]|kw|week)[ -]?[0-9]{1,2}(?:[^0-9]{1,3}[0-9]{2,4}|(?:19|20)[0-9]{2}))"
+)
 """Quarters, weeks, half-years and the like, of a year."""
 
 _MAX_WORDS = 30

@@ -393,6 +393,7 @@ TEXTS: dict[str, tuple[list[str], str, str]] = {  # cells, what they are, and wh
         "codes, such as 'C5",
     ),
     "codes that all differ": ([f"{'C' * (i % 9 == 0)}{536365 + i}" for i in range(N)], "ignored", "codes, such as 'C5"),
+    "codes of one letter": ([f"S{i:03d}" for i in range(N)], "ignored", "60 different texts, too many for levels"),
     "a unit that nobody knows": ([f"{100 + i} CC" for i in range(N)], "number", "--categorical=c reads levels"),
     "three or more": ([["0", "1", "2", "3+"][i % 4] for i in range(N)], "category", ""),
     "ordinals": ([f"{9 + i % 4}th" for i in range(N)], "category", ""),
