@@ -68,10 +68,12 @@ def by_group(kind: type, fields: Mapping[str, Any]) -> dict[str, Any]:
     """
     groups = group_names(kind)
     keywords = {name: value for name, value in fields.items() if name not in groups}
-    for name, value in fields.items():
-        if name in groups:
-            group = keywords.get(groups[name], getattr(kind, groups[name]))
-            keywords[groups[name]] = dataclasses.replace(group, **{name: value})
+    # All fields of a group at once, since some make sense together alone.
+    for attribute in dict.fromkeys(groups.values()):
+        changes = {name: value for name, value in fields.items() if groups.get(name) == attribute}
+        if changes:
+            group = keywords.get(attribute, getattr(kind, attribute))
+            keywords[attribute] = dataclasses.replace(group, **changes)
     return keywords
 
 

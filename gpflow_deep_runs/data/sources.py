@@ -43,7 +43,7 @@ from gpflow_deep_runs.data.packed import COMPRESSIONS, UNPACK_ERRORS, budget_of,
 from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.typed import kind_of_type
 
-__all__ = ["SUFFIXES", "Table", "file_dialect", "is_delimited", "read_source", "text_batches"]
+__all__ = ["SUFFIXES", "Table", "file_dialect", "is_delimited", "names_of_pandas", "read_source", "text_batches"]
 
 SUFFIXES = (
     ".csv, .tsv, .txt, .data or .dat (each also with .gz, .bz2, .xz, .zst or .zip), .jsonl, .ndjson, .json, "
@@ -414,6 +414,25 @@ _MAX_COLUMNS = 20_000
 _DAMAGED = (*UNPACK_ERRORS, ValueError, TypeError, LookupError, StopIteration, struct.error)
 
 
+def names_of_pandas(schema: pa.Schema) -> tuple[list[str], list[str]]:
+    """Columns that were categories of a frame of pandas, and those that were its index.
+
+    What a file says of them may be anything: what is no list of such names is as if it were not there.
+    """
+    try:
+        stored = schema.pandas_metadata
+    except ValueError:  # no JSON
+        return [], []
+    entries = {name: stored.get(name) if isinstance(stored, dict) else None for name in ("columns", "index_columns")}
+    columns, index = (entry if isinstance(entry, list) else [] for entry in entries.values())
+    categories = [c.get("name") for c in columns if isinstance(c, dict) and c.get("pandas_type") == "categorical"]
+
+    def known(names: list[Any]) -> list[str]:
+        return [name for name in names if isinstance(name, str) and schema.names.count(name) == 1]
+
+    return known(categories), known(index)
+
+
 def _arrow_columns(path: Path, spec: TableSpec) -> tuple[pa.Table, tuple[tuple[str, str], ...]]:
     budget = budget_of(path, spec.max_bytes)
     kind = path.suffix.lower()[1:]
@@ -421,14 +440,11 @@ def _arrow_columns(path: Path, spec: TableSpec) -> tuple[pa.Table, tuple[tuple[s
         table = _parquet_table(path, budget) if kind == "parquet" else _feather_table(path, budget)
     except (*_DAMAGED, pa.ArrowException) as error:
         raise ValueError(f"{path} is no readable {kind} file ({one_line(error)}); write it again.") from error
-    stored = table.schema.pandas_metadata or {}
+    levels, left_out = names_of_pandas(table.schema)
     # Numbers that are categories of pandas stay such
-    levels = [column["name"] for column in stored.get("columns", ()) if column["pandas_type"] == "categorical"]
-    for name in (name for name in levels if name in table.column_names):
+    for name in levels:
         if not pa.types.is_dictionary(table[name].type):
             table = table.set_column(table.column_names.index(name), name, table[name].dictionary_encode())
-    index = stored.get("index_columns", [])
-    left_out = [name for name in index if isinstance(name, str) and name in table.column_names]
     return table.drop_columns(left_out), tuple((name, _INDEX) for name in left_out)
 
 

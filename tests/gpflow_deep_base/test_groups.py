@@ -36,6 +36,28 @@ def test_fields_by_their_names() -> None:
     assert (value_of(model, "patch"), value_of(model, "num_layers")) == (7, 3)
 
 
+@dataclass(frozen=True)
+class Ladder:
+    low: int = 0
+    high: int = 1
+
+    def __post_init__(self) -> None:
+        if self.low >= self.high:
+            raise ValueError("low must be below high")
+
+
+@grouped
+@dataclass(frozen=True)
+class Climb:
+    ladder: Ladder = Ladder()
+
+
+@pytest.mark.parametrize("names", [("low", "high"), ("high", "low")])
+def test_fields_that_make_sense_together_are_set_together(names: tuple[str, str]) -> None:
+    values = {"low": 5, "high": 9}
+    assert Climb(**by_group(Climb, {name: values[name] for name in names})) == Climb(Ladder(5, 9))
+
+
 def test_a_field_beside_its_group_is_answered_by_where_it_belongs() -> None:
     with pytest.raises(TypeError, match=r"Model has patch in a group: give images=Images\(patch=\.\.\.\) in place of"):
         Model(patch=7)  # type: ignore[call-arg]

@@ -252,6 +252,7 @@ def test_the_rows_choose_once(is_deep: bool, folder: Path, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr(selection, "is_long_tailed", lambda residuals: is_deep)
         patch.setattr(selection, "FEW_NOISY_ROWS", 0)
+        patch.setattr(selection, "MAX_IMPUTED", 0)  # two layers are trained by steps
         patch.setattr(selection, "paired_gain", lambda scores, others: (1.0, 0.1))
         patch.setattr("scripts.train_dgp.begin_chosen", partial(selection.begin_chosen, max_iter=4))
         done = call(folder, name, "--num_steps=4", *arguments)

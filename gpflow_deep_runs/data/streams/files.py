@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from gpflow_deep_base.limits import one_line
 from gpflow_deep_runs.data.delimited import check_names
 from gpflow_deep_runs.data.libraries import pa
-from gpflow_deep_runs.data.sources import is_delimited
+from gpflow_deep_runs.data.sources import is_delimited, names_of_pandas
 
 __all__ = ["DELIMITER", "Block", "Layout", "Shards", "column_names", "find", "find_files", "located", "open_shards"]
 
@@ -211,7 +211,7 @@ def column_names(path: str) -> list[str]:
     with _opened(path) as file:
         schema = file.schema_arrow
         check_names([name.strip() for name in schema.names], path)
-        index = [name for name in (schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)]
+        _, index = names_of_pandas(schema)
         return [name for name in schema.names if name not in index]
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from gpflow_deep_runs.data.sources import is_delimited, read_source
 from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.streams.files import column_names
 
 TEXT = b"a,b\n1,x\n2,y\n"
 
@@ -171,3 +172,20 @@ def test_reading_does_not_import_tensorflow(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[[1.0, 2.0], ['x', 'y']]"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"{",
+        b"[1]",
+        b'{"columns": 3, "index_columns": {"kind": "range"}}',
+        b'{"columns": [{"name": "a"}, 7, {"pandas_type": "categorical"}], "index_columns": [null, ["a"], "x"]}',
+        b'{"columns": [{"name": ["a"], "pandas_type": "categorical"}], "index_columns": null}',
+    ],
+)
+def test_what_a_parquet_file_says_of_pandas_may_be_anything(said: bytes, tmp_path: Path) -> None:
+    table = pa.table({"a": [1, 2, 3], "b": ["x", "y", "z"]}).replace_schema_metadata({b"pandas": said})
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    assert list(read_source(tmp_path / "t.parquet").columns.column_names) == ["a", "b"]
+    assert column_names(str(tmp_path / "t.parquet")) == ["a", "b"]
