@@ -6,6 +6,7 @@ packed = pack(bayesian, "model.bcz", bits=3)                          # by the p
 model = load("model.bcz")
 """
 
+import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -145,12 +146,13 @@ def pack(
         # By the posterior or by curvature, or without either by search of the bits or the codebook.
         if by_posterior or calibration is not None:
             stops = _Stops(validate, max_error, max_rise, bits, max_bytes)
-            coding = "posterior" if by_posterior else "calibrated"
             if by_posterior:
-                rounding = InTurn(model, None, curvature_of_posterior(variances))
+                coding = "posterior"
+                curvatures = curvature_of_posterior(variances)
             else:
-                rounding = InTurn(model, calibration, curvature_of(model, calibration, seed=seed))
-            codes, encoded = _by_rate(model, rounding, stops)
+                coding = "calibrated"
+                curvatures = curvature_of(model, calibration, seed=seed)
+            codes, encoded = _by_rate(model, InTurn(model, calibration, curvatures), stops)
         else:
             assert validate is not None
             codes, encoded, coding = _searched(model, validate, max_error, seed)
@@ -286,6 +288,7 @@ def _within_bytes(model: keras.Model, rounding: InTurn, limit: float) -> tuple[S
     """The lowest rate of so few bytes: first of layers that are rounded alone, by their entropies, then of the file."""
     others = _bytes_of_others(model)
 
+    @functools.lru_cache(maxsize=1)  # a search begins, and often ends, where it is asked again
     def reckoned(rate: float) -> tuple[float, list[Grid]]:
         codes = rounding.alone(2.0**rate)
         return sum(reckoned_bits(code.integers) for code in codes) / 8, codes

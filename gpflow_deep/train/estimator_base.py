@@ -61,7 +61,7 @@ class DeepGPEstimator(BaseEstimator):
     :param posterior: "gaussian" is the variational one; "sghmc" draws samples from there on, and predicts from them;
         "global" is a variational one that is correlated across layers; "sigma_points" is Gaussian, trained by the
         predictive density, for thousands of noisy rows; "imputed" are draws of the inner outputs of two layers, for up
-        to 300 rows without noise and up to 10 inputs. "auto": Gaussian, unless `num_layers` is chosen, too, and
+        to 200 rows without noise and up to 10 inputs. "auto": Gaussian, unless `num_layers` is chosen, too, and
         held-out rows are predicted better by two layers that are imputed, or by sigma points, of more than 1,000 rows
         whose noise is not Gaussian or not the same everywhere.
     :param kernel: "squared_exponential", "matern52" or "matern32", each also as "...+linear" with a linear part, or

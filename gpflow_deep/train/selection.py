@@ -17,10 +17,10 @@
    long as they are not behind. One is taken only if the other rows gain more than a standard error by it; then it goes
    on with all rows. Of up to `EXACT_ROWS` noisy rows none is tried if left-out residuals of the single layer look
    Gaussian; without noise (a simulator's) one is tried unless these residuals are small. There the CRPS is compared in
-   place of the log density. Of few such rows, or of 100 at most
-   that look as if they had noise, two layers have no steps: their inner outputs are drawn, see `imputation`.
-   They are taken if they are not behind by a standard error and the mean logarithm of the CRPS is clearly lower: in the
-   mean itself errors at a few rows, between which the function jumps, outweigh all others.
+   place of the log density. Of few such rows, or of 100 at most that look as if they had noise, two layers have no
+   steps: their inner outputs are drawn, see `imputation`. They are taken if they are not behind by a standard error and
+   the mean logarithm of the CRPS is clearly lower: in the mean itself errors at a few rows, between which the function
+   jumps, outweigh all others.
    Of many noisy rows deep sigma points, which are trained by what they predict, are tried last, where left-out
    residuals of the best model so far have long tails, or are large in one place and small in another.
 4. What was chosen is fitted to all rows. A single layer gets more inducing inputs for as long as its bound rises.
@@ -738,15 +738,15 @@ class _Search:
                 parts.append(self._scores_of(means, variances, held))
             of_kernels = {kernel: Scores.joined(parts) for kernel, parts in tried.items()}
             kernel, joined = max(of_kernels.items(), key=lambda entry: float(entry[1].merit.mean()))
-            gains = joined.merit - rivals[: len(joined.merit)]
-            gain, error = paired_gain(joined.merit, rivals[: len(joined.merit)])
-            if len(gains) >= TELLING_ROWS:
+            rival_merit = rivals[: len(joined.merit)]
+            gain, error = paired_gain(joined.merit, rival_merit)
+            if len(rival_merit) >= TELLING_ROWS:
                 tried = {kernel: tried[kernel]}
                 if gain < -error:  # it is behind: other parts are not tried
                     break
         # By which factor the CRPS is smaller: in its mean, errors at a few rows, between which the function jumps,
         # outweigh all others.
-        factors, factor_error = paired_gain(np.log(FLOOR - rivals[: len(gains)]), np.log(FLOOR - joined.merit))
+        factors, factor_error = paired_gain(np.log(FLOOR - rival_merit), np.log(FLOOR - joined.merit))
         imputed = self._imputed_config(kernel)
         logs = f"its log {-factors:+.1f} ± {factor_error:.1f}"
         words = f"held out, {self._gained(gain, error)}, {logs}, against the best before"
