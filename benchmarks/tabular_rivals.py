@@ -40,7 +40,7 @@ from gpflow_deep import DeepGPRegressor
 from gpflow_deep.judge.evaluation import evaluate
 from gpflow_deep.judge.forecasts import Forecast, LinearModel
 from gpflow_deep.judge.predictive import gaussian
-from gpflow_deep.model.scores import Task
+from gpflow_deep.model.scores import GaussianMixture, Task
 
 Array = NDArray[np.float64]
 Scores = dict[str, float | None]
@@ -92,11 +92,8 @@ class Boosted:
 
 def mixture(means: Array, variances: Array, Y: NDArray[Any]) -> Forecast:
     """Equal mixtures of Gaussians [S, N], and the log density of Y [N, 1]."""
-    terms = -0.5 * (np.log(2 * np.pi * variances) + np.square(Y[:, 0] - means) / variances)
-    log_density = np.logaddexp.reduce(terms, axis=0) - np.log(len(means))
-    weights = np.full(len(means), 1 / len(means))
-    forecast = gaussian(weights, means[..., None], variances[..., None])
-    return Forecast(log_density, means.mean(axis=0)[:, None], forecast)
+    found = GaussianMixture(np.full(len(means), 1 / len(means)), means[..., None], variances[..., None])
+    return Forecast(found.log_density(Y), means.mean(axis=0)[:, None], gaussian(*found))
 
 
 def standard_units(X: Array, y: Array) -> tuple[Array, Array, float, float]:

@@ -17,7 +17,7 @@ from gpflow.models import GPModel
 from numpy.typing import NDArray
 
 from ..model.likelihoods import task_of
-from ..model.scores import Task
+from ..model.scores import GaussianMixture, Task
 from .predictive import Predictive, gaussian, predictive
 
 __all__ = ["Forecast", "Forecaster", "LinearModel", "forecaster_of"]
@@ -94,9 +94,9 @@ class LinearModel:
     def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
         """Gaussians with one variance for each target."""
         mean = self.predict(X)
-        terms = np.log(2 * np.pi * self.variance) + np.square(Y - mean) / self.variance
-        distribution = gaussian(np.ones(1), mean[None], np.broadcast_to(self.variance, mean.shape)[None])
-        return Forecast(-0.5 * terms.sum(axis=1), mean, distribution)
+        variances = np.broadcast_to(self.variance, mean.shape)
+        mixture = GaussianMixture(np.ones(1), mean[None], variances[None])
+        return Forecast(mixture.log_density(Y), mean, gaussian(*mixture))
 
 
 def forecaster_of(model: Any) -> Forecaster:

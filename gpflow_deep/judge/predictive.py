@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-from ..model.scores import gaussian_mixture_crps
+from ..model.scores import GaussianMixture
 from .conditionals import Conditional, conditional, mixed_moments
 
 __all__ = ["Predictive", "gaussian", "predictive", "root"]
@@ -97,8 +97,7 @@ class Predictive:
         """Continuous ranked probability score, int (P(target <= z) - [y <= z])^2 dz, [N, P], in the units of Y."""
         Y = np.asarray(Y, np.float64)
         if self.is_gaussian:
-            means, variances = self.parts
-            return gaussian_mixture_crps(self.weights, means, variances, Y)
+            return GaussianMixture(self.weights, *self.parts).crps(Y)
         if self.is_count and np.max(largest := self.quantiles([1 - 1e-7])[0]) <= _MAX_COUNTS:
             return self._by_rows(self._summed, Y, largest)
         return self._by_rows(self._integrated, Y)

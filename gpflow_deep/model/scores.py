@@ -1,15 +1,16 @@
-"""How good predictions are, from arrays; the score of mixtures of Gaussians among them."""
+"""How good predictions are, from arrays; densities and scores of mixtures of Gaussians."""
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import logsumexp, ndtr
 from scipy.stats import rankdata
 
+Array = NDArray[np.float64]
 Task = Literal["regression", "binary", "multiclass"]
 
-__all__ = ["area_under_curve", "gaussian_mixture_crps", "metrics"]
+__all__ = ["GaussianMixture", "area_under_curve", "metrics"]
 
 
 def metrics(task: Task, Y: NDArray[Any], mean: NDArray[Any], log_density: NDArray[Any]) -> dict[str, float]:
@@ -51,29 +52,40 @@ def area_under_curve(labels: NDArray[Any], scores: NDArray[Any]) -> float:
     return (rank_sum - num_ones * (num_ones + 1) / 2) / (num_ones * num_zeros)
 
 
-def gaussian_mixture_crps(
-    weights: NDArray[Any], means: NDArray[Any], variances: NDArray[Any], Y: NDArray[Any]
-) -> NDArray[np.float64]:
-    """Continuous ranked probability score of mixtures of Gaussians: E|y' - y| - E|y' - y''| / 2, in the units of Y.
+class GaussianMixture(NamedTuple):
+    """Mixtures of S Gaussians, one for each of P targets of N rows.
 
-    Grimit et al., "The continuous ranked probability score for circular variables ...", 2006, Eq. (5).
-
-    :param weights: [S], their sum is 1.
-    :param means: [S, N, P].
-    :param variances: [S, N, P].
-    :param Y: [N, P].
-    :return: [N, P].
+    :ivar weights: [S], their sum is 1.
+    :ivar means: [S, N, P].
+    :ivar variances: [S, N, P].
     """
 
-    def distance(mean: NDArray[Any], variance: NDArray[Any]) -> NDArray[np.float64]:
-        """E|z| of Gaussians."""
-        deviation = np.sqrt(variance)
-        ratio = np.divide(mean, deviation, out=np.zeros_like(mean), where=deviation > 0)
-        density = np.exp(-0.5 * np.square(ratio)) / np.sqrt(2 * np.pi)
-        return np.where(deviation > 0, mean * (2 * ndtr(ratio) - 1) + 2 * deviation * density, np.abs(mean))
+    weights: Array
+    means: Array
+    variances: Array
 
-    # E|y' - y|, and below E|y' - y''| / 2, of all pairs of components.
-    score = np.tensordot(weights, distance(Y - means, variances), axes=1)
-    for weight, mean, variance in zip(weights, means, variances, strict=True):
-        score -= 0.5 * weight * np.tensordot(weights, distance(means - mean, variances + variance), axes=1)
-    return score
+    def log_density(self, Y: NDArray[Any]) -> Array:
+        """log p(y_n) of all targets of a row together, [N] in nats, for Y [N, P]; the variances are positive."""
+        terms = np.log(2 * np.pi * self.variances) + np.square(Y - self.means) / self.variances
+        return np.asarray(logsumexp(-0.5 * terms.sum(axis=2), axis=0, b=self.weights[:, None]))
+
+    def crps(self, Y: NDArray[Any]) -> Array:
+        """Continuous ranked probability scores E|y' - y| - E|y' - y''| / 2, [N, P] in the units of Y, for Y [N, P].
+
+        Grimit et al., "The continuous ranked probability score for circular variables ...", 2006, Eq. (5).
+        """
+        weights, means, variances = self
+        # E|y' - y|, and below E|y' - y''| / 2, of all pairs of components.
+        score = np.tensordot(weights, _mean_distance(Y - means, variances), axes=1)
+        for weight, mean, variance in zip(weights, means, variances, strict=True):
+            pairs = _mean_distance(means - mean, variances + variance)
+            score -= 0.5 * weight * np.tensordot(weights, pairs, axes=1)
+        return np.asarray(score)
+
+
+def _mean_distance(mean: Array, variance: Array) -> Array:
+    """E|z| of Gaussians."""
+    deviation = np.sqrt(variance)
+    ratio = np.divide(mean, deviation, out=np.zeros_like(mean), where=deviation > 0)
+    density = np.exp(-0.5 * np.square(ratio)) / np.sqrt(2 * np.pi)
+    return np.where(deviation > 0, mean * (2 * ndtr(ratio) - 1) + 2 * deviation * density, np.abs(mean))

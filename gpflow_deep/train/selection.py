@@ -41,14 +41,14 @@ import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import Gaussian, Likelihood, StudentT
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtri
+from scipy.special import ndtri
 
 from gpflow_deep_base.cost import LEAST_SECONDS, tell
 from gpflow_deep_base.text import within
 from gpflow_deep_base.threads import one_blas_thread
 
-from ..judge.predictive import gaussian
 from ..model.scaling import Units
+from ..model.scores import GaussianMixture
 from ..posteriors.collapsed import MAX_ROWS, fit_collapsed, set_exact_q
 from ..posteriors.ensemble import InducingSamples
 from ..posteriors.noise import ABOVE_BOUND, has_noise
@@ -563,7 +563,7 @@ class _Search:
             merit = log_density
             if self.by_crps:
                 variances = np.broadcast_to(variance[:, None], mean.shape)
-                merit = -gaussian(np.ones(1), mean[None], variances[None]).crps(self.y[held]).mean(axis=1)
+                merit = -GaussianMixture(np.ones(1), mean[None], variances[None]).crps(self.y[held]).mean(axis=1)
             all_residuals.append(residuals)
             parts.append(Scores(log_density, merit))
         return np.concatenate(all_residuals), Scores.joined(parts)
@@ -755,11 +755,9 @@ class _Search:
 
     def _scores_of(self, means: Array, variances: Array, held: NDArray[Any]) -> Scores:
         """Of a mixture of Gaussians with means [S, n, P] and variances [S, n] for rows with these numbers."""
-        spread = variances[:, :, None]
-        logs = -0.5 * (np.log(2 * np.pi * spread) + np.square(self.y[held] - means) / spread).sum(axis=2)
-        log_density = logsumexp(logs, axis=0) - np.log(len(means)) - self.units.y.log_volume
-        count = np.full(len(means), 1 / len(means))
-        mixture = gaussian(count, means, np.broadcast_to(spread, means.shape))
+        spread = np.broadcast_to(variances[:, :, None], means.shape)
+        mixture = GaussianMixture(np.full(len(means), 1 / len(means)), means, spread)
+        log_density = mixture.log_density(self.y[held]) - self.units.y.log_volume
         return Scores(log_density, -mixture.crps(self.y[held]).mean(axis=1) if self.by_crps else log_density)
 
     def _imputed_config(self, kernel: KernelName) -> ModelConfig:

@@ -24,7 +24,7 @@ from scipy import integrate, stats
 
 from gpflow_deep.judge.conditionals import conditional
 from gpflow_deep.judge.predictive import gaussian, predictive, root
-from gpflow_deep.model.scores import gaussian_mixture_crps
+from gpflow_deep.model.scores import GaussianMixture
 
 LEVELS = [0.025, 0.3, 0.5, 0.975]
 X = np.linspace(-1, 1, 3)[:, None]
@@ -193,7 +193,10 @@ def test_any_likelihood_by_its_density(rng):
 def test_score_of_gaussian_mixtures_is_its_integral(rng):
     means, variances, weights = _mixture(rng, S=4)
     Y = rng.normal(size=(3, 1))
-    scores = gaussian_mixture_crps(weights, means, variances, Y)
+    mixture = GaussianMixture(weights, means, variances)
+    scores = mixture.crps(Y)
+    densities = np.sum(weights[:, None, None] * stats.norm.pdf(Y, means, np.sqrt(variances)), axis=0)
+    np.testing.assert_allclose(np.exp(mixture.log_density(Y)), densities[:, 0], rtol=1e-12)
     found = predictive(Gaussian(1.0), X, means, variances - 0.0, weights=weights)
     for n in range(3):
         cdf = lambda z: weights @ stats.norm.cdf(z, means[:, n, 0], np.sqrt(variances[:, n, 0]))  # noqa: B023, E731
