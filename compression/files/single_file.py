@@ -231,11 +231,12 @@ def _by_rate(model: keras.Model, rounding: InTurn, stops: _Stops) -> tuple[Seque
     # Bits of a weight and bytes of the file are one limit of bytes.
     limit = math.inf if stops.max_bytes is None else float(stops.max_bytes)
     target_bits = _BITS if stops.bits is None and stops.max_bytes is None and stops.validate is None else stops.bits
+    others = 0 if target_bits is None and stops.validate is not None else _bytes_of_others(model)
     if target_bits is not None:
         num_weights = sum(kernel.size for kernel in kernels_of(model))
-        limit = min(limit, num_weights * target_bits / 8 + _bytes_of_others(model))
+        limit = min(limit, num_weights * target_bits / 8 + others)
     if stops.validate is None:
-        return _within_bytes(model, rounding, limit)
+        return _within_bytes(model, rounding, limit, others)
     codes, encoded = _within_error(model, rounding, stops.validate, stops.most, stops.rise)
     if len(encoded.content) > limit:
         raise ValueError(
@@ -284,9 +285,11 @@ def _within_error(
     return best[1], _smallest(model, best[1], biases, validate, most)
 
 
-def _within_bytes(model: keras.Model, rounding: InTurn, limit: float) -> tuple[Sequence[Kernel], Encoded]:
-    """The lowest rate of so few bytes: first of layers that are rounded alone, by their entropies, then of the file."""
-    others = _bytes_of_others(model)
+def _within_bytes(model: keras.Model, rounding: InTurn, limit: float, others: int) -> tuple[Sequence[Kernel], Encoded]:
+    """The lowest rate of so few bytes: first of layers that are rounded alone, by their entropies, then of the file.
+
+    :param others: bytes of the file without its kernels.
+    """
 
     @functools.lru_cache(maxsize=1)  # a search begins, and often ends, where it is asked again
     def reckoned(rate: float) -> tuple[float, list[Grid]]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import compression as bc
+from compression.files import container, single_file
 from compression.files.container import kernels_of, with_kernels, write_encoded
-from compression.files.single_file import _within_bytes
 from compression.graph.shrink import shrink_details
 from compression.rounding.curvature import _patches, curvature_of, curvature_of_posterior
 from compression.rounding.in_turn import InTurn, on_grid
@@ -175,7 +175,7 @@ def network() -> tuple[keras.Model, Any]:
     return model, rng.normal(size=(64, 8, 6)).astype(np.float32)
 
 
-def test_files_by_each_stop(tmp_path: Path) -> None:
+def test_files_by_each_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, X = network()
     expected = np.asarray(model(X))
 
@@ -183,7 +183,15 @@ def test_files_by_each_stop(tmp_path: Path) -> None:
         return float(np.mean(np.square(np.asarray(other(X)) - expected)) / np.var(expected))
 
     path = tmp_path / "n.bcz"
+    unrounded = []
+
+    def recorded(model: keras.Model, codes: Any, **options: Any) -> Any:
+        unrounded.extend([model] if codes is None else [])
+        return container.encode(model, codes, **options)
+
+    monkeypatch.setattr(single_file, "encode", recorded)
     by_bits = bc.pack(model, path, calibration=X, bits=5)
+    assert unrounded == [model]  # once
     assert by_bits.coding == "calibrated"
     assert np.isnan(by_bits.error)
     assert by_bits.bytes == path.stat().st_size
@@ -246,7 +254,9 @@ def test_a_bayesian_network_is_rounded_by_its_posterior(rng: np.random.Generator
     assert packed.coding == "posterior"
     assert packed.bytes < 2 * 660 / 8 + 100  # and biases, and the layers
     alike = InTurn(details.model, None, curvature_of_posterior([np.ones(V.shape) for V in details.variances]))
-    _, encoded = _within_bytes(details.model, alike, packed.bytes)
+    _, encoded = single_file._within_bytes(
+        details.model, alike, packed.bytes, single_file._bytes_of_others(details.model)
+    )
     write_encoded(tmp_path / "alike.bcz", encoded)
     assert lost(tmp_path / "posterior.bcz") < 0.7 * lost(tmp_path / "alike.bcz")
 
