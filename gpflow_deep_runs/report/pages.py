@@ -315,31 +315,23 @@ def _commands(results: Results, stale: str = "") -> str:
     :param stale: what changed since; said before it.
     """
     # The fold's title names the programs, the commits and the date.
-    commands = [run.command for run in results.runs if run.command]
+    commands = [run.command for run in results.runs]
     programs = dict.fromkeys(
         word for c in commands for word in re.findall(r"\w+\.py\b", c) or [" ".join(c.split()[:2])]
     )
     names = ", ".join(f"<code>{html.escape(name)}</code>" for name in programs)
-    commits = dict.fromkeys(
-        "transcribed" if (run.origin or results.origin) == "transcribed" else _short(run.commit or results.commit)
-        for run in results.runs
-    )
-    summary = f"Made by {names}" if names else "By commands that are not on record"
-    commit = results.commit and f"commit {results.commit}"
-    if "transcribed" in commits and not commit:
-        commit = "commit unknown"
+    commits = dict.fromkeys(_short(run.commit or results.commit) for run in results.runs)
     # Below it the machine, and the commands with what is known of each.
-    parts = [f"<details><summary>{summary}: {', '.join(commits)}, {results.date}</summary>"]
-    parts.append(textwrap.fill("; ".join(part for part in [results.machine, commit] if part) + ".", WIDTH))
-    if names:
-        parts.append("```sh\n" + "\n".join(_command(run) for run in results.runs) + "\n```")
+    parts = [f"<details><summary>Made by {names}: {', '.join(commits)}, {results.date}</summary>"]
+    parts.append(textwrap.fill(f"{results.machine}; commit {results.commit}.", WIDTH))
+    parts.append("```sh\n" + "\n".join(_command(run) for run in results.runs) + "\n```")
     older_than_code = [textwrap.fill(f"**These numbers are older than the code**: {stale}.", WIDTH)] if stale else []
     return "\n\n".join([*older_than_code, *parts, "</details>"])
 
 
-def _short(commit: str | None) -> str:
+def _short(commit: str) -> str:
     """A commit, or several, as people write them."""
-    return "commit " + re.sub(r"\b([0-9a-f]{7})[0-9a-f]{33}\b", r"\1", str(commit))
+    return "commit " + re.sub(r"\b([0-9a-f]{7})[0-9a-f]{33}\b", r"\1", commit)
 
 
 def _command(run: Made) -> str:
@@ -357,7 +349,7 @@ def _command(run: Made) -> str:
     comment = [
         line for text in ("; ".join(filter(None, facts)), *remarks) for line in textwrap.wrap(text, CODE_WIDTH - 2)
     ]
-    return "\n".join([*(f"# {line}" for line in comment), *_wrapped(run.command or "# command unknown")])
+    return "\n".join([*(f"# {line}" for line in comment), *_wrapped(run.command)])
 
 
 def _wrapped(command: str) -> list[str]:

@@ -3,9 +3,9 @@
 results/uci.json
     {
       "title": "UCI regression",
-      "origin": "run",                                  or "transcribed": entered by hand, the run is gone
-      "date": "2026-11-22",                             of the run, or of the entry
-      "commit": "4b2e31f...",                           null: unknown
+      "origin": "run",
+      "date": "2026-11-22",
+      "commit": "4b2e31f...",
       "machine": "2 cores of an AMD EPYC",
       "runs": [{"command": "sweep.py ...", "of": "all but the published columns", "seconds": 7200}],
       "units": {"gp": "nats per test row"},             of every quantity that is a number
@@ -43,7 +43,7 @@ from gpflow_deep_runs.report.structure import built, dumped, read_json
 
 __all__ = ["Column", "Made", "Results", "Table", "as_text", "cells", "parsed", "read", "read_all", "write"]
 
-Origin = Literal["run", "transcribed"]
+Origin = Literal["run"]
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -51,14 +51,14 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 class Made:
     """A command that made numbers. What it leaves out is as for the whole file.
 
-    :param command: on one line; `DATA` stands for the folder of the data sets. None: unknown.
+    :param command: on one line; `DATA` stands for the folder of the data sets.
     :param of: the rows that it made.
     :param seconds: how long it took.
     :param remark: what else there is to know of it, such as what to change for other rows; in several lines, a list.
     :param parts: the runs that it consists of, with their seconds, such as those of a sweep.
     """
 
-    command: str | None
+    command: str
     of: str = ""
     seconds: float | None = None
     origin: Origin | None = None
@@ -69,10 +69,9 @@ class Made:
     parts: Mapping[str, float | None] | None = None
 
     def __post_init__(self) -> None:
-        if self.command is not None:
-            _check_line(self.command, "a command")
-            if not self.command.strip():
-                raise ValueError("must have a command, or null where it is unknown.")
+        _check_line(self.command, "a command")
+        if not self.command.strip():
+            raise ValueError("must have a command.")
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class Results:
     title: str
     origin: Origin
     date: str
-    commit: str | None
+    commit: str
     machine: str
     runs: tuple[Made, ...]
     units: Mapping[str, str]
@@ -148,16 +147,14 @@ class Results:
     def _check_runs(self) -> None:
         if not self.runs:
             raise ValueError("runs must name the command that made the numbers.")
+        # A number of record is one that can be made again.
+        if not self.commit or not self.machine:
+            raise ValueError("must have the commit and the machine of the command that made the numbers.")
         for i, run in enumerate(self.runs):
             try:
                 datetime.date.fromisoformat(run.date or self.date)
             except ValueError:
                 raise ValueError(f"runs[{i}]: must have a date as 2026-11-22, got {run.date or self.date!r}.") from None
-            # A number of record is one that can be made again, or is marked as transcribed.
-            commit = self.commit if run.commit is None else run.commit
-            facts = (run.command, commit, run.machine or self.machine)
-            if (run.origin or self.origin) == "run" and not all(facts):
-                raise ValueError(f'runs[{i}]: must have command, commit and machine, or the origin "transcribed".')
 
     def _check_row(self, row: Mapping[str, Entry]) -> None:
         # Each quantity: text on one line, values for all repetitions, a unit for numbers.

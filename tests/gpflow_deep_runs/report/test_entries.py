@@ -87,16 +87,14 @@ def test_a_sweep_makes_a_new_file() -> None:
     }
 
 
-def transcribed() -> dict[str, Any]:
-    """A file as it was entered by hand, with a published number and times."""
+def entered() -> dict[str, Any]:
+    """A file of an earlier command, with a published number and times."""
     columns = [{"title": "set", "cell": "{dataset}"}, {"title": "linear", "cell": "{loss_linear:.1f}"}]
     columns += [{"title": "GP - linear", "cell": "{loss_gp - loss_linear:.2f}"}]
     columns += [{"title": "s", "cell": "{wall_seconds_gp:.0f}"}, {"title": "paper", "cell": "{paper_gp:.2f}"}]
     units = {"loss_linear": "nats", "loss_gp": "nats", "wall_seconds_gp": "s", "paper_gp": "nats"}
     row = {"dataset": "boston", "loss_linear": {"value": 9.0, "se": 1.0}, "loss_gp": 8.0, "wall_seconds_gp": 7}
     return document(
-        origin="transcribed",
-        commit=None,
         repetitions=[],
         runs=[{"command": "by hand"}],
         units=units,
@@ -106,9 +104,9 @@ def transcribed() -> dict[str, Any]:
 
 
 def test_a_sweep_replaces_what_runs_made_and_keeps_the_rest() -> None:
-    before = transcribed()
+    before = entered()
     new = of_sweep(sweep(NEW), before, command="sweep.py small.toml")
-    assert before == transcribed()
+    assert before == entered()
     assert cells(parsed(new, "x"), "loss")[1] == ["boston", "2.0 ± 0.6", "-0.50 ± 0.14", "62", "6.50"]
     assert new["rows"][0]["paper_gp"] == 6.5
     assert (new["title"], new["published"], new["tables"]) == ("small", "a paper", before["tables"])
@@ -118,7 +116,7 @@ def test_a_sweep_replaces_what_runs_made_and_keeps_the_rest() -> None:
 
 def test_a_sweep_brings_new_rows() -> None:
     values: Values = NEW | {(number, "energy", column): [1.0, 1.0, 1.0] for number, _, column in NEW}
-    new = of_sweep(sweep(values), transcribed(), command="sweep.py small.toml")
+    new = of_sweep(sweep(values), entered(), command="sweep.py small.toml")
     assert [row[0] for row in cells(parsed(new, "x"), "loss")] == ["set", "boston", "energy"]
 
 
@@ -134,7 +132,7 @@ def test_other_commits_and_machines_of_runs_are_kept() -> None:
         "boston-split1-a": run_of("x", None, commits_resumed=["e" * 40]),
         "boston-split2-a": run_of("x", 7.0, machine="ten cores"),
     }
-    new = of_sweep(sweep(NEW, **own), transcribed(), command="c")
+    new = of_sweep(sweep(NEW, **own), entered(), command="c")
     assert new["runs"] == [
         {"command": "c", "seconds": 189.0, "parts": {f"boston-split{i}-b": 61.0 + 2 * i for i in range(3)}},
         {"command": "c", "seconds": 5.0, "commit": "d" * 40 + "-dirty", "parts": {"boston-split0-a": 5.0}},
@@ -159,7 +157,7 @@ def test_other_commits_and_machines_of_runs_are_kept() -> None:
 )
 def test_what_does_not_fit_is_refused(table: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        of_sweep(table, transcribed(), command="c")
+        of_sweep(table, entered(), command="c")
 
 
 def test_a_new_file_needs_units() -> None:

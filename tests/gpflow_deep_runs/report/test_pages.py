@@ -151,13 +151,6 @@ def test_numbers_that_are_older_than_the_code_say_so() -> None:
     assert note not in filled(page, stored())
 
 
-def test_commands_that_are_unknown() -> None:
-    given = stored(origin="transcribed", commit=None, machine="", runs=[{"command": None}])
-    text = filled("<!-- commands: small -->\n<!-- end -->", given)
-    assert "<summary>By commands that are not on record: transcribed, 2026-11-22</summary>" in text
-    assert "```" not in text
-
-
 def test_markdown_keeps_cells_apart() -> None:
     assert markdown([["a|b", ""], ["", "q(h | x)"]]) == "| a\\|b | |\n|---|---|\n| | q(h \\| x) |"
 

@@ -58,11 +58,12 @@ def faults() -> list[tuple[str, dict[str, Any]]]:
         place[path[-1]] = value
         found.append((message, given))
 
-    case(r"x: origin: must be 'run' or 'transcribed'", "origin", value="made up")
+    case(r"x: origin: must be 'run'", "origin", value="made up")
     case(r"x: runs\[0\]: must have a date as 2026-11-22, got '22.11.'", "date", value="22.11.")
-    case(r"x: runs\[0\]: must have command, commit and machine", "commit", value=None)
-    case(r"x: runs\[0\]: must have command, commit and machine", "machine", value="")
-    case(r"x: runs\[0\]: must have command, commit and machine", "runs", 0, "command", value=None)
+    case(r"x: commit: must be text, got null", "commit", value=None)
+    case(r"x: must have the commit and the machine", "machine", value="")
+    case(r"x: runs\[0\]\.command: must be text, got null", "runs", 0, "command", value=None)
+    case(r"x: runs\[0\]: must have a command", "runs", 0, "command", value=" ")
     case(r"x: runs\[0\]: a command must be on one line", "runs", 0, "command", value="a\nb")
     case(r"x: runs must name the command", "runs", value=[])
     case(r"x: must have tables and rows", "rows", value=[])
@@ -127,11 +128,6 @@ def test_names_of_files_are_checked(tmp_path: Path) -> None:
     write(tmp_path / "Small results.json", document())
     with pytest.raises(ValueError, match=r"Small results\.json: must be named in small letters"):
         read_all(tmp_path)
-
-
-def test_transcribed_numbers_need_no_command() -> None:
-    given = document(origin="transcribed", commit=None, machine="", runs=[{"command": None}])
-    assert parsed(given, "x").runs[0].command is None
 
 
 def test_no_tensorflow_is_needed() -> None:
