@@ -191,7 +191,7 @@ def test_files_by_each_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(single_file, "encode", recorded)
     by_bits = bc.pack(model, path, calibration=X, bits=5)
-    assert unrounded == [model]  # once
+    assert len(unrounded) == 1
     assert by_bits.coding == "calibrated"
     assert np.isnan(by_bits.error)
     assert by_bits.bytes == path.stat().st_size
