@@ -29,10 +29,10 @@ from rbm_tracking import RBMClassifier, TrackedRBM, TrainingConfig
 class Split(NamedTuple):
     """Rows of bits and labels, to train with and to test."""
 
-    X: NDArray[Any]
-    y: NDArray[Any]
-    X_test: NDArray[Any]
-    y_test: NDArray[Any]
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
 
 
 def splits(name: str, arguments: flags.FlagValues) -> Iterator[Split]:
@@ -49,13 +49,13 @@ def splits(name: str, arguments: flags.FlagValues) -> Iterator[Split]:
         yield Split(bits(X[rows]), y[rows].ravel(), bits(test.X), np.ravel(test.Y))
 
 
-def bits(X: NDArray[Any]) -> NDArray[np.float64]:
+def bits(X: np.ndarray) -> NDArray[np.float64]:
     """Intensities of any scale above the middle of theirs."""
     middle = (X.min() + X.max()) / 2
     return (middle < X).astype(np.float64)
 
 
-def logistic(X: NDArray[Any], y: NDArray[Any], valid: tuple[NDArray[Any], NDArray[Any]]) -> LogisticRegression:
+def logistic(X: np.ndarray, y: np.ndarray, valid: tuple[np.ndarray, np.ndarray]) -> LogisticRegression:
     """With the C that is best on validation rows."""
     models = [LogisticRegression(C=C, max_iter=300).fit(X, y) for C in (0.01, 0.1, 1.0)]
     return max(models, key=lambda model: model.score(*valid))
@@ -79,7 +79,7 @@ def run(split: Split, arguments: flags.FlagValues) -> dict[str, float]:
     weights = plain.parameters_.W
     offsets = plain.parameters_.c
 
-    def features(rows: NDArray[Any]) -> NDArray[Any]:
+    def features(rows: np.ndarray) -> np.ndarray:
         return expit(rows @ np.asarray(weights).T + np.asarray(offsets))
 
     on_features = logistic(features(X), y, (features(X_valid), y_valid))

@@ -21,7 +21,6 @@ import bench
 import numpy as np
 import tensorflow as tf
 from absl import flags
-from numpy.typing import NDArray
 from scipy import optimize, sparse
 from scipy.special import logsumexp
 
@@ -30,7 +29,7 @@ from rbm_tracking.estimates.ais import ais, linear_schedule
 from rbm_tracking.model.rbm import base_rate_biases, log_probs_unnormalised
 from rbm_tracking.use.estimator_config import LadderConfig, TrainingConfig
 
-Array = NDArray[Any]
+Array = np.ndarray
 NUM_LETTERS = 21
 BETAS = 2000
 

@@ -70,7 +70,7 @@ class Standardised:
     units: tuple[Array, Array, float, float]
     task: Task = "regression"
 
-    def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
+    def forecast(self, X: np.ndarray, Y: np.ndarray) -> Forecast:
         """The equal mixture for rows X [N, D], and the log density of Y [N, 1]."""
         center, spread, shift, scale = self.units
         means, variances = self.components((X - center) / spread)
@@ -84,13 +84,13 @@ class Boosted:
     model: Any
     task: Task = "regression"
 
-    def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
+    def forecast(self, X: np.ndarray, Y: np.ndarray) -> Forecast:
         """One Gaussian for each row X [N, D], and the log density of Y [N, 1]."""
         params = self.model.pred_dist(X).params
         return mixture(params["loc"][None], np.square(params["scale"])[None], Y)
 
 
-def mixture(means: Array, variances: Array, Y: NDArray[Any]) -> Forecast:
+def mixture(means: Array, variances: Array, Y: np.ndarray) -> Forecast:
     """Equal mixtures of Gaussians [S, N], and the log density of Y [N, 1]."""
     found = GaussianMixture(np.full(len(means), 1 / len(means)), means[..., None], variances[..., None])
     return Forecast(found.log_density(Y), means.mean(axis=0)[:, None], gaussian(*found))
@@ -202,7 +202,7 @@ def moments(outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def train_ensemble(
-    X: Array, y: Array, train: NDArray[Any], valid: NDArray[Any], rate: float, seed: int
+    X: Array, y: Array, train: np.ndarray, valid: np.ndarray, rate: float, seed: int
 ) -> tuple[tf.keras.Model, float]:
     """Five networks in one, and their log density of the held-out rows after the best epoch."""
     tf.keras.utils.set_random_seed(seed)

@@ -6,11 +6,10 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 __all__ = ["draws"]
 
-Array = NDArray[Any]
+Array = np.ndarray
 
 
 def _philox(a: Any, b: Any, c: Any, d: Any, key: int) -> Array:

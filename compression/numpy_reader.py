@@ -18,9 +18,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+Array = np.ndarray
 __all__ = ["read"]
 
 _ACTIVATIONS = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +14,7 @@ from darn.train.training import Trainer
 
 __all__ = ["filters", "glance", "nearest", "pictures"]
 
-Rows = NDArray[Any]
+Rows = np.ndarray
 
 MAX_PIXELS = 4096  # of images that are sampled at evaluations
 

@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from darn.model.description_length import DescriptionLength, description_length, fast_sampling_cost
 from darn.model.likelihood import exact_log_likelihood, importance_log_likelihood
@@ -42,7 +41,7 @@ __all__ = [
 ]
 
 Seeds = Callable[[str], tf.Tensor]
-Rows = NDArray[Any]
+Rows = np.ndarray
 Points = tuple[list[int], list[float]]
 
 EXACT_SECONDS = 600.0  # exact=auto gives up beyond this rough estimate

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpflow_deep_base.container import read_npy, read_npz
 from gpflow_deep_base.files import write_text
@@ -46,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def read_rows(path: str) -> NDArray[Any]:
+def read_rows(path: str) -> np.ndarray:
     """Rows of numbers [N, D].
 
     :raises ValueError: if the file is missing, damaged or of another kind.
@@ -64,7 +63,7 @@ def read_rows(path: str) -> NDArray[Any]:
         raise ValueError(f"{path} cannot be read as rows of numbers ({error}); write it again.") from error
 
 
-def _read_csv(path: str) -> NDArray[Any]:
+def _read_csv(path: str) -> np.ndarray:
     with open(path, encoding="utf-8-sig") as file:
         first = file.readline()
     # A first line that is not of numbers has names.

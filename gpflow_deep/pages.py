@@ -68,7 +68,7 @@ class Dependence(NamedTuple):
 
 
 def dependences(
-    predictor: Predictor, X: NDArray[Any], *, label: int = 0, columns: Sequence[int] | None = None
+    predictor: Predictor, X: np.ndarray, *, label: int = 0, columns: Sequence[int] | None = None
 ) -> list[Dependence]:
     """Partial dependence of the predictions on each input, the most relevant first; of at most 20 inputs.
 
@@ -143,8 +143,8 @@ def calibration_in_words(found: Evaluation) -> str:
 def model_parts(
     predictor: Predictor,
     judged: Mapping[str, Evaluation],
-    X: NDArray[Any],
-    Y: NDArray[Any],
+    X: np.ndarray,
+    Y: np.ndarray,
     names: Sequence[str],
     train: Part | None = None,
 ) -> list[Table | Panels]:
@@ -204,12 +204,12 @@ class FitOnGrid(NamedTuple):
     """
 
     grid: Array
-    layers: list[NDArray[Any]]
+    layers: list[np.ndarray]
     band: tuple[Array, Array, Array]
     interval: str
 
 
-def fit_on_grid(predictor: Predictor, X: NDArray[Any], *, num_points: int = 200, num_draws: int = 20) -> FitOnGrid:
+def fit_on_grid(predictor: Predictor, X: np.ndarray, *, num_points: int = 200, num_draws: int = 20) -> FitOnGrid:
     """The fit of a model with one input over the range of the training inputs and a tenth of it to either side.
 
     :param X: training inputs [N, 1].
@@ -231,7 +231,7 @@ def fit_on_grid(predictor: Predictor, X: NDArray[Any], *, num_points: int = 200,
 
 
 def prediction_parts(
-    predictor: Predictor, X: NDArray[Any], Y: NDArray[Any], *, train: Part | None = None, input_name: str = "x"
+    predictor: Predictor, X: np.ndarray, Y: np.ndarray, *, train: Part | None = None, input_name: str = "x"
 ) -> list[Table | Panels]:
     """Predictions beside the truth: numbers with their intervals and residuals, and the fit over a single input; of
     labels how many rows of each were given which.
@@ -252,7 +252,7 @@ def prediction_parts(
     return parts
 
 
-def _intervals(predicted: Predicted, Y: NDArray[Any], names: Sequence[str]) -> Panels:
+def _intervals(predicted: Predicted, Y: np.ndarray, names: Sequence[str]) -> Panels:
     """Predicted beside true numbers, a plot for each target."""
     lower, upper, interval = predicted.interval
     few = np.unique(np.linspace(0, len(Y) - 1, min(len(Y), MOST_INTERVALS)).astype(int))
@@ -284,7 +284,7 @@ def _fit(fit: FitOnGrid, train: Part, input_name: str, target: str) -> Panels:
     return Panels("Fit", [*panels, Panel("prediction", marks, input_name, target)])
 
 
-def _confusion(labels: NDArray[Any], predicted: NDArray[Any], names: Sequence[str]) -> list[Table | Panels]:
+def _confusion(labels: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> list[Table | Panels]:
     """How many rows of each class were given which label; of many classes, nothing."""
     C = len(names)
     if C > MOST_CLASSES:
@@ -345,7 +345,7 @@ def _of_confidence(name: str, found: Evaluation) -> Panel:
     return Panel(title, marks, "confidence", "share of right labels")
 
 
-def _function_parts(predictor: Predictor, X: NDArray[Any], names: Sequence[str]) -> list[Panels]:
+def _function_parts(predictor: Predictor, X: np.ndarray, names: Sequence[str]) -> list[Panels]:
     if X.shape[1] >= PIXELS:
         return []
     curves = dependences(predictor, X)
@@ -376,7 +376,7 @@ def _label_of(predictor: Predictor) -> str:
     return names[number] if number < len(names) else str(number)
 
 
-def _residuals(predicted: Predicted, Y: NDArray[Any], target: str) -> Panels:
+def _residuals(predicted: Predicted, Y: np.ndarray, target: str) -> Panels:
     residual = Y[:, 0] - predicted.mean[:, 0]
     mean = predicted.mean[:, 0]
     zero = Line([mean.min(), mean.max()], [0, 0], "", is_dashed=True)

@@ -178,9 +178,9 @@ def layer_scalars(model: DeepGP, input_names: Sequence[str] = ()) -> dict[str, f
     return scalars
 
 
-def histograms(model: DeepGP) -> dict[str, NDArray[Any]]:
+def histograms(model: DeepGP) -> dict[str, np.ndarray]:
     """Of every GP layer: means of q(u), diagonals of its factors (of the prior: 0 and 1, if whitened), lengthscales."""
-    shown: dict[str, NDArray[Any]] = {}
+    shown: dict[str, np.ndarray] = {}
     for number, layer in enumerate(model.layers, start=1):
         if not isinstance(layer, SVGPLayer):
             continue

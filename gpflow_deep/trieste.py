@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance
-from numpy.typing import NDArray
 
 from .functions.functions import NUM_FEATURES, FunctionDraws
 from .model.deep_gp import DeepGP
@@ -30,12 +29,12 @@ from .train.training import Trainer
 
 __all__ = ["TriesteModel", "train_further"]
 
-Train = Callable[[DeepGP, NDArray[Any], NDArray[Any]], Any]
+Train = Callable[[DeepGP, np.ndarray, np.ndarray], Any]
 """Trains a model on X [N, D], Y [N, P] in its units; what it returns is the result of `TriesteModel.optimize`."""
 
 
 def train_further(
-    model: DeepGP, X: NDArray[Any], Y: NDArray[Any], *, num_steps: int = 500, sampling: SamplingConfig | None = None
+    model: DeepGP, X: np.ndarray, Y: np.ndarray, *, num_steps: int = 500, sampling: SamplingConfig | None = None
 ) -> float:
     """Steps of Adam on all rows, from the model's present parameters; the last bound in nats per row.
 

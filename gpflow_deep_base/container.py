@@ -22,7 +22,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .files import PathLike, jsonable, parse_json, write_bytes
 from .limits import Budget, budget_of, one_line, refuse_damaged
@@ -39,7 +38,7 @@ __all__ = [
     "save_container",
 ]
 
-Arrays: TypeAlias = dict[str, NDArray[Any]]
+Arrays: TypeAlias = dict[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 _HEADER = "header.json"
@@ -78,7 +77,7 @@ class _Member(NamedTuple):
 
 
 def save_container(
-    path: PathLike, *, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    path: PathLike, *, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> None:
     """Write a file in one piece; it is read back and compared before it takes its name.
 
@@ -93,7 +92,7 @@ def save_container(
     write_bytes(path, container_bytes(kind=kind, version=version, header=header, arrays=arrays))
 
 
-def container_bytes(*, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+def container_bytes(*, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
     """What :func:`save_container` writes; equal content for equal input. Parameters and errors as there."""
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     for name, array in plain.items():
@@ -176,7 +175,7 @@ def read_container(
     return Container(version, header, arrays)
 
 
-def read_npy(path: PathLike) -> NDArray[Any]:
+def read_npy(path: PathLike) -> np.ndarray:
     """The array of an .npy file of any program; never unpickles, and takes no more memory than the file is long.
 
     :param path: of the file.
@@ -297,13 +296,13 @@ def _check_shapes(members: Mapping[str, _Member], shapes: Shapes) -> None:
             )
 
 
-def _array(archive: zipfile.ZipFile, member: _Member) -> NDArray[Any]:
+def _array(archive: zipfile.ZipFile, member: _Member) -> np.ndarray:
     stream = io.BytesIO(archive.read(member.info))
     array = np.lib.format.read_array(stream, allow_pickle=False)
     return np.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
-def _digest(kind: str, version: int, header: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
+def _digest(kind: str, version: int, header: Any, arrays: Mapping[str, np.ndarray]) -> str:
     """SHA-256 of everything in a file, whatever the machine's byte order and the names' order in the header."""
     text = json.dumps([kind, int(version), header], sort_keys=True, allow_nan=False, separators=(",", ":"))
     digest = hashlib.sha256(text.encode("ascii"))

@@ -1,7 +1,7 @@
 """Kernels as bytes in a `.bcz` file, by the schemes that `files.container` lists, and reading them again."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -142,7 +142,7 @@ _HAS_STRIDES = 2
 _MANY = 1 << 22  # numbers of which one order is enough
 
 
-def _shortest(values: NDArray[Any], strides: tuple[int, int]) -> bytes | None:
+def _shortest(values: np.ndarray, strides: tuple[int, int]) -> bytes | None:
     """By columns or by rows, with neighbours or without; None if it were so short that a reader would not trust it."""
     matrix = values.reshape(-1, values.shape[-1])
     # Try both orders, each with and without neighbours in an image.
@@ -213,7 +213,7 @@ class Reader(frame.Reader):
             raise ValueError("a flag is not known")
         return digits
 
-    def array(self, kind: str, count: int) -> NDArray[Any]:
+    def array(self, kind: str, count: int) -> np.ndarray:
         """Floats, "f2", "f4" or "f8", little-endian."""
         return np.frombuffer(self.take(int(kind[1]) * count), f"<{kind}").astype(kind)
 

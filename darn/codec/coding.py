@@ -34,7 +34,7 @@ import functools
 import hashlib
 import itertools
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -90,7 +90,7 @@ class BitStack:
         clone._coder = self._coder.clone()
         return clone
 
-    def push(self, bits: NDArray[Any], logits: NDArray[np.float64]) -> None:
+    def push(self, bits: np.ndarray, logits: NDArray[np.float64]) -> None:
         """Code bits [n, B]; `pop` of the same logits gives them back."""
         differs = ((bits != 0) != (logits > _ZERO)).astype(np.int32)
         self._coder.encode_reverse(differs.ravel(), self._model, _rarer().take(logit_index(logits).ravel()))

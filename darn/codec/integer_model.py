@@ -71,7 +71,7 @@ PRECISION_BITS = 20
 UNIT_BITS = 12
 """Deterministic units are multiples of 2^-12."""
 
-Numbers = NDArray[Any]
+Numbers = np.ndarray
 
 _LOGIT_BITS = 8  # resolution of the probability table
 _LOGIT_LIMIT = 14  # beyond it a probability is below 2^-20
@@ -349,7 +349,7 @@ def causal_matrix(conditional: LocalCausalConditional) -> Any:
 
 
 Bits = NDArray[np.uint8]
-Steps = Generator[NDArray[np.float64], NDArray[Any], None]
+Steps = Generator[NDArray[np.float64], np.ndarray, None]
 
 _BLOCK = 32  # bits of a layer whose sums over the bits before all of them are one product
 

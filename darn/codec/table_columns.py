@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -97,7 +96,7 @@ def _split(content: bytes, mark: bytes, quote: bytes) -> list[bytes]:
     return [content[a:b] for a, b in zip(starts, [*ends.tolist(), len(content)], strict=True)]
 
 
-def _widths(content: bytes, line_end: bytes, delimiter: bytes, quote: bytes) -> tuple[NDArray[Any], NDArray[Any]]:
+def _widths(content: bytes, line_end: bytes, delimiter: bytes, quote: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Cells of each line, and its bytes with one of its end."""
     ends = np.append(_places(content, line_end, quote), len(content))
     num_delimiters = np.searchsorted(_places(content, delimiter, quote), ends)

@@ -52,7 +52,7 @@ class Level(NamedTuple):
     is_certain: bool
 
 
-def levels_in_order(categories: Sequence[Category], order: NDArray[Any]) -> dict[int, Level]:
+def levels_in_order(categories: Sequence[Category], order: np.ndarray) -> dict[int, Level]:
     """The levels of all categories, by column.
 
     :param categories: columns that are one variable.
@@ -68,7 +68,7 @@ def levels_in_order(categories: Sequence[Category], order: NDArray[Any]) -> dict
     return levels_of
 
 
-def as_categories(groups: Sequence[Sequence[int]], *parts: NDArray[Any]) -> tuple[Category, ...]:
+def as_categories(groups: Sequence[Sequence[int]], *parts: np.ndarray) -> tuple[Category, ...]:
     """Categories of groups of columns; one is never missing if every row of the parts has one of its levels.
 
     :param groups: columns of each category.
@@ -120,7 +120,7 @@ def categories_of(header: Any, width: int) -> tuple[Category, ...]:
     return groups
 
 
-def are_possible(rows: NDArray[Any], categories: Sequence[Category]) -> NDArray[np.bool_]:
+def are_possible(rows: np.ndarray, categories: Sequence[Category]) -> NDArray[np.bool_]:
     """Whether rows have at most one level of each category, and one of those that are never missing, [N].
 
     :param rows: zeros and ones, [N, n].

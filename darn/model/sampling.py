@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from gpflow_deep_base.seeds import Seed, as_seed
 
@@ -32,9 +31,9 @@ BLOCK = 56
 class Sampled(NamedTuple):
     """Draws of a model: visible bits `x` [N, n_x], the probabilities they were drawn with, and `h`, [N, n_l] each."""
 
-    x: NDArray[Any]
-    probs: NDArray[Any]
-    h: tuple[NDArray[Any], ...]
+    x: np.ndarray
+    probs: np.ndarray
+    h: tuple[np.ndarray, ...]
 
 
 def fixed_point_bits(

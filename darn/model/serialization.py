@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from darn.model.config import DARNConfig, LocalConfig, PixelCNNConfig
 from darn.model.layers import EONADE_ORDERS, Wiring
@@ -187,7 +186,7 @@ def save_darn(model: DARN, path: PathLike) -> None:
     save_container(path, kind=_KIND, version=_VERSION, header=header, arrays=arrays)
 
 
-def check_parameters(arrays: Mapping[str, NDArray[Any]]) -> None:
+def check_parameters(arrays: Mapping[str, np.ndarray]) -> None:
     """Refuse to write parameters that are NaN or infinite.
 
     :param arrays: by name.
@@ -212,7 +211,7 @@ def load_darn(path: PathLike, *, max_bytes: int | None = None) -> DARN:
         refuse_damaged(path, _KIND, error)
 
 
-def darn_of(config: DARNConfig, arrays: Mapping[str, NDArray[Any]]) -> DARN:
+def darn_of(config: DARNConfig, arrays: Mapping[str, np.ndarray]) -> DARN:
     """The model of a configuration and its variables by name.
 
     :param config: of the model.

@@ -126,7 +126,7 @@ class Chain(Ordered):
         return self.weights.tocsr()
 
 
-def chain_arrays(chain: Chain) -> dict[str, NDArray[Any]]:
+def chain_arrays(chain: Chain) -> dict[str, np.ndarray]:
     """Its arrays by name, as files have them."""
     W = chain.weights
     parts = {"order": chain.order.astype(np.int32), "bias": chain.bias, "weights": W.data}
@@ -153,7 +153,7 @@ def chain_shapes(header: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return {"order": (n,), "bias": (n,), "weights": (number,), "rows": (number,), "starts": (n + 1,)}
 
 
-def chain_of(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Chain:
+def chain_of(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Chain:
     """The chain of a header and its arrays.
 
     :raises ValueError: if they make no chain.

@@ -128,14 +128,14 @@ class MaskedNetwork(Ordered):
         return self.direct.astype(np.float64), self.into.astype(np.float64), self.out.astype(np.float64)
 
 
-def masks(order: NDArray[Any], seen: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+def masks(order: np.ndarray, seen: np.ndarray) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
     """Where S [n, n], U [n, H] and V [H, n] may be other than zero."""
     place = np.argsort(order)
     sees = place[:, None] < seen[None]
     return place[:, None] < place[None], sees, ~sees.T
 
 
-def network_arrays(model: MaskedNetwork) -> dict[str, NDArray[Any]]:
+def network_arrays(model: MaskedNetwork) -> dict[str, np.ndarray]:
     """Its arrays by name, as files have them."""
     names = ("order", "bias", "direct", "seen", "hidden_bias", "into", "out")
     return {name: getattr(model, name) for name in names}
@@ -162,7 +162,7 @@ def network_shapes(header: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return biases | {"direct": (n, n), "into": (n, H), "out": (H, n)}
 
 
-def network_of(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> MaskedNetwork:
+def network_of(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> MaskedNetwork:
     """The network of a header and its arrays.
 
     :raises ValueError: if they make no network.

@@ -288,7 +288,7 @@ def save_density(density: Density, path: PathLike) -> None:
     """
     members = density.members if isinstance(density, Mixture) else (density,)
     headers: list[dict[str, Any]] = []
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, np.ndarray] = {}
     # Each member's header, and its arrays under its number.
     for number, member in enumerate(members):
         if isinstance(member, Chain):
@@ -382,7 +382,7 @@ def _means_by_column(model: DARN, rows: NDArray[np.uint8], seed: int) -> NDArray
     return means
 
 
-def _member(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Member:
+def _member(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Member:
     if "chain" in header:
         return chain_of(header["chain"], arrays)
     if "network" in header:

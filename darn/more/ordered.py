@@ -18,7 +18,7 @@ import abc
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -223,7 +223,7 @@ class Ordered(abc.ABC):
     def _levels(self) -> dict[int, Level]:
         return levels_in_order(self.categories, self.order)
 
-    def _by_column(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+    def _by_column(self, rows: np.ndarray) -> NDArray[np.float64]:
         x = rows.astype(np.float64)
         return log_sigmoid(_signed(x, self.logits(x), self._decided(x)))
 
@@ -318,7 +318,7 @@ def checked_bits(x: ArrayLike, width: int) -> NDArray[np.uint8]:
     return rows.astype(np.uint8)
 
 
-def check_order(order: NDArray[Any], width: int) -> None:
+def check_order(order: np.ndarray, width: int) -> None:
     """Refuse what is no order of n columns.
 
     :raises ValueError: if it has not each column once.

@@ -103,7 +103,7 @@ class Regressions:
     def __init__(
         self,
         rows: NDArray[np.uint8],
-        order: NDArray[Any],
+        order: np.ndarray,
         categories: Sequence[Category] = (),
         weights: ArrayLike | None = None,
         is_known: NDArray[np.bool_] | None = None,

@@ -288,7 +288,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         bits = drawn(self.model_, n_samples, int(random.randint(2**31 - 1)))
         return bits if self.variables_ is None else self.variables_.frame(bits)
 
-    def transform(self, X: ArrayLike) -> NDArray[Any]:
+    def transform(self, X: ArrayLike) -> np.ndarray:
         """The code h of each row: the more probable value of each stochastic unit of the DARNs in the model by
         q(h | x), from the bottom up, [N, n_h]. A chain has none: architecture="darn" gives a code.
         """
@@ -488,20 +488,20 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         bits: NDArray[np.uint8] = (x > (self.threshold or 0)).astype(np.uint8).toarray()
         return bits, None, np.zeros([len(bits), 0])
 
-    def _has_variables(self, X: Any, values: NDArray[Any]) -> bool:
+    def _has_variables(self, X: Any, values: np.ndarray) -> bool:
         """Whether rows are more than bits: a frame with levels or other numbers, or an array of numbers with `bins`."""
         if hasattr(self, "table_encoder_"):
             return True
         return (self.bins is not None or hasattr(X, "columns")) and not np.isin(values, (0, 1)).all()
 
-    def _variables(self, X: Any, numbers: NDArray[Any]) -> Variables:
+    def _variables(self, X: Any, numbers: np.ndarray) -> Variables:
         encoder = getattr(self, "table_encoder_", None)
         if encoder is not None and self.categories:
             raise ValueError("categories are columns of an array, and those of a frame are found; leave them out.")
         names = getattr(self, "feature_names_in_", [f"x{number}" for number in range(numbers.shape[1])])
         return Variables.of(numbers, encoder, self.bins or _BINS, list(names), self.categories or ())
 
-    def _as_bits(self, x: NDArray[Any]) -> NDArray[np.uint8]:
+    def _as_bits(self, x: np.ndarray) -> NDArray[np.uint8]:
         wrong = np.isnan(x) if self.threshold is not None else (x != 0) & (x != 1)
         if wrong.any():
             row, column = np.argwhere(wrong)[0]
@@ -515,13 +515,13 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         return (x > (self.threshold or 0)).astype(np.uint8)
 
 
-def _missing(X: ArrayLike, x: NDArray[Any]) -> NDArray[np.bool_]:
+def _missing(X: ArrayLike, x: np.ndarray) -> NDArray[np.bool_]:
     """Where values are missing: NaN in x, which was made of X, or masked there."""
     is_missing: NDArray[np.bool_] = np.isnan(x) if x.dtype.kind == "f" else np.zeros(x.shape, bool)
     return is_missing | np.ma.getmaskarray(X) if np.ma.isMaskedArray(X) else is_missing
 
 
-def _resampled(rows: NDArray[Any], weights: NDArray[Any] | None, rng: np.random.Generator) -> NDArray[Any]:
+def _resampled(rows: np.ndarray, weights: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
     """As many of the rows, each as often as its weight says, rounded up or down at random."""
     if weights is None:
         return rows

@@ -443,12 +443,12 @@ class _Search:
         self.keep(f"network of {settings}, columns {title}", fitted.model, fitted.log_p)
         return fitted
 
-    def _others(self, start: str) -> list[tuple[str, NDArray[Any]]]:
+    def _others(self, start: str) -> list[tuple[str, np.ndarray]]:
         """Orders in which a kind was not tried yet, each once."""
         done = [
             title for title in self._orders if any(t.name.startswith(f"{start}, columns {title}") for t in self.tried)
         ]
-        orders: list[tuple[str, NDArray[Any]]] = []
+        orders: list[tuple[str, np.ndarray]] = []
         known_orders = [self._orders[title] for title in done]
         for title, order in self._orders.items():
             if title not in done and not any(np.array_equal(order, other) for other in known_orders):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ class Clause(NamedTuple):
     is_one: bool
     logit: float
 
-    def holds(self, rows: NDArray[Any]) -> Bits:
+    def holds(self, rows: np.ndarray) -> Bits:
         """The rows that it decides, [N]."""
         has_one: Bits = rows[:, self.columns].any(axis=1)
         return has_one == self.if_any
@@ -61,7 +61,7 @@ class _Pair(NamedTuple):
 
 
 def clauses_of(
-    rows: NDArray[np.uint8], order: NDArray[Any], categories: Sequence[Category], is_known: Bits | None = None
+    rows: NDArray[np.uint8], order: np.ndarray, categories: Sequence[Category], is_known: Bits | None = None
 ) -> dict[int, list[Clause]]:
     """What is decided of columns by those that are earlier in an order.
 
@@ -86,7 +86,7 @@ def clauses_of(
     return {j: found for j, found in clauses.items() if found and not (j in levels and levels[j].is_certain)}
 
 
-def _of_column(j: int, decider: Sequence[int], none: int, pair: _Pair, place: NDArray[Any]) -> Iterator[Clause]:
+def _of_column(j: int, decider: Sequence[int], none: int, pair: _Pair, place: np.ndarray) -> Iterator[Clause]:
     """Of a column of the one variable, by the columns of the other that are earlier.
 
     :param none: the level of the other that has none of its columns.
@@ -114,7 +114,7 @@ def _of_column(j: int, decider: Sequence[int], none: int, pair: _Pair, place: ND
         yield Clause(zeros, True, False, pair.logit)
 
 
-def decided(clauses: Sequence[Clause], rows: NDArray[Any]) -> Bits:
+def decided(clauses: Sequence[Clause], rows: np.ndarray) -> Bits:
     """Rows in which a column is decided, [N]."""
     found = np.zeros(len(rows), bool)
     for clause in clauses:
@@ -123,7 +123,7 @@ def decided(clauses: Sequence[Clause], rows: NDArray[Any]) -> Bits:
 
 
 def hardened(
-    clauses: Sequence[Clause], rows: NDArray[Any], logits: NDArray[np.float64]
+    clauses: Sequence[Clause], rows: np.ndarray, logits: NDArray[np.float64]
 ) -> tuple[float, dict[int, float]]:
     """What clauses add to the bias and the weights of a regression of which these are the logits, [N], so that what is
     decided has at least its own logit in all rows."""

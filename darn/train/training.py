@@ -392,7 +392,7 @@ def minibatch_rows(num_rows: int, batch_size: int, seed: Seed, first: int, count
     return batches
 
 
-def some_rows(rows: NDArray[Any], most: int, seed: Seed) -> NDArray[Any]:
+def some_rows(rows: np.ndarray, most: int, seed: Seed) -> np.ndarray:
     """At most so many of the rows [N, n], drawn by the seed and in their order; all of them if there are no more."""
     if len(rows) <= most:
         return rows

@@ -62,7 +62,7 @@ class _Part:
     bins: Bins | None = None
     has_zone: bool = False
     ends: tuple[float, float] = (0.0, 0.0)
-    num_last: NDArray[Any] = dataclasses.field(default_factory=lambda: np.zeros(2))
+    num_last: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(2))
 
     @property
     def bit_names(self) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ class Variables:
         joined: NDArray[np.float64] = reduce.reduceat(by_bit, firsts, axis=1)
         return joined
 
-    def frame(self, bits: NDArray[Any]) -> Any:
+    def frame(self, bits: np.ndarray) -> Any:
         """Rows [N, n] as a frame of pandas: texts of levels, truth values, and of a bin a number, date or time."""
         import pandas as pd
 

@@ -96,7 +96,7 @@ def group_numbers(groups: ArrayLike | None, num_rows: int) -> NDArray[np.intp] |
     return np.unique(groups, return_inverse=True)[1].astype(np.intp)
 
 
-def start_classes(classes: ArrayLike | None) -> NDArray[Any]:
+def start_classes(classes: ArrayLike | None) -> np.ndarray:
     """The classes that the first call of `partial_fit` names, sorted.
 
     :raises ValueError: if it does not.

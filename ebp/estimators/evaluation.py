@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from gpflow_deep_base.scores import label_scores
 from gpflow_deep_base.seeds import Seed
@@ -25,7 +22,7 @@ MAX_SHOWN = 100_000
 DECIDED = 0.01
 
 
-def error_percent(scores: NDArray[Any], Y: NDArray[Any]) -> float:
+def error_percent(scores: np.ndarray, Y: np.ndarray) -> float:
     """Percentage of wrong rows: by the sign for one output (0 counts as +1), else by the largest score.
 
     :param scores: [N, C]; NaN, of a learner that diverged, counts as wrong.
@@ -39,7 +36,7 @@ def error_percent(scores: NDArray[Any], Y: NDArray[Any]) -> float:
 
 
 def errors_percent(
-    network: EBPNetwork, X: Matrix, Y: NDArray[Any], *, num_votes: int = 0, seed: Seed = 0
+    network: EBPNetwork, X: Matrix, Y: np.ndarray, *, num_votes: int = 0, seed: Seed = 0
 ) -> dict[str, float]:
     """Percentage of wrong rows by each output: "D" (EBP-D), "P" (EBP-P) and, if there are any, "votes".
 
@@ -53,7 +50,7 @@ def errors_percent(
     return {name: error_percent(scores, Y) for name, scores in outputs.items()}
 
 
-def probability_scores(network: EBPNetwork, X: Matrix, Y: NDArray[Any]) -> tuple[float, float]:
+def probability_scores(network: EBPNetwork, X: Matrix, Y: np.ndarray) -> tuple[float, float]:
     """Log loss in nats and expected calibration error in percent of EBP-P's probabilities, Eq. (4.7).
 
     :param X: coded inputs [N, D].
@@ -86,7 +83,7 @@ def posterior_scalars(network: EBPNetwork) -> dict[str, float]:
     return scalars
 
 
-def posterior_shapes(network: EBPNetwork) -> dict[str, NDArray[Any]]:
+def posterior_shapes(network: EBPNetwork) -> dict[str, np.ndarray]:
     """ "layer_1/h", ... to at most about 100,000 of its h, evenly spaced, for histograms."""
     return {
         f"layer_{number}/h": tf.reshape(h, [-1])[:: 1 + int(np.prod(h.shape)) // MAX_SHOWN].numpy()

@@ -21,7 +21,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from gpflow_deep_base.scores import standard_error
 from gpflow_deep_base.seeds import named_seed, numpy_rng
@@ -151,8 +150,8 @@ class Training:
         self,
         networks: Networks,
         X: Any,
-        labels: NDArray[Any],
-        folds: Sequence[tuple[NDArray[Any], NDArray[Any]]],
+        labels: np.ndarray,
+        folds: Sequence[tuple[np.ndarray, np.ndarray]],
         *,
         class_names: Sequence[str] | None = None,
         first_seed: int = 0,

@@ -181,7 +181,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
             self._pass(rows)
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """The most probable class of each row, [N]."""
         numbers = np.argmax(self.predict_log_proba(X), axis=1)
         return np.asarray(self.classes_[numbers])
@@ -241,7 +241,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         X = self._near(dense_rows(X, self._columns))
         return Rows(X, y, weight_of_rows(X, sample_weight))
 
-    def _start(self, rows: Rows, classes: NDArray[Any]) -> None:
+    def _start(self, rows: Rows, classes: np.ndarray) -> None:
         if len(classes) < 2:
             raise ValueError(f"y must have at least two classes, got 1 class: {classes.tolist()}.")
         self.classes_ = classes
@@ -300,7 +300,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
             for number in range(self.num_networks)
         ]
 
-    def _learn_names(self, y: NDArray[Any]) -> None:
+    def _learn_names(self, y: np.ndarray) -> None:
         """Give outputs to labels that occur for the first time, or refuse them.
 
         A spare output learns that none of the rows so far is of a class that is yet to come; a new class starts as it.

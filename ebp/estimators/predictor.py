@@ -76,7 +76,7 @@ class Predictor:
         log_p = log_probabilities(logits, are_logits=self.calibration is not None or self._is_softmax)
         return Predicted(np.argmax(log_p, axis=1), log_p)
 
-    def columns(self, predicted: Predicted, numbers: ArrayLike | None = None) -> dict[str, NDArray[Any]]:
+    def columns(self, predicted: Predicted, numbers: ArrayLike | None = None) -> dict[str, np.ndarray]:
         """Predictions as the columns of a table, [N] each: "label", "probability_NAME" of each class, and, with the
         numbers of the right ones, "log_density" in nats."""
         names = np.array(self.class_names, dtype=object)
@@ -129,7 +129,7 @@ class Predictor:
             refuse_damaged(path, _KIND, error)
 
     @classmethod
-    def _of(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Predictor:
+    def _of(cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Predictor:
         sizes = header["layer_sizes"]
         calibration = header["calibration"]
         _check_sizes(sizes, arrays)
@@ -172,7 +172,7 @@ def _variables(network: EBPNetwork) -> dict[str, Any]:
     return {f"{name}_{layer}": value for name, values in parts.items() for layer, value in enumerate(values, 1)}
 
 
-def _check_sizes(sizes: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
+def _check_sizes(sizes: Any, arrays: Mapping[str, np.ndarray]) -> None:
     """Before there is room made for them."""
     if not isinstance(sizes, list) or len(sizes) < 2 or not all(isinstance(n, int) and n > 0 for n in sizes):
         raise ValueError("layer_sizes must list at least two positive numbers")

@@ -26,10 +26,10 @@ MIN_EQUAL = 0.1
 MIN_AGREEING = 0.9
 
 #: From numbers of rows [T] to what is compared of them at a step, the first first, [T] each.
-_Step = Callable[[NDArray[np.intp]], list[NDArray[Any]]]
+_Step = Callable[[NDArray[np.intp]], list[np.ndarray]]
 
 
-def row_order(X: Any, *columns: NDArray[Any] | None) -> NDArray[np.intp]:
+def row_order(X: Any, *columns: np.ndarray | None) -> NDArray[np.intp]:
     """Numbers of the rows in the order of their content, [N]; rows that are equal in all of it stay as they were.
 
     :param X: [N, D], finite; dense, or sparse in rows (CSR).
@@ -75,20 +75,20 @@ def copies(X: Any, labels: NDArray[np.intp]) -> NDArray[np.intp] | None:
     return groups
 
 
-def _steps(X: Any, columns: tuple[NDArray[Any] | None, ...]) -> Iterator[_Step]:
+def _steps(X: Any, columns: tuple[np.ndarray | None, ...]) -> Iterator[_Step]:
     for column in columns:
         if column is not None:
             yield from _steps_of(column if column.ndim == 2 else column[:, None])
     yield from _steps_of_sparse(X) if scipy.sparse.issparse(X) else _steps_of(X)
 
 
-def _steps_of(values: NDArray[Any]) -> Iterator[_Step]:
+def _steps_of(values: np.ndarray) -> Iterator[_Step]:
     """One column after the other."""
     for number in range(values.shape[1]):
         yield functools.partial(_column, values, number)
 
 
-def _column(values: NDArray[Any], number: int, rows: NDArray[np.intp]) -> list[NDArray[Any]]:
+def _column(values: np.ndarray, number: int, rows: NDArray[np.intp]) -> list[np.ndarray]:
     return [values[rows, number]]
 
 
@@ -101,7 +101,7 @@ def _steps_of_sparse(X: Any) -> Iterator[_Step]:
         yield functools.partial(_element, X, number)
 
 
-def _element(X: Any, number: int, rows: NDArray[np.intp]) -> list[NDArray[Any]]:
+def _element(X: Any, number: int, rows: NDArray[np.intp]) -> list[np.ndarray]:
     """Sign, column and value of a number of each row; sign 0 if it has no more.
 
     Where two rows differ first, the one that has a number there and the other does not (0) is the greater if that is
@@ -116,7 +116,7 @@ def _element(X: Any, number: int, rows: NDArray[np.intp]) -> list[NDArray[Any]]:
     return [sign, -sign * X.indices[entries], value]
 
 
-def _compared(place: NDArray[np.intp], tied: NDArray[np.intp], keys: list[NDArray[Any]]) -> NDArray[np.intp]:
+def _compared(place: NDArray[np.intp], tied: NDArray[np.intp], keys: list[np.ndarray]) -> NDArray[np.intp]:
     """Puts rows that were equal so far into the order of keys, in `place`; returns those that are equal still."""
     if all(np.all(key == key[0]) for key in keys):
         return tied

@@ -36,7 +36,7 @@ class Rows(NamedTuple):
     """Inputs [N, D], targets [N, Q] or labels [N], and weights [N] or None."""
 
     X: Array
-    y: NDArray[Any]
+    y: np.ndarray
     weight: Array | None
 
     def part(self, rows: NDArray[np.intp]) -> Rows:

@@ -72,7 +72,7 @@ class SeenColumns(NamedTuple):
         inputs.sort_indices()
         return inputs
 
-    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+    def spread(self, values: np.ndarray) -> np.ndarray:
         """What is known of each input, [room, ...], as that of each column, [D, ...]; 0 where one never occurred."""
         if self.numbers is None:
             return values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.special
@@ -64,7 +64,7 @@ class FewRows(NamedTuple):
             layers.append(_Layer(mean, mean**2 if layers else var, b, constant, fan_in))
         return cls(tuple(layers))
 
-    def moments(self, X: NDArray[Any]) -> tuple[Array, Array]:
+    def moments(self, X: np.ndarray) -> tuple[Array, Array]:
         """mu_L and sigma2_L, as `EBPNetwork.predict_moments` gives them in float64, of rows [N, n_0]; [N, n_L] each."""
         v = np.asarray(X, np.float64)
         q = v**2

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from gpflow_deep_base.files import atomic_path, write_bytes
 
@@ -302,7 +302,7 @@ def _ways(model: Any, seed: int) -> list[tuple[int, int]]:
     return [(votes, seed) for votes in AUTO_VOTES]
 
 
-def _labels(model: Any, X: Any, classes: Any) -> NDArray[Any]:
+def _labels(model: Any, X: Any, classes: Any) -> np.ndarray:
     """What `predict` gives for rows, in the file's names of the classes, [N]."""
     if hasattr(model, "coding_"):
         return np.asarray(classes)[np.searchsorted(model.classes_, model.predict(X))]

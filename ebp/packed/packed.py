@@ -55,7 +55,7 @@ class _Inputs(NamedTuple):
 
     bits: NDArray[np.uint8] | None = None
     units: Units | None = None
-    rows: NDArray[Any] | None = None
+    rows: np.ndarray | None = None
 
 
 class PackedNetwork:
@@ -132,7 +132,7 @@ class PackedNetwork:
                 total = total + np.where(np.arange(scores.shape[1]) == np.argmax(scores, axis=1)[:, None], 1.0, -1.0)
         return np.asarray(total / self.num_networks)
 
-    def predict(self, X: Any, *, is_coded: bool = False) -> NDArray[Any]:
+    def predict(self, X: Any, *, is_coded: bool = False) -> np.ndarray:
         """The class of each row, [N], by the networks' vote; the first one of a tie.
 
         Its name, if the file has `classes`; else -1 or +1 (one output), or its number.
@@ -171,7 +171,7 @@ class PackedNetwork:
             return _Inputs(units=sign_units(X))
         return _Inputs(bits=pack_signs(X))
 
-    def _sums(self, inputs: _Inputs, network: int) -> NDArray[Any]:
+    def _sums(self, inputs: _Inputs, network: int) -> np.ndarray:
         """The last layer's sums: whole numbers, perhaps as floats."""
         layers = self.networks[network]
         if self.has_convolutions:
@@ -180,14 +180,14 @@ class PackedNetwork:
         options: Any = {"engine": self.engine, "with_floats": self._with_floats}
         # The first layer's sums, and then thresholds and sums of each further layer.
         if inputs.bits is not None:
-            sums: NDArray[Any] = sign_products(inputs.bits, layers[0], **options)
+            sums: np.ndarray = sign_products(inputs.bits, layers[0], **options)
         else:
             sums = self._first_sums(inputs, layers[0])
         for layer_below, layer in itertools.pairwise(layers):
             sums = hidden_sums(sums, layer_below, layer, **options)
         return sums
 
-    def _first_sums(self, inputs: _Inputs, layer: Layer) -> NDArray[Any]:
+    def _first_sums(self, inputs: _Inputs, layer: Layer) -> np.ndarray:
         checked = inputs.units
         if checked is None:
             assert inputs.rows is not None
@@ -198,7 +198,7 @@ class PackedNetwork:
             checked = units(inputs.rows, self.fraction_bits)
         return exact_product(checked, layer, with_floats=self._with_floats)
 
-    def _scores(self, sums: NDArray[Any], network: int) -> NDArray[np.float64]:
+    def _scores(self, sums: np.ndarray, network: int) -> NDArray[np.float64]:
         layers = self.networks[network]
         scores = sums.astype(np.float64)
         if len(layers) == 1:

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpflow_deep_base.files import parse_json
 from gpflow_deep_base.frame import Reader, unframed
@@ -63,7 +62,7 @@ class Content:
     networks: list[list[Layer]]
     fraction_bits: int | None
     coding: InputCoding | None
-    classes: NDArray[Any] | None
+    classes: np.ndarray | None
     num_bytes: int
 
 
@@ -181,7 +180,7 @@ def _convolutions(stored: Any, num_layers: int) -> list[Convolved | None]:
     return convolutions
 
 
-def _classes(names: Any, num_outputs: int) -> NDArray[Any] | None:
+def _classes(names: Any, num_outputs: int) -> np.ndarray | None:
     if names is None:
         return None
     if not isinstance(names, list) or len(names) != max(2, num_outputs):
@@ -226,7 +225,7 @@ def coding_bytes(coding: InputCoding | None) -> bytes:
     """The numbers of a coding as they stand in a file."""
     if coding is None:
         return b""
-    parts: list[NDArray[Any]] = [coding.mean.astype("<f8")] if coding.kind in ("zscore", "centred", "sign") else []
+    parts: list[np.ndarray] = [coding.mean.astype("<f8")] if coding.kind in ("zscore", "centred", "sign") else []
     if coding.kind in ("scaled", "root", "zscore"):
         parts.append(coding.factor.astype("<f8"))
     elif coding.kind in ("common", "centred"):
@@ -243,7 +242,7 @@ def _coding(kind: str | None, content: bytes, start: int, num_inputs: int) -> tu
     num_means = num_inputs if kind in ("zscore", "centred", "sign") else 0
     # Means, of codings that centre; then factors, or one factor and which columns vary.
     mean = np.frombuffer(content, "<f8", num_means, start) if num_means else np.zeros(num_inputs)
-    factor: NDArray[Any] = np.ones(num_inputs)
+    factor: np.ndarray = np.ones(num_inputs)
     rest = start + 8 * num_means
     if kind in ("scaled", "root", "zscore"):
         factor = np.frombuffer(content, "<f8", num_inputs, rest)

@@ -27,8 +27,8 @@ class Weights(NamedTuple):
     :ivar convolutions: of each layer, or None; empty for none. Their n_in and n_out are those of a filter.
     """
 
-    signs: Sequence[NDArray[Any]]
-    biases: Sequence[NDArray[Any] | None]
+    signs: Sequence[np.ndarray]
+    biases: Sequence[np.ndarray | None]
     convolutions: Sequence[Convolved | None] = ()
 
 
@@ -82,7 +82,7 @@ def _bias_dtype(networks: Sequence[Weights]) -> str:
     return "<f4" if is_single else "<f8"
 
 
-def _checked(weights: Weights, what: str) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+def _checked(weights: Weights, what: str) -> tuple[list[np.ndarray], list[np.ndarray]]:
     signs = [np.asarray(w) for w in weights.signs]
     if not signs or len(signs) != len(weights.biases):
         raise ValueError(
@@ -105,7 +105,7 @@ def _checked(weights: Weights, what: str) -> tuple[list[NDArray[Any]], list[NDAr
     return signs, biases
 
 
-def _thresholds(b: NDArray[Any], scale: float) -> NDArray[np.int32]:
+def _thresholds(b: np.ndarray, scale: float) -> NDArray[np.int32]:
     """The least integer sum with sum / scale + b >= 0. Sums are below 2^31, so larger thresholds act alike."""
     exact = np.ceil(-b.astype(np.float64) * scale)  # scale is a power of two
     return np.clip(exact, -INT32_MAX, INT32_MAX).astype("<i4")

@@ -53,7 +53,7 @@ def words(x: NDArray[np.uint64], w: NDArray[np.uint64], num_bits: int, out: NDAr
 
 
 @njit(nogil=True)
-def masked(X: NDArray[Any], scale: float, masks: NDArray[np.int8], out: NDArray[np.int32]) -> bool:
+def masked(X: np.ndarray, scale: float, masks: NDArray[np.int8], out: NDArray[np.int32]) -> bool:
     """Put the sums of the whole numbers q = scale X [N, K] with signs into `out` [N, O]; inputs of 0 take no time.
 
     :param masks: -1 for a sign of +1, else 0, [K, O]: the sum with signs is twice that of q & mask, less that of all q.

@@ -97,7 +97,7 @@ class RoundedNetwork:
     used: Integers
     num_inputs: int
     layers: tuple[RoundedLayer, ...]
-    classes: NDArray[Any]
+    classes: np.ndarray
     multiplier: int
     cut: int
 
@@ -123,7 +123,7 @@ class RoundedNetwork:
         scores = self.layers[-1].sums(values)
         return np.pad(scores, ((0, 0), (1, 0))) if len(self.classes) == 2 else scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> np.ndarray:
         """The class with the largest score, the first of several, [N]."""
         return np.asarray(self.classes[np.argmax(self.scores(X), axis=1)])
 
@@ -206,9 +206,7 @@ def round_network(model: Any, X: Any, *, bits: int = 4, inputs: str = "uint8") -
     return RoundedNetwork(inputs, used, rows.shape[1], tuple(layers), model.classes_, multiplier, cut)
 
 
-def fit_within(
-    model: Any, X: NDArray[Any], y: NDArray[Any], max_bytes: int, *, inputs: str = "uint8"
-) -> tuple[Any, int]:
+def fit_within(model: Any, X: np.ndarray, y: np.ndarray, max_bytes: int, *, inputs: str = "uint8") -> tuple[Any, int]:
     """The classifier whose C takes at most so many bytes, and how many bits its hidden weights have.
 
     Tried are the widest hidden layers that fit with 2, 4 and 8 bits, and none. Each learns the rows but for those held

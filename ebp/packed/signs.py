@@ -54,7 +54,7 @@ class Layer:
 
     num_inputs: int
     bits: NDArray[np.uint8]
-    numbers: NDArray[Any]
+    numbers: np.ndarray
     convolved: Convolved | None = None
 
     @property
@@ -104,7 +104,7 @@ class Units(NamedTuple):
     largest: float
 
 
-def pack_signs(X: NDArray[Any]) -> NDArray[np.uint8]:
+def pack_signs(X: np.ndarray) -> NDArray[np.uint8]:
     """Rows of -1 and +1, [N, D], as bits [N, 8 ceil(D / 64)], padded with zeros.
 
     :raises ValueError: if there are other values.
@@ -115,7 +115,7 @@ def pack_signs(X: NDArray[Any]) -> NDArray[np.uint8]:
     return pad(np.packbits(is_plus, axis=1, bitorder="little"))
 
 
-def sign_units(X: NDArray[Any]) -> Units:
+def sign_units(X: np.ndarray) -> Units:
     """Rows of -1 and +1, [N, D], as whole numbers.
 
     :raises ValueError: if there are other values.
@@ -202,7 +202,7 @@ def units(X: Any, fraction_bits: int) -> Units:
     return Units(q, largest)
 
 
-def exact_product(X: Units, layer: Layer, *, with_floats: bool = True) -> NDArray[Any]:
+def exact_product(X: Units, layer: Layer, *, with_floats: bool = True) -> np.ndarray:
     """Sums of whole numbers with signs, [N, O], by floats, which are exact below 2^24 (float32) or 2^53 (float64).
 
     :param with_floats: may keep `layer.floats`; else they are made for each call, in blocks.
@@ -228,7 +228,7 @@ def exact_product(X: Units, layer: Layer, *, with_floats: bool = True) -> NDArra
     return out
 
 
-def convolved_sums(X: Units, layers: Sequence[Layer]) -> NDArray[Any]:
+def convolved_sums(X: Units, layers: Sequence[Layer]) -> np.ndarray:
     """The last layer's sums of a network with convolutions, [N, O], by floats; exact, see `exact_product`.
 
     Behind a convolution inputs are sums, not means, of pool x pool signs, and so are these a multiple of the sums.
@@ -241,7 +241,7 @@ def convolved_sums(X: Units, layers: Sequence[Layer]) -> NDArray[Any]:
     dtype: Any = np.float32 if X.largest < 2**24 else np.float64
     parts = []
     for start in range(0, max(1, len(X.values)), step):
-        v: NDArray[Any] = X.values[start : start + step].astype(dtype)
+        v: np.ndarray = X.values[start : start + step].astype(dtype)
         for number, layer in enumerate(layers, 1):
             rows = v if layer.convolved is None else unfolded(v, layer.convolved)
             sums = rows @ layer.floats
@@ -253,7 +253,7 @@ def convolved_sums(X: Units, layers: Sequence[Layer]) -> NDArray[Any]:
     return np.concatenate(parts)
 
 
-def masked_product(X: NDArray[Any], layer: Layer, fraction_bits: int) -> NDArray[np.int32] | None:
+def masked_product(X: np.ndarray, layer: Layer, fraction_bits: int) -> NDArray[np.int32] | None:
     """The same of few rows of multiples of 2^-fraction_bits by Numba; None if `units` has to say what is wrong."""
     from . import popcount
 
@@ -263,8 +263,8 @@ def masked_product(X: NDArray[Any], layer: Layer, fraction_bits: int) -> NDArray
 
 
 def hidden_sums(
-    sums: NDArray[Any], before: Layer, layer: Layer, *, engine: str = "numpy", with_floats: bool = False
-) -> NDArray[Any]:
+    sums: np.ndarray, before: Layer, layer: Layer, *, engine: str = "numpy", with_floats: bool = False
+) -> np.ndarray:
     """The sums of a layer, [N, O], whose inputs are the outputs of the one before, +1 where its sums reach thresholds.
 
     :param sums: of the layer before, whole numbers [N, K], in any dtype; below 2^24 if float32.
@@ -290,7 +290,7 @@ def _blocks(layer: Layer, itemsize: int) -> list[slice]:
     return [slice(o, o + step) for o in range(0, layer.num_outputs, step)]
 
 
-def _signs(packed: NDArray[np.uint8], num_bits: int, dtype: Any) -> NDArray[Any]:
+def _signs(packed: NDArray[np.uint8], num_bits: int, dtype: Any) -> np.ndarray:
     """Rows of packed bits as -1 and +1, [O, K]."""
     return 2 * np.unpackbits(packed, axis=1, count=num_bits, bitorder="little").astype(dtype) - 1
 

@@ -15,9 +15,9 @@ import functools
 from collections.abc import Sequence
 from typing import Any, get_args
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
-from numpy.typing import NDArray
 
 from ..layers.chunking import length_of, map_slices
 from ..layers.global_inducing import GlobalInducingLayer
@@ -180,7 +180,7 @@ def draw_functions(
     return FunctionDraws(drawn, num_functions, first.input_dim, last.output_dim, last.dtype, largest)
 
 
-def _affine(slope: NDArray[Any], offset: NDArray[Any], X: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+def _affine(slope: np.ndarray, offset: np.ndarray, X: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
     return X * tf.constant(slope, X.dtype) + tf.constant(offset, X.dtype)
 
 

@@ -71,7 +71,7 @@ class Conditional(NamedTuple):
         return self.support == (-np.inf, np.inf) and not self.is_count
 
 
-def conditional(likelihood: Likelihood, X: NDArray[Any]) -> Conditional:
+def conditional(likelihood: Likelihood, X: np.ndarray) -> Conditional:
     """p(y | f) of a likelihood at the inputs X [N, D].
 
     :raises ValueError: if targets are labels or of several likelihoods, or y depends on several latent functions

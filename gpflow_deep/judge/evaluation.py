@@ -114,7 +114,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    model: Any, data: tuple[NDArray[Any], NDArray[Any]], *, coverages: tuple[float, ...] = COVERAGES
+    model: Any, data: tuple[np.ndarray, np.ndarray], *, coverages: tuple[float, ...] = COVERAGES
 ) -> Evaluation:
     """Judge a model on some rows.
 
@@ -172,7 +172,7 @@ class _Rows(NamedTuple):
     is_right: NDArray[np.bool_] | None = None
 
 
-def _rows(found: Forecast, task: str, Y: NDArray[Any], coverages: tuple[float, ...]) -> _Rows:
+def _rows(found: Forecast, task: str, Y: np.ndarray, coverages: tuple[float, ...]) -> _Rows:
     if task != "regression":
         p = found.mean if found.mean.shape[1] > 1 else np.concatenate([1 - found.mean, found.mean], axis=1)
         is_right = p.argmax(axis=1) == Y[:, 0]
@@ -238,7 +238,7 @@ def difference(found: Evaluation, other: Evaluation) -> Score | None:
     return _mean(found.log_densities - other.log_densities)
 
 
-def _mean(values: NDArray[Any]) -> Score:
+def _mean(values: np.ndarray) -> Score:
     """The mean over rows and its standard error; NaN for a single row."""
     return Score(float(np.mean(values)), standard_error(values))
 

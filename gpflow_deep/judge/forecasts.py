@@ -48,7 +48,7 @@ class Forecaster(Protocol):
         """What it predicts."""
         ...
 
-    def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
+    def forecast(self, X: np.ndarray, Y: np.ndarray) -> Forecast:
         """Predictions for rows X [N, D], and the log density of their targets Y [N, P]."""
         ...
 
@@ -66,7 +66,7 @@ class LinearModel:
     task: Task = "regression"
 
     @classmethod
-    def fit(cls, X: NDArray[Any], Y: NDArray[Any], *, least_share: float = 0.0) -> LinearModel:
+    def fit(cls, X: np.ndarray, Y: np.ndarray, *, least_share: float = 0.0) -> LinearModel:
         """Of inputs [N, D] and targets [N, P] in any units.
 
         :param least_share: of the variance of the targets that the variance has at least.
@@ -87,11 +87,11 @@ class LinearModel:
             raise ValueError("least squares fits the training rows exactly, so it has no likelihood; leave it out.")
         return cls(weights, variance)
 
-    def predict(self, X: NDArray[Any]) -> Array:
+    def predict(self, X: np.ndarray) -> Array:
         """Means [N, P]."""
         return np.asarray(_with_one(np.asarray(X, np.float64)) @ self.weights)
 
-    def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
+    def forecast(self, X: np.ndarray, Y: np.ndarray) -> Forecast:
         """Gaussians with one variance for each target."""
         mean = self.predict(X)
         variances = np.broadcast_to(self.variance, mean.shape)
@@ -127,7 +127,7 @@ class _Plain:
     def task(self) -> Task:
         return task_of(self.model.likelihood)
 
-    def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
+    def forecast(self, X: np.ndarray, Y: np.ndarray) -> Forecast:
         model = self.model
         dtype = gpflow.default_float()
         inputs = tf.constant(np.asarray(X, dtype))
@@ -162,7 +162,7 @@ class _Classifier:
     def task(self) -> Task:
         return "binary" if len(self.model.classes_) == 2 else "multiclass"
 
-    def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
+    def forecast(self, X: np.ndarray, Y: np.ndarray) -> Forecast:
         p = np.asarray(self.model.predict_proba(X), np.float64)
         labels = np.asarray(Y)[:, 0]
         if not np.all(np.isin(labels, np.arange(p.shape[1]))):

@@ -65,7 +65,7 @@ class Predictive:
     high: float = np.inf
     is_gaussian: bool = False
 
-    def cdf(self, Y: NDArray[Any]) -> Array:
+    def cdf(self, Y: np.ndarray) -> Array:
         """P(target <= y), [N, P], for Y [N, P]."""
         return self._by_rows(self._cdf, np.asarray(Y, np.float64))
 
@@ -80,12 +80,12 @@ class Predictive:
         quantiles = [self._by_rows(lambda rows, level=level: self._quantile(rows, level)) for level in probabilities]
         return np.stack(quantiles) if quantiles else np.zeros([0, *self.center.shape])
 
-    def probabilities(self, Y: NDArray[Any]) -> tuple[Array, Array]:
+    def probabilities(self, Y: np.ndarray) -> tuple[Array, Array]:
         """P(target < y) and P(target <= y), [N, P] each, for Y [N, P]: the same but for counts."""
         upper = self.cdf(Y)
         return (self.cdf(np.asarray(Y) - 1) if self.is_count else upper), upper
 
-    def pit(self, Y: NDArray[Any], rng: np.random.Generator | None = None) -> Array:
+    def pit(self, Y: np.ndarray, rng: np.random.Generator | None = None) -> Array:
         """The probability integral transform P(target <= y), [N, P]: uniform on [0, 1] if the model is right.
 
         :param rng: of counts: draws from between P(target < y) and P(target <= y); None for their middle.
@@ -93,7 +93,7 @@ class Predictive:
         lower, upper = self.probabilities(Y)
         return lower + (upper - lower) * (0.5 if rng is None else rng.random(upper.shape))
 
-    def crps(self, Y: NDArray[Any]) -> Array:
+    def crps(self, Y: np.ndarray) -> Array:
         """Continuous ranked probability score, int (P(target <= z) - [y <= z])^2 dz, [N, P], in the units of Y."""
         Y = np.asarray(Y, np.float64)
         if self.is_gaussian:
@@ -195,11 +195,11 @@ class Predictive:
 
 def predictive(
     likelihood: Likelihood,
-    X: NDArray[Any],
-    means: NDArray[Any],
-    variances: NDArray[Any],
+    X: np.ndarray,
+    means: np.ndarray,
+    variances: np.ndarray,
     *,
-    weights: NDArray[Any] | None = None,
+    weights: np.ndarray | None = None,
     offset: Array | float = 0.0,
     scale: Array | float = 1.0,
 ) -> Predictive:

@@ -22,7 +22,6 @@ from gpflow.config import default_float
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.utilities import positive
-from numpy.typing import NDArray
 
 from ..functions.pathwise import FunctionNoise, LayerFunctions, draw_separate
 from .moments import LayerMoments, by_rows, draw, flat_points, jitter_of, outputs_covariance, robust_cholesky
@@ -76,7 +75,7 @@ class GlobalInducingLayer(Module):
         kernel: Kernel,
         num_latent_gps: int,
         *,
-        Z: NDArray[Any] | None = None,
+        Z: np.ndarray | None = None,
         num_inducing: int | None = None,
         input_dim: int | None = None,
         mean_function: MeanFunction | None = None,

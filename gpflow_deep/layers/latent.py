@@ -20,7 +20,6 @@ import tensorflow as tf
 from gpflow.base import Module, Parameter
 from gpflow.config import default_float
 from gpflow.utilities import positive
-from numpy.typing import NDArray
 
 from ..functions.pathwise import FunctionNoise, LayerFunctions
 from ..functions.white_noise import normal_at
@@ -109,7 +108,7 @@ class LatentVariableLayer(LatentOutputs, Module):
             return self.encoder(tf.concat([X, tf.cast(Y, X.dtype)], axis=-1))
         return self._of_all_rows(X)
 
-    def extend(self, Z: NDArray[Any], *, seed: int = 0) -> NDArray[Any]:
+    def extend(self, Z: np.ndarray, *, seed: int = 0) -> np.ndarray:
         """Inducing inputs [M, D] with draws from the prior of w beside them: [M, D + Q]."""
         w = np.random.default_rng(seed).standard_normal((len(Z), self.num_latent_gps))
         return np.concatenate([Z, w], axis=1)

@@ -37,7 +37,7 @@ class Scale:
     constant_columns: tuple[int, ...] = ()
 
     @classmethod
-    def fit(cls, array: NDArray[Any]) -> Scale:
+    def fit(cls, array: np.ndarray) -> Scale:
         """Mean and standard deviation (divisor n) of each column of `array` [n, D]: give the training part only.
 
         :raises ValueError: if `array` is not a matrix of numbers with rows, or its values are not finite or overflow.
@@ -78,11 +78,11 @@ class Scale:
         """sum log scale: minus this turns a log density in standardised units into one in the units of the data."""
         return float(np.log(self.scale).sum())
 
-    def transform(self, array: NDArray[Any]) -> NDArray[np.float64]:
+    def transform(self, array: np.ndarray) -> NDArray[np.float64]:
         """Raw units [..., D] to standardised units [..., D]."""
         return np.asarray((self._checked(array) - self.mean) / self.scale)
 
-    def inverse_transform(self, array: NDArray[Any]) -> NDArray[np.float64]:
+    def inverse_transform(self, array: np.ndarray) -> NDArray[np.float64]:
         """Standardised units [..., D] to raw units [..., D]."""
         return np.asarray(self._checked(array) * self.scale + self.mean)
 
@@ -109,7 +109,7 @@ class Scale:
             raise ValueError("the stored standardisation needs as many means as positive scales; take another copy.")
         return cls(mean, scale, constant)
 
-    def _checked(self, array: NDArray[Any]) -> NDArray[Any]:
+    def _checked(self, array: np.ndarray) -> np.ndarray:
         array = np.asarray(array)
         if array.ndim == 0 or array.shape[-1] != len(self.mean):
             raise ValueError(
@@ -132,8 +132,8 @@ class Units:
     @classmethod
     def fit(
         cls,
-        X: NDArray[Any],
-        Y: NDArray[Any],
+        X: np.ndarray,
+        Y: np.ndarray,
         likelihood: str,
         *,
         standardise: bool = True,
@@ -149,14 +149,14 @@ class Units:
         """
         x, y = known or (None, None)
 
-        def chosen(array: NDArray[Any], is_scaled: bool, scale: Scale | None) -> Scale:
+        def chosen(array: np.ndarray, is_scaled: bool, scale: Scale | None) -> Scale:
             if not is_scaled:
                 return Scale.identity(array.shape[1])
             return Scale.fit(array) if scale is None else scale
 
         return cls(chosen(X, standardise, x), chosen(Y, likelihood in REAL_TARGETS, y))
 
-    def transform(self, X: NDArray[Any], Y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def transform(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows as the model sees them, in GPflow's default float type."""
         dtype = gpflow.default_float()
         return self.x.transform(X).astype(dtype), self.y.transform(Y).astype(dtype)

@@ -13,7 +13,7 @@ Task = Literal["regression", "binary", "multiclass"]
 __all__ = ["GaussianMixture", "area_under_curve", "metrics"]
 
 
-def metrics(task: Task, Y: NDArray[Any], mean: NDArray[Any], log_density: NDArray[Any]) -> dict[str, float]:
+def metrics(task: Task, Y: np.ndarray, mean: np.ndarray, log_density: np.ndarray) -> dict[str, float]:
     """Averages over the rows: what a table of results shows.
 
     :param Y: targets [N, P] of a regression, or labels 0, 1, ... [N, 1].
@@ -35,7 +35,7 @@ def metrics(task: Task, Y: NDArray[Any], mean: NDArray[Any], log_density: NDArra
     return scores
 
 
-def area_under_curve(labels: NDArray[Any], scores: NDArray[Any]) -> float:
+def area_under_curve(labels: np.ndarray, scores: np.ndarray) -> float:
     """Area under the ROC curve: the probability that a random row of label 1 scores above one of label 0, ties half.
 
     :param labels: 0 and 1, both present, [N].
@@ -64,12 +64,12 @@ class GaussianMixture(NamedTuple):
     means: Array
     variances: Array
 
-    def log_density(self, Y: NDArray[Any]) -> Array:
+    def log_density(self, Y: np.ndarray) -> Array:
         """log p(y_n) of all targets of a row together, [N] in nats, for Y [N, P]; the variances are positive."""
         terms = np.log(2 * np.pi * self.variances) + np.square(Y - self.means) / self.variances
         return np.asarray(logsumexp(-0.5 * terms.sum(axis=2), axis=0, b=self.weights[:, None]))
 
-    def crps(self, Y: NDArray[Any]) -> Array:
+    def crps(self, Y: np.ndarray) -> Array:
         """Continuous ranked probability scores E|y' - y| - E|y' - y''| / 2, [N, P] in the units of Y, for Y [N, P].
 
         Grimit et al., "The continuous ranked probability score for circular variables ...", 2006, Eq. (5).

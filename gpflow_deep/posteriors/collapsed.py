@@ -19,7 +19,6 @@ from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import MultioutputKernel
 from gpflow.models import SGPR
 from gpflow.optimizers import Scipy
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from ..layers import SVGPLayer
@@ -51,7 +50,7 @@ def has_collapsed_bound(model: DeepGP) -> bool:
     return is_plain and not layer.q_diag and layer.dtype == tf.float64 and has_noise(model)
 
 
-def fit_collapsed(model: DeepGP, X: NDArray[Any], Y: NDArray[Any], *, max_iter: int = 500) -> float:
+def fit_collapsed(model: DeepGP, X: np.ndarray, Y: np.ndarray, *, max_iter: int = 500) -> float:
     """Train a single layer by L-BFGS on the collapsed bound of all rows, and give it the best q(u).
 
     Only what is trainable changes, and q(u). Where a factorisation fails on the way, the last parameters with which it
@@ -92,7 +91,7 @@ def fit_collapsed(model: DeepGP, X: NDArray[Any], Y: NDArray[Any], *, max_iter: 
     return float(collapsed.elbo())
 
 
-def set_best_q(layer: SVGPLayer, X: NDArray[Any], error: NDArray[Any], noise: NDArray[Any]) -> None:
+def set_best_q(layer: SVGPLayer, X: np.ndarray, error: np.ndarray, noise: np.ndarray) -> None:
     """Of whitened v: S = (I + A A' / s)^-1, mean S A (y - m) / s, with A = L^-1 k(Z, X).
 
     By the QR decomposition of A' / sqrt(s) above I, as the condition of the sum squares that of A: without noise S
@@ -106,7 +105,7 @@ def set_best_q(layer: SVGPLayer, X: NDArray[Any], error: NDArray[Any], noise: ND
     _set_q(layer, Luu.numpy(), A, error, noise)
 
 
-def set_exact_q(layer: SVGPLayer, error: NDArray[Any], noise: NDArray[Any]) -> None:
+def set_exact_q(layer: SVGPLayer, error: np.ndarray, noise: np.ndarray) -> None:
     """Of whitened v, so that the layer predicts what the exact GP does, with the jitter j of its own that this takes;
     with less noise than `NUGGET`, what `set_best_q` says with that.
 
@@ -137,7 +136,7 @@ def set_exact_q(layer: SVGPLayer, error: NDArray[Any], noise: NDArray[Any]) -> N
     _set_q(layer, Luu, Luu.T, error, noise - jitter)
 
 
-def _set_q(layer: SVGPLayer, Luu: NDArray[Any], A: NDArray[Any], error: NDArray[Any], noise: NDArray[Any]) -> None:
+def _set_q(layer: SVGPLayer, Luu: np.ndarray, A: np.ndarray, error: np.ndarray, noise: np.ndarray) -> None:
     """S = (I + A A' / s)^-1, mean S A (y - m) / s, for A [M, N]."""
     # R'R = I + A A' / s, hence S = R^-1 R^-T.
     deviations = np.sqrt(noise).reshape(-1, 1)

@@ -78,8 +78,8 @@ class Sampler(tf.Module):
     def __init__(
         self,
         model: DeepGP,
-        X: NDArray[Any],
-        Y: NDArray[Any],
+        X: np.ndarray,
+        Y: np.ndarray,
         config: SamplingConfig = SamplingConfig(),
         *,
         batch_size: int = 1000,

@@ -15,7 +15,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 from gpflow.kernels import Kernel, Linear, Matern32, Matern52, SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Poisson, Softmax, StudentT
-from numpy.typing import NDArray
 
 from gpflow_deep_base.groups import flat, grouped
 
@@ -242,7 +241,7 @@ class ModelConfig:
             self, num_layers=num_layers, posterior="gaussian", points=PointConfig(), latents=LatentConfig()
         )
 
-    def for_task(self, task: Task, targets: Iterable[NDArray[Any]] = ()) -> ModelConfig:
+    def for_task(self, task: Task, targets: Iterable[np.ndarray] = ()) -> ModelConfig:
         """The same model with the likelihood that "auto" stands for.
 
         :param targets: Y [N, P] of each part of the data, in its own units.
@@ -260,7 +259,7 @@ class ModelConfig:
     def for_data(
         self,
         task: Task,
-        parts: Iterable[tuple[NDArray[Any], NDArray[Any]]],
+        parts: Iterable[tuple[np.ndarray, np.ndarray]],
         image_size: tuple[int, int] | None = None,
     ) -> ModelConfig:
         """`for_task`, and the shape of the images that rows are, if the kernel is one of images.
@@ -281,7 +280,7 @@ class ModelConfig:
         return dataclasses.replace(config, images=images)
 
     def build(
-        self, X: NDArray[Any], Y: NDArray[Any], *, num_classes: int = 2, num_data: int | None = None, seed: int = 0
+        self, X: np.ndarray, Y: np.ndarray, *, num_classes: int = 2, num_data: int | None = None, seed: int = 0
     ) -> DeepGP:
         """The model before the first step of training.
 
@@ -334,7 +333,7 @@ class ModelConfig:
         return with_global_inducing(model, (X, Y)) if self.posterior in ("global", "imputed") else model
 
     def _build_convolutional(
-        self, X: NDArray[Any], Y: NDArray[Any], num_classes: int, num_data: int | None, seed: int
+        self, X: np.ndarray, Y: np.ndarray, num_classes: int, num_data: int | None, seed: int
     ) -> DeepGP:
         settings: dict[str, Any] = {
             "config": self._patch_config(),
@@ -360,7 +359,7 @@ class ModelConfig:
             ard=self.layers.ard,
         )
 
-    def _likelihood(self, num_classes: int, X: NDArray[Any], Y: NDArray[Any]) -> Likelihood:
+    def _likelihood(self, num_classes: int, X: np.ndarray, Y: np.ndarray) -> Likelihood:
         """The likelihood before training; that of real numbers with the noise of the preset."""
 
         # Noise of the preset: what least squares leaves, or the paper's.
@@ -406,9 +405,7 @@ class ModelConfig:
         return kernels
 
 
-def make_kernel(
-    name: str, num_inputs: int, *, lengthscales: NDArray[Any] | float = 1.0, variance: float = 1.0
-) -> Kernel:
+def make_kernel(name: str, num_inputs: int, *, lengthscales: np.ndarray | float = 1.0, variance: float = 1.0) -> Kernel:
     """A kernel by its name, with a linear part of variance 0.1 / D if the name has one.
 
     :param name: as in `ModelConfig`, not convolutional.

@@ -188,7 +188,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
                 self._partial_fit(X, self._codes(y))
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> np.ndarray:
         """The most probable label of each row, [N]."""
         best = np.argmax(self.predict_proba(X), axis=1)
         return np.asarray(self.classes_[best])
@@ -213,19 +213,19 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         with self._in_float():
             return np.asarray(self.predictor_.predict(inputs, labels).log_density)
 
-    def _rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, NDArray[Any]]:
+    def _rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, np.ndarray]:
         X = as_numbers(X, self, reset=reset)
         X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
         check_classification_targets(y)
         return X, y
 
-    def _set_classes(self, y: NDArray[Any]) -> None:
+    def _set_classes(self, y: np.ndarray) -> None:
         classes = np.unique(y)
         if len(classes) < 2:
             raise ValueError(f"y must have at least two classes, got one class: {classes[0]!r}.")
         self.classes_ = classes
 
-    def _codes(self, y: NDArray[Any]) -> Array:
+    def _codes(self, y: np.ndarray) -> Array:
         """Labels as numbers 0, 1, ..., [N, 1]."""
         codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         if np.any(unknown := self.classes_[codes] != y):

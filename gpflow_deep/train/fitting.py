@@ -64,9 +64,9 @@ LEAST_ERROR = 0.01
 SHOW_EVERY = 500
 """Steps of a chain between lines of progress."""
 
-LogDensity = Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
+LogDensity = Callable[[np.ndarray, np.ndarray], NDArray[np.float64]]
 
-Part = tuple[NDArray[Any], NDArray[Any]]
+Part = tuple[np.ndarray, np.ndarray]
 """Inputs [N, D] and targets [N, P] in the units of the data."""
 
 
@@ -95,8 +95,8 @@ class Fitted(NamedTuple):
 
 def fit(
     config: ModelConfig,
-    X: NDArray[Any],
-    Y: NDArray[Any],
+    X: np.ndarray,
+    Y: np.ndarray,
     *,
     training: TrainingConfig = TrainingConfig(),
     max_iter: int = 5000,
@@ -171,8 +171,8 @@ def check_counts(max_iter: int, batch_size: int) -> None:
 
 def choose_kl_weight(
     config: ModelConfig,
-    X: NDArray[Any],
-    Y: NDArray[Any],
+    X: np.ndarray,
+    Y: np.ndarray,
     *,
     held_out: float = 0.1,
     max_iter: int = 5000,
@@ -222,8 +222,8 @@ def choose_kl_weight(
 
 def sample(
     predictor: Predictor,
-    X: NDArray[Any],
-    Y: NDArray[Any],
+    X: np.ndarray,
+    Y: np.ndarray,
     sampling: SamplingConfig = SamplingConfig(),
     *,
     batch_size: int = 1000,
@@ -252,8 +252,8 @@ def sample(
 
 def start(
     config: ModelConfig,
-    X: NDArray[Any],
-    Y: NDArray[Any],
+    X: np.ndarray,
+    Y: np.ndarray,
     *,
     training: TrainingConfig = TrainingConfig(),
     max_iter: int | None = None,
@@ -299,7 +299,7 @@ def train(
         raise ValueError("the trainer has no num_steps, so there is no end; make it as Trainer(..., num_steps=5000).")
     scores = list[float]()
     best = Best()
-    parameters = list[NDArray[Any]]()
+    parameters = list[np.ndarray]()
     cost = Cost(course.end, "steps")
     while not trainer.is_done(step):
         stop = min(step - step % WINDOW + WINDOW, course.end)
@@ -339,7 +339,7 @@ def count_rows(model: DeepGP, num_rows: int) -> None:
 
 
 def pass_over(
-    predictor: Predictor, trainer: Trainer, X: NDArray[Any], Y: NDArray[Any], *, first: int, batch_size: int, seed: int
+    predictor: Predictor, trainer: Trainer, X: np.ndarray, Y: np.ndarray, *, first: int, batch_size: int, seed: int
 ) -> int:
     """One pass over new rows of a stream, at the full learning rate: each is in one of the minibatches.
 
@@ -365,7 +365,7 @@ def draws(seed: int) -> tf.Tensor:
 
 
 def batches(
-    arrays: tuple[NDArray[Any], NDArray[Any]], batch_size: int, seed: int, first: int = 0
+    arrays: tuple[np.ndarray, np.ndarray], batch_size: int, seed: int, first: int = 0
 ) -> Callable[[int], RegressionData]:
     """Minibatches of arrays by step, counted from `first`."""
     if batch_size >= len(arrays[0]):
@@ -402,7 +402,7 @@ def worse_than_simplest(
     return f"worse than {simplest}: {log_density:.3f} against {simple:.3f} nats per row"
 
 
-def simplest_model(likelihood: Likelihood, X: NDArray[Any], Y: NDArray[Any]) -> LogDensity | None:
+def simplest_model(likelihood: Likelihood, X: np.ndarray, Y: np.ndarray) -> LogDensity | None:
     """The simplest model for the targets of a likelihood, fitted to rows: least squares with Gaussian noise for real
     targets, one rate for counts, the frequencies of labels.
 

@@ -21,7 +21,6 @@ from gpflow.config import default_float
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.mean_functions import MeanFunction
-from numpy.typing import NDArray
 
 from ..images.patch_sums import sum_covariances
 from ..layers import ConvolutionalLayer, Patches, Precision, WeightedConvolutionalLayer
@@ -123,8 +122,8 @@ def shape_of_images(num_columns: int, image_shape: Sequence[int]) -> tuple[int, 
 
 
 def convolutional(
-    X: NDArray[Any],
-    Y: NDArray[Any],
+    X: np.ndarray,
+    Y: np.ndarray,
     image_shape: Sequence[int],
     num_layers: int = 1,
     *,
@@ -190,13 +189,13 @@ class _Found(NamedTuple):
     :ivar lengthscale: root of half the mean squared distance of distinct patches.
     """
 
-    sample: NDArray[Any]
-    distinct: NDArray[Any]
-    places: NDArray[Any]
+    sample: np.ndarray
+    distinct: np.ndarray
+    places: np.ndarray
     lengthscale: float
 
     @classmethod
-    def of(cls, images: NDArray[Any], patches: Patches, M: int, rng: np.random.Generator) -> _Found:
+    def of(cls, images: np.ndarray, patches: Patches, M: int, rng: np.random.Generator) -> _Found:
         """Of images [n, D]; patches with equal pixels count once, such as those of a plain background."""
         everything = np.asarray(patches(images)).reshape(-1, patches.num_pixels_of_patch)
         count = min(len(everything), max(MAX_PATCHES, 20 * M))
@@ -216,13 +215,13 @@ class _Found(NamedTuple):
         return cls(sample, distinct[:M], places, float(np.sqrt(spread * distinct.shape[1])))
 
 
-def _mean_images(images: NDArray[Any], patches: Patches, mean: MeanFunction) -> NDArray[Any]:
+def _mean_images(images: np.ndarray, patches: Patches, mean: MeanFunction) -> np.ndarray:
     """What a convolutional layer makes of images at the start, [n, K C]."""
     return np.asarray(mean(patches(images))).reshape(len(images), -1)
 
 
 def _last_layer(
-    images: NDArray[Any],
+    images: np.ndarray,
     shape: tuple[int, int, int],
     num_inducing: int,
     P: int,

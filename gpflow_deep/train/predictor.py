@@ -132,7 +132,7 @@ class Predictor:
         self._moments: dict[bool, Any] = {}
         self._components: tuple[Any, Any] = None, None
 
-    def evaluate(self, X: NDArray[Any], Y: NDArray[Any]) -> Predicted:
+    def evaluate(self, X: np.ndarray, Y: np.ndarray) -> Predicted:
         """Means and log densities by the model's current parameters: for use between steps of training.
 
         Compiled once and factorised at each call. `predict` says more, from factors that are faster for many rows.
@@ -163,17 +163,17 @@ class Predictor:
             self._moments[is_mixed] = moments
         return self._moments[is_mixed]
 
-    def score(self, X: NDArray[Any], Y: NDArray[Any]) -> dict[str, float]:
+    def score(self, X: np.ndarray, Y: np.ndarray) -> dict[str, float]:
         """Mean log density and RMSE, or accuracy, by the model's current parameters; see `scores.metrics`."""
         return self.scores(Y, self.evaluate(X, Y))
 
-    def scores(self, Y: NDArray[Any], predicted: Predicted) -> dict[str, float]:
+    def scores(self, Y: np.ndarray, predicted: Predicted) -> dict[str, float]:
         """The same of rows that are predicted already, by `evaluate` or by `predict` with targets."""
         if predicted.log_density is None:
             raise ValueError("scores need log densities, got predictions without targets; give Y to predict, too.")
         return metrics(self.task, Y, predicted.mean, predicted.log_density)
 
-    def predict(self, X: NDArray[Any], Y: NDArray[Any] | None = None, *, num_samples: int | None = None) -> Predicted:
+    def predict(self, X: np.ndarray, Y: np.ndarray | None = None, *, num_samples: int | None = None) -> Predicted:
         """All that the model says about new rows: one factorisation, and one pass through the layers.
 
         :param X: [N, D].
@@ -185,7 +185,7 @@ class Predictor:
         return Predicted._make(None if v[0] is None else np.concatenate(v) for v in zip(*parts, strict=True))
 
     def quantiles(
-        self, X: NDArray[Any], levels: Sequence[float], *, num_samples: int | None = None
+        self, X: np.ndarray, levels: Sequence[float], *, num_samples: int | None = None
     ) -> NDArray[np.float64]:
         """Quantiles [levels, N, P] of the targets at X [N, D], in the units of the data.
 
@@ -196,7 +196,7 @@ class Predictor:
         parts = [self._distribution(part) for part, _ in self._passes(X, None, num_samples)]
         return np.concatenate([part.quantiles(levels) for part in parts], axis=1)
 
-    def modes(self, X: NDArray[Any], *, prominence: float = PROMINENCE, num_samples: int | None = None) -> Modes:
+    def modes(self, X: np.ndarray, *, prominence: float = PROMINENCE, num_samples: int | None = None) -> Modes:
         """Where the predictive densities of the targets at X [N, D] are highest, in the units of the data: [N, P, C].
 
         :param prominence: the share of its height by which the density falls around what counts as a mode.
@@ -207,7 +207,7 @@ class Predictor:
         return joined([find_modes(part, prominence=prominence) for part in parts])
 
     def sample_y(
-        self, X: NDArray[Any], num_samples: int = 1, *, rng: np.random.RandomState | int = 0
+        self, X: np.ndarray, num_samples: int = 1, *, rng: np.random.RandomState | int = 0
     ) -> NDArray[np.float64]:
         """Draws of new targets at X [N, D] in the units of the data, joint over all rows: [num_samples, N, P].
 
@@ -229,7 +229,7 @@ class Predictor:
         """
         return self.model.sample_functions(num_functions, **options).in_units(self.units.x, self.units.y)
 
-    def forecast(self, X: NDArray[Any], Y: NDArray[Any]) -> Forecast:
+    def forecast(self, X: np.ndarray, Y: np.ndarray) -> Forecast:
         """What `gpflow_deep.judge.evaluation.evaluate` judges: means, log densities and distributions, of all rows at
         once.
 
@@ -245,8 +245,8 @@ class Predictor:
         return Forecast(predicted.log_density, predicted.mean, distribution)
 
     def _passes(
-        self, X: NDArray[Any], Y: NDArray[Any] | None, num_samples: int | None, *, batch_rows: int = BATCH_ROWS
-    ) -> Iterator[tuple[_Pass, NDArray[Any] | None]]:
+        self, X: np.ndarray, Y: np.ndarray | None, num_samples: int | None, *, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[tuple[_Pass, np.ndarray | None]]:
         """Some rows at a time, pushed through the layers once, with one factorisation for all."""
         model = self.model
         dtype = gpflow.default_float()
@@ -283,7 +283,7 @@ class Predictor:
         moments: MeanAndVariance = compiled(*tensors)
         return moments
 
-    def _predict(self, part: _Pass, Y: NDArray[Any] | None, *, with_limits: bool = True) -> Predicted:
+    def _predict(self, part: _Pass, Y: np.ndarray | None, *, with_limits: bool = True) -> Predicted:
         likelihood = self.model.likelihood
         seed = self.model.likelihood_seed()
         scale = self.units.y
@@ -319,13 +319,13 @@ class Predictor:
         except ValueError:
             return None
 
-    def columns(self, predicted: Predicted) -> dict[str, NDArray[Any]]:
+    def columns(self, predicted: Predicted) -> dict[str, np.ndarray]:
         """Predictions as the columns of a table, [N] each.
 
         Regression: "mean", "std" and the limits of the central 95%, "lower" and "upper"; with the target's name behind
         them if there are several. Labels: "label" and "probability_NAME" for each. Both: "log_density" if it is known.
         """
-        columns: dict[str, NDArray[Any]] = {}
+        columns: dict[str, np.ndarray] = {}
         if self.task == "regression":
             for p, target in enumerate(self.target_names):
                 suffix = f"_{target}" if len(self.target_names) > 1 else ""

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
-from numpy.typing import NDArray
 
 from ..model.deep_gp import DeepGP
 from ..posteriors.sampling import Sampler, SamplingConfig
@@ -108,7 +107,7 @@ class SampledTrainer:
 def trainer_for(
     posterior: str,
     model: DeepGP,
-    data: tuple[NDArray[Any], NDArray[Any]],
+    data: tuple[np.ndarray, np.ndarray],
     training: TrainingConfig,
     sampling: SamplingConfig,
     num_steps: int,

@@ -198,14 +198,14 @@ class _Trained:
         self.num_steps = 0
         self.residuals: Array = np.zeros([0, 1])  # [n, P], of the rows that were scored last
 
-    def _new(self, part: NDArray[Any]) -> Any:
+    def _new(self, part: np.ndarray) -> Any:
         X, Y = (array[part] for array in self._rows)
         model = self.config.build(X, Y, seed=self._seed)
         if has_noise(model):
             model.likelihood = Gaussian(variance=max(self._noise, 1e-4), variance_lower_bound=LEAST_NOISE)
         return model
 
-    def run(self, part: NDArray[Any], num_steps: int, *, anew: bool, show: Show = None) -> list[float]:
+    def run(self, part: np.ndarray, num_steps: int, *, anew: bool, show: Show = None) -> list[float]:
         """Train on the rows with these numbers, from the start or from where the model is; the mean bounds of windows.
 
         :raises FloatingPointError: if a step fails.
@@ -229,7 +229,7 @@ class _Trained:
         """Variance of Gaussian noise, in units of the variance of the targets."""
         return float(self.model.likelihood.variance.numpy()) if has_noise(self.model) else None
 
-    def scores(self, part: NDArray[Any], Y: Array, *, by_crps: bool) -> Scores:
+    def scores(self, part: np.ndarray, Y: Array, *, by_crps: bool) -> Scores:
         """Of rows with these numbers. Their `residuals` are standard normal if the predictions are right, whatever
         their form."""
         X = self.predictor.units.x.inverse_transform(self._rows[0][part])
@@ -263,8 +263,8 @@ def can_choose(config: ModelConfig, num_classes: int = 0) -> bool:
 def fit_chosen(
     config: ModelConfig,
     free: Collection[str],
-    X: NDArray[Any],
-    Y: NDArray[Any],
+    X: np.ndarray,
+    Y: np.ndarray,
     *,
     training: TrainingConfig = TrainingConfig(),
     max_iter: int = 5000,
@@ -317,8 +317,8 @@ class Begun(NamedTuple):
 def begin_chosen(
     config: ModelConfig,
     free: Collection[str],
-    X: NDArray[Any],
-    Y: NDArray[Any],
+    X: np.ndarray,
+    Y: np.ndarray,
     *,
     training: TrainingConfig = TrainingConfig(),
     max_iter: int = 5000,
@@ -358,8 +358,8 @@ class _Search:
         self,
         config: ModelConfig,
         free: Collection[str],
-        X: NDArray[Any],
-        Y: NDArray[Any],
+        X: np.ndarray,
+        Y: np.ndarray,
         course: _Course,
         show: Show,
         show_steps: bool,
@@ -468,7 +468,7 @@ class _Search:
     def _has_rivals(self) -> bool:
         return bool(self.free & {"num_layers", "likelihood"}) and len(self.X) >= 10
 
-    def _folds(self) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    def _folds(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Rows to train on, and rows that are held out: of many rows once a tenth, of few a fifth, up to five times, so
         that about `HELD_OUT` rows are judged."""
         N = len(self.X)
@@ -484,13 +484,13 @@ class _Search:
     def _kernels(self) -> Sequence[KernelName]:
         return CANDIDATES if "kernel" in self.free else (self.config.kernel,)
 
-    def _single(self, part: NDArray[Any]) -> SingleLayer:
+    def _single(self, part: np.ndarray) -> SingleLayer:
         began = time.monotonic()
         single = self._searched(part)
         self.single_seconds += time.monotonic() - began
         return single
 
-    def _searched(self, part: NDArray[Any]) -> SingleLayer:
+    def _searched(self, part: np.ndarray) -> SingleLayer:
         rows = part
         # Of more rows than the bound can take at once, some.
         if len(rows) > MAX_ROWS:
@@ -549,7 +549,7 @@ class _Search:
         self.config = dataclasses.replace(self.config, likelihood="studentt")
         return tried, tried_residuals
 
-    def _held_out(self, single: SingleLayer, folds: list[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[Array, Scores]:
+    def _held_out(self, single: SingleLayer, folds: list[tuple[np.ndarray, np.ndarray]]) -> tuple[Array, Scores]:
         """Standardised residuals [n, P] and scores of the held-out rows of all parts."""
         all_residuals = []
         parts = []
@@ -571,7 +571,7 @@ class _Search:
     def _rivals(
         self,
         single: SingleLayer,
-        folds: list[tuple[NDArray[Any], NDArray[Any]]],
+        folds: list[tuple[np.ndarray, np.ndarray]],
         scores: Scores | None,
         residuals: Array,
     ) -> _Trained | ModelConfig | None:
@@ -651,7 +651,7 @@ class _Search:
         self,
         config: ModelConfig,
         single: SingleLayer,
-        folds: list[tuple[NDArray[Any], NDArray[Any]]],
+        folds: list[tuple[np.ndarray, np.ndarray]],
         scores: Scores,
     ) -> tuple[_Trained | None, Scores]:
         """Train a model for so long as it takes to see whether it is ahead; None if it is not, by a standard error.
@@ -691,7 +691,7 @@ class _Search:
         return (tried, tried_scores) if gain > error else (None, scores)
 
     def _looked_at(
-        self, tried: _Trained, looks: Sequence[int], rows: NDArray[Any], held: NDArray[Any], scores: Scores
+        self, tried: _Trained, looks: Sequence[int], rows: np.ndarray, held: np.ndarray, scores: Scores
     ) -> tuple[Scores, float, float]:
         """Scores of the held-out rows of a single part, and the gain with its standard error, when it is clear.
 
@@ -721,7 +721,7 @@ class _Search:
         is_sharp = single.noise <= NO_NOISE or (len(self.X) <= FEW_SHARP_ROWS and self.y.shape[1] == 1)
         return is_sharp and {"num_layers", "posterior"} <= self.free and self._can_impute()
 
-    def _try_imputed(self, single: SingleLayer, folds: list[tuple[NDArray[Any], NDArray[Any]]]) -> ModelConfig | None:
+    def _try_imputed(self, single: SingleLayer, folds: list[tuple[np.ndarray, np.ndarray]]) -> ModelConfig | None:
         """Two layers whose inner outputs are drawn; None if they are not clearly ahead on held-out rows. Of two kernels
         of the last layer the one goes on that is better for the first `TELLING_ROWS` of them."""
         began = time.process_time()
@@ -753,7 +753,7 @@ class _Search:
         self._add(self._name(imputed), joined.log_density, words, began=began, gain=(gain, error))
         return imputed if gain > -error and factors > SURE * factor_error else None
 
-    def _scores_of(self, means: Array, variances: Array, held: NDArray[Any]) -> Scores:
+    def _scores_of(self, means: Array, variances: Array, held: np.ndarray) -> Scores:
         """Of a mixture of Gaussians with means [S, n, P] and variances [S, n] for rows with these numbers."""
         spread = np.broadcast_to(variances[:, :, None], means.shape)
         mixture = GaussianMixture(np.full(len(means), 1 / len(means)), means, spread)

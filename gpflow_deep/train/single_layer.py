@@ -708,7 +708,7 @@ def _searched(
     return best if is_better else plain
 
 
-def _some_rows(num_rows: int, seed: int) -> NDArray[Any]:
+def _some_rows(num_rows: int, seed: int) -> np.ndarray:
     """Numbers of the rows on which kernels are raced."""
     return np.sort(np.random.default_rng([seed, 3]).permutation(num_rows)[:RACE_ROWS])
 

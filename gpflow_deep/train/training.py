@@ -21,7 +21,6 @@ import tensorflow as tf
 from gpflow.base import Parameter, RegressionData
 from gpflow.likelihoods import Gaussian
 from gpflow.optimizers import NaturalGradient
-from numpy.typing import NDArray
 
 from ..layers import Layer
 from ..model.deep_gp import DeepGP
@@ -64,7 +63,7 @@ class Trainer:
         *,
         num_steps: int | None = None,
         strategy: tf.distribute.Strategy | None = None,
-        data: tuple[NDArray[Any], NDArray[Any]] | None = None,
+        data: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> None:
         if strategy is not None:
             mark_copies(model)

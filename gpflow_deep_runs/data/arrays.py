@@ -26,7 +26,7 @@ WRITTEN = (".npy", ".npz", ".csv")
 """How the name of a file for :func:`write_rows` ends."""
 
 
-def read_rows(path: str | os.PathLike[str], part: str | None = None) -> NDArray[Any]:
+def read_rows(path: str | os.PathLike[str], part: str | None = None) -> np.ndarray:
     """The numbers of a file, [N, D].
 
     :param path: .npy; .csv or .csv.gz, perhaps with a line of names; or .npz with arrays X, train, valid or test, whose
@@ -80,14 +80,14 @@ def write_rows(path: str | os.PathLike[str], rows: NDArray[np.integer[Any]]) -> 
             np.savetxt(stream, rows, fmt="%d", delimiter=",")
 
 
-def _read_csv(path: Path) -> NDArray[Any]:
+def _read_csv(path: Path) -> np.ndarray:
     try:
         return np.loadtxt(path, delimiter=",", ndmin=2)
     except ValueError:
         return np.loadtxt(path, delimiter=",", ndmin=2, skiprows=1)
 
 
-def _chosen(arrays: Mapping[str, NDArray[Any]], path: Path, part: str | None) -> NDArray[Any]:
+def _chosen(arrays: Mapping[str, np.ndarray], path: Path, part: str | None) -> np.ndarray:
     part_names = [name for name in NAMES if name in arrays]
     chosen_names = [part] if part is not None else part_names
     if len(chosen_names) != 1 or chosen_names[0] not in arrays:

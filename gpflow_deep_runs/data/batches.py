@@ -6,10 +6,9 @@ minibatches(first=7, count=5)                       # int64 [5, 100]: the rows o
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpflow_deep_base.seeds import Seeds, numpy_rng
 from gpflow_deep_runs.data.rows import Indices
@@ -58,7 +57,7 @@ class ArrayBatches:
     """
 
     def __init__(
-        self, arrays: Sequence[NDArray[Any]], *, batch_size: int, seed: int, lane: int = 0, num_lanes: int = 1
+        self, arrays: Sequence[np.ndarray], *, batch_size: int, seed: int, lane: int = 0, num_lanes: int = 1
     ) -> None:
         num_rows = len(arrays[0])
         if batch_size < 1 or not 0 <= lane < num_lanes:
@@ -116,7 +115,7 @@ def batch_indices(seed: int, step: int, num_data: int, batch_size: int) -> Indic
     return np.concatenate([head, tail])
 
 
-def _tensors(arrays: Sequence[NDArray[Any]]) -> "tuple[tf.Tensor, ...]":
+def _tensors(arrays: Sequence[np.ndarray]) -> "tuple[tf.Tensor, ...]":
     import tensorflow as tf  # only here: a table may be read without
 
     return tuple(map(tf.constant, arrays))

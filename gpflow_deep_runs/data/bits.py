@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from absl import logging
@@ -39,12 +38,12 @@ _MOMENT = ("day", "hour")
 
 def density(
     name: str,
-    parts: Mapping[str, NDArray[Any]],
+    parts: Mapping[str, np.ndarray],
     source: str,
     *,
     image_shape: tuple[int, int] | None = None,
     feature_names: Sequence[str] = (),
-    labels: Mapping[str, NDArray[Any]] | None = None,
+    labels: Mapping[str, np.ndarray] | None = None,
 ) -> Rows:
     """A data set of zeros and ones in three parts, checked; warns of columns that do not vary in training.
 
@@ -86,7 +85,7 @@ def constant_columns(rows: Bits) -> tuple[int, ...]:
     return tuple(int(d) for d in np.flatnonzero(rows.min(axis=0) == rows.max(axis=0)))
 
 
-def as_bits(rows: NDArray[Any], names: Sequence[str], what: str) -> Bits:
+def as_bits(rows: np.ndarray, names: Sequence[str], what: str) -> Bits:
     """The rows as uint8.
 
     :param names: of the columns; () stands for "x0", "x1", ...
@@ -119,7 +118,7 @@ def categories(data: Rows) -> tuple[tuple[int, ...], ...]:
     return tuple(groups)
 
 
-def unpacked(rows: NDArray[Any], n_features: NDArray[Any], path: Path) -> Bits:
+def unpacked(rows: np.ndarray, n_features: np.ndarray, path: Path) -> Bits:
     """The inverse of `np.packbits(rows, axis=1)` of `n_features` columns.
 
     :param path: where they are from, for the error.
@@ -260,9 +259,7 @@ def _learned(schema: Schema, X: NDArray[np.float64]) -> Schema:
     return replace(learned, fills=tuple(float(fill > 0.5) for fill in learned.fills or ()))
 
 
-def _set_aside(
-    rows: NDArray[Any], fraction: float, seed: int, part: str, path: Path
-) -> tuple[NDArray[Any], NDArray[Any]]:
+def _set_aside(rows: np.ndarray, fraction: float, seed: int, part: str, path: Path) -> tuple[np.ndarray, np.ndarray]:
     """The rows left and those set aside, each in the order of the file."""
     count = round(fraction * len(rows))
     if not 0 < count < len(rows):
@@ -275,7 +272,7 @@ def _set_aside(
     return rows[~is_taken], rows[is_taken]
 
 
-def _read_npz(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...], tuple[int, int] | None]:
+def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], tuple[str, ...], tuple[int, int] | None]:
     arrays = read_npz(path)
     part_names = [part for part in PARTS if part in arrays]
     known_names = {*PARTS, "X", "n_features", "feature_names", "image_shape"}
@@ -290,7 +287,7 @@ def _read_npz(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...], tup
         raise ValueError(
             f"{path} may hold {', '.join(sorted(known_names))}, got {quoted(extra)}; leave out the others."
         )
-    parts: dict[str, NDArray[Any]] = (
+    parts: dict[str, np.ndarray] = (
         {"train": arrays["X"]} if "X" in arrays else {part: arrays[part] for part in part_names}
     )
     if "n_features" in arrays:
@@ -305,7 +302,7 @@ def _read_npz(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...], tup
     return parts, names, _image_shape(arrays, D, path)
 
 
-def _image_shape(arrays: Mapping[str, NDArray[Any]], num_pixels: int, path: Path) -> tuple[int, int] | None:
+def _image_shape(arrays: Mapping[str, np.ndarray], num_pixels: int, path: Path) -> tuple[int, int] | None:
     if "image_shape" not in arrays:
         return None
     sizes = [int(size) for size in np.ravel(arrays["image_shape"])]

@@ -54,7 +54,7 @@ class Cells(NamedTuple):
         row = int(is_there.argmax())
         return row, self.texts[int(self.rows[row])].as_py(), int(is_there.sum())
 
-    def spread(self, values: NDArray[Any], missing: Any) -> NDArray[Any]:
+    def spread(self, values: np.ndarray, missing: Any) -> np.ndarray:
         """Values of the texts as values of the rows; `missing` where there is no text."""
         extended = np.empty(len(values) + 1, dtype=values.dtype)
         extended[:-1] = values

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -506,7 +506,7 @@ def labels_of(table: pa.Table, without: Collection[str] = ()) -> list[str]:
     return []
 
 
-def total_of_numbers(found: Mapping[str, NDArray[Any]]) -> str:
+def total_of_numbers(found: Mapping[str, np.ndarray]) -> str:
     """Why the last row seems to sum up the others, as its numbers are one statistic of theirs; "" if they are not.
 
     All columns of numbers have to agree; a zero or a missing value says nothing. Sums have to be larger than the values

@@ -122,7 +122,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return apply_schema(self.schema_, _framed(X), may_miss=self.missing == "keep")[0]
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the D columns: "colour=red" for a level."""
         check_is_fitted(self)
         return np.array(self.schema_.feature_names, dtype=object)

@@ -105,7 +105,7 @@ class Feature:
         """
         return columns[:, 0] if columns.shape[1] == 1 else columns[:, 0] + columns[:, 1] / 24.0
 
-    def encode(self, coded: NDArray[Any], into: NDArray[np.float64]) -> None:
+    def encode(self, coded: np.ndarray, into: NDArray[np.float64]) -> None:
         """Write its columns of X, fast and by several threads at once, as streams need it.
 
         :param coded: [n], of :meth:`coded`.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -301,7 +301,7 @@ _DIGIT_FORMS = {8: ("%Y%m%d", "%d%m%Y", "%m%d%Y"), 10: ("%Y%m%d%H",), 12: ("%Y%m
 """Formats of days, or moments, of so many digits."""
 
 
-def _form_of_days(values: pa.ChunkedArray | pa.Array, found: NDArray[Any]) -> str:
+def _form_of_days(values: pa.ChunkedArray | pa.Array, found: np.ndarray) -> str:
     """The one format of days such as 20201231, as which numbers do not happen to be read, of nearly all of some texts.
 
     :param found: their numbers, NaN where missing, or which of them are values.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
 
 from gpflow_deep_base.files import parse_json, write_json
 from gpflow_deep_runs.data.documents import TextSpec, Vectoriser, read_new
@@ -41,7 +41,7 @@ def read(
     class_names: Sequence[str],
     new: NewRows = NewRows(),
     keys: TableSpec = TableSpec(),
-) -> tuple[Any, NDArray[Any] | None]:
+) -> tuple[Any, np.ndarray | None]:
     """Raw inputs [N, D] of new rows, and the numbers of their classes [N], or None where labels are absent.
 
     :param folder: of :func:`keep`.

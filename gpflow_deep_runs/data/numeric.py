@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpflow_deep_runs.data.rows import Indices, Part, Rows
 from gpflow_deep_runs.data.schema import Schema, Task
@@ -81,7 +80,7 @@ def undivided(
     )
 
 
-def check_finite(array: NDArray[Any], names: Sequence[str], what: str, *, may_miss: bool = False) -> None:
+def check_finite(array: np.ndarray, names: Sequence[str], what: str, *, may_miss: bool = False) -> None:
     """Raise ValueError, naming column, count and first row, if `array` [N, D] holds NaN or infinite values.
 
     :param may_miss: whether NaN stands for a value that is missing.
@@ -100,7 +99,7 @@ def check_finite(array: NDArray[Any], names: Sequence[str], what: str, *, may_mi
             )
 
 
-def _sha256(X: NDArray[Any], Y: NDArray[Any], task: str, splits: Sequence[tuple[Indices, Indices]]) -> str:
+def _sha256(X: np.ndarray, Y: np.ndarray, task: str, splits: Sequence[tuple[Indices, Indices]]) -> str:
     """Checksum of X, Y and the standard splits: the same whichever file format they were read from."""
     digest = hashlib.sha256(f"{task} {X.shape} {Y.shape}".encode())
     # Numbers of one width and order of bytes, block by block, so that the platform does not matter
@@ -111,8 +110,8 @@ def _sha256(X: NDArray[Any], Y: NDArray[Any], task: str, splits: Sequence[tuple[
     return digest.hexdigest()
 
 
-def _numbers(values: Any, what: str) -> NDArray[Any]:
-    array: NDArray[Any] = np.asarray(values)
+def _numbers(values: Any, what: str) -> np.ndarray:
+    array: np.ndarray = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{what} must hold real numbers, got type {array.dtype}; encode text and dates as numbers.")
     if array.ndim != 2 or array.shape[1] < 1:
@@ -120,7 +119,7 @@ def _numbers(values: Any, what: str) -> NDArray[Any]:
     return array
 
 
-def _checked_targets(Y: NDArray[Any], task: str, num_classes: int, what: str, names: Sequence[str]) -> NDArray[Any]:
+def _checked_targets(Y: np.ndarray, task: str, num_classes: int, what: str, names: Sequence[str]) -> np.ndarray:
     if task == "regression":
         constant = np.flatnonzero(np.all(Y[0] == Y, axis=0))
         if len(constant):

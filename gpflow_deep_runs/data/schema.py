@@ -157,7 +157,7 @@ class Schema:
         cells = self.parsed(table, where=where, first_row=first_row)
         return self.filled(self.encode(cells, where=where, first_row=first_row))
 
-    def encode_targets(self, found: Parsed, *, where: str, first_row: int = 0) -> NDArray[Any]:
+    def encode_targets(self, found: Parsed, *, where: str, first_row: int = 0) -> np.ndarray:
         """Y: targets [n, P], NaN where missing, or labels [n, 1], -1 where missing; see `targets.encoded`."""
         return encoded(self.targets, found, self.task, self.class_names, where=where, first_row=first_row)
 
@@ -175,7 +175,7 @@ class Schema:
         """
         fills: list[float] = []
         for feature, block in zip(self.columns, self._blocks(means), strict=True):
-            values: NDArray[Any] = block[: len(feature.value_names)]
+            values: np.ndarray = block[: len(feature.value_names)]
             if np.isnan(values).any():
                 raise ValueError(
                     f"column {feature.name!r} of {where} has no value in the training rows, so nothing can be put in "

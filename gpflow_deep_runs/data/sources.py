@@ -606,7 +606,7 @@ def _plain_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _npz_table(arrays: Mapping[str, NDArray[Any]], where: str, name: str) -> Table:
+def _npz_table(arrays: Mapping[str, np.ndarray], where: str, name: str) -> Table:
     # One array for each column
     if "X" not in arrays:
         wrong = [key for key, array in arrays.items() if array.shape != (len(array) if array.ndim else 0,)]
@@ -643,7 +643,7 @@ def _npz_table(arrays: Mapping[str, NDArray[Any]], where: str, name: str) -> Tab
     return Table(table, where, name, "", tuple(targets), _stored_splits(arrays, where), shape)
 
 
-def _target_columns(key: str, array: NDArray[Any], num_data: int, names: list[str], where: str) -> dict[str, pa.Array]:
+def _target_columns(key: str, array: np.ndarray, num_data: int, names: list[str], where: str) -> dict[str, pa.Array]:
     Y = np.atleast_1d(array)
     Y = Y[:, None] if Y.ndim == 1 else Y
     targets = (key,) if Y.shape[-1] == 1 else tuple(f"{key}{p}" for p in range(Y.shape[-1]))
@@ -654,7 +654,7 @@ def _target_columns(key: str, array: NDArray[Any], num_data: int, names: list[st
     return {name: _array_column(Y[:, p], f"{key} in {where}") for p, name in enumerate(targets)}
 
 
-def _array_column(array: NDArray[Any], what: str) -> pa.Array:
+def _array_column(array: np.ndarray, what: str) -> pa.Array:
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8")
     if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
@@ -664,7 +664,7 @@ def _array_column(array: NDArray[Any], what: str) -> pa.Array:
     return pa.array(np.ascontiguousarray(array))
 
 
-def _stored_splits(arrays: Mapping[str, NDArray[Any]], where: str) -> tuple[tuple[Indices, Indices], ...] | None:
+def _stored_splits(arrays: Mapping[str, np.ndarray], where: str) -> tuple[tuple[Indices, Indices], ...] | None:
     pair = [arrays[key] for key in ("train_idx", "test_idx") if key in arrays]
     if not pair:
         return None

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
 from gpflow_deep_base.container import read_npy, read_npz
 
@@ -39,7 +38,7 @@ def is_matrix(path: Path) -> bool:
         return False  # who reads it says what is wrong
 
 
-def read_matrix(path: Path) -> tuple[scipy.sparse.csr_matrix, dict[str, NDArray[Any]]]:
+def read_matrix(path: Path) -> tuple[scipy.sparse.csr_matrix, dict[str, np.ndarray]]:
     """A float32 CSR matrix whose parts fit, and the other arrays of the file.
 
     :raises ValueError: if the file is damaged, too large unpacked, or of another kind.
@@ -55,7 +54,7 @@ def read_matrix(path: Path) -> tuple[scipy.sparse.csr_matrix, dict[str, NDArray[
         raise ValueError(f"{path} is no readable sparse matrix ({error}); write it again.") from error
 
 
-def checksum(what: str, X: scipy.sparse.csr_matrix, labels: NDArray[Any]) -> str:
+def checksum(what: str, X: scipy.sparse.csr_matrix, labels: np.ndarray) -> str:
     """Of a matrix and its labels, with integers of one width, whatever the platform has."""
     digest = hashlib.sha256(f"{what} {X.shape}".encode())
     for array, kind in ((X.indptr, "<i8"), (X.indices, "<i8"), (X.data, "<f4"), (labels, "<i8")):
@@ -63,9 +62,7 @@ def checksum(what: str, X: scipy.sparse.csr_matrix, labels: NDArray[Any]) -> str
     return digest.hexdigest()
 
 
-def _matrix(
-    data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: NDArray[Any]
-) -> scipy.sparse.csr_matrix:
+def _matrix(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: np.ndarray) -> scipy.sparse.csr_matrix:
     """:raises ValueError: if the parts do not fit: SciPy's own code does not look at every index."""
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or any(a.ndim != 1 for a in (data, indices, indptr)):
         raise ValueError("data, indices and indptr must be vectors, and shape two numbers")
@@ -92,7 +89,7 @@ def _matrix(
 def labels_of(
     path: Path,
     num_rows: int,
-    arrays: Mapping[str, NDArray[Any]],
+    arrays: Mapping[str, np.ndarray],
     *,
     file: str | None = None,
     target: Sequence[str] = (),
@@ -125,7 +122,7 @@ def labels_of(
     return [label.decode() if isinstance(label, bytes) else label for label in labels.tolist()]
 
 
-def _label_file(path: Path) -> NDArray[Any]:
+def _label_file(path: Path) -> np.ndarray:
     try:
         if path.suffix.lower() == ".npy":
             return read_npy(path)

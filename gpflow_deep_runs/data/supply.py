@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
 
 from gpflow_deep_base.seeds import Seeds
 from gpflow_deep_runs.data import views
@@ -108,11 +108,11 @@ class Supply:
 
     def batches(
         self,
-        train: Sequence[NDArray[Any]],
+        train: Sequence[np.ndarray],
         *,
         batch_size: int,
         seed: int,
-        transform: Callable[..., Sequence[NDArray[Any]]] = lambda *part: part,
+        transform: Callable[..., Sequence[np.ndarray]] = lambda *part: part,
         lane: int = 0,
         num_lanes: int = 1,
     ) -> ArrayBatches | BatchReader:

@@ -91,7 +91,7 @@ class Encoded(NamedTuple):
 
     schema: Schema
     X: NDArray[np.float64]
-    Y: NDArray[Any] | None
+    Y: np.ndarray | None
     kept: Indices
     notes: list[str]
 
@@ -263,7 +263,7 @@ def load_schema(path: str | os.PathLike[str]) -> Schema:
 
 def apply_schema(
     schema: Schema, source: Any, new: NewRows = NewRows(), *, may_miss: bool = False
-) -> tuple[NDArray[np.float64], NDArray[Any] | None]:
+) -> tuple[NDArray[np.float64], np.ndarray | None]:
     """Encode another table as the one that `schema` came from.
 
     :param source: as in :func:`read_table`.
@@ -405,7 +405,7 @@ def _renumbered(pair: tuple[Indices, Indices], kept: Indices, num_rows: int) -> 
     return train[train >= 0], test[test >= 0]
 
 
-def _known_targets(schema: Schema, columns: pa.Table, where: str) -> NDArray[Any] | None:
+def _known_targets(schema: Schema, columns: pa.Table, where: str) -> np.ndarray | None:
     targets = {column.name: column for column in schema.targets}
     for name in schema.target_names:
         gaps = [gap for gap in _gaps_of(columns[name]) if gap not in schema.class_names]

@@ -11,10 +11,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpflow_deep_runs.data.columns import Column
 from gpflow_deep_runs.data.libraries import pd
@@ -68,7 +66,7 @@ def class_names_of(column: Column, facts: Facts) -> tuple[str, ...]:
 
 def encoded(
     columns: Sequence[Column], found: Parsed, task: Task, classes: Sequence[str], *, where: str, first_row: int = 0
-) -> NDArray[Any]:
+) -> np.ndarray:
     """Targets of a regression, float64 [n, P] with NaN where missing, or labels, int64 [n, 1] with -1 where missing.
 
     :param found: cells of the columns.

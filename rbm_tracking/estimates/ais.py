@@ -10,7 +10,7 @@ above log Z on average (the reverse, or bidirectional, bound). Both are the same
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -56,7 +56,7 @@ class AISResult(NamedTuple):
     interval: tuple[float, float]
     ess: float
     log_weights: Array
-    v: NDArray[Any]
+    v: np.ndarray
 
 
 class Bracket(NamedTuple):
@@ -66,7 +66,7 @@ class Bracket(NamedTuple):
     upper: AISResult
 
 
-def result_of(log_weights: Array, v: NDArray[Any], *, is_reverse: bool = False, num_strata: int = 1) -> AISResult:
+def result_of(log_weights: Array, v: np.ndarray, *, is_reverse: bool = False, num_strata: int = 1) -> AISResult:
     """The estimate that the logs of the chains' estimates of Z, [C], and their last states v [C, n_v] make.
 
     :param is_reverse: the chains came from samples of the RBM, so that the inverse weights are averaged.
@@ -241,7 +241,7 @@ def burn_in(
     seed: tf.Tensor,
     generator: str = "threefry",
     jit_compile: bool = True,
-) -> NDArray[Any]:
+) -> np.ndarray:
     """States [C, n_v] after `num_steps` of Gibbs sampling from binary `v` [C, n_v] at beta = 1.
 
     :raises ValueError: if v is not binary or the number of steps is negative.

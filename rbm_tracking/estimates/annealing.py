@@ -5,7 +5,6 @@ log q~_beta(v) = ((1 - beta) b_base + beta b)'v + sum_j log(1 + exp(beta a_j)) +
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -38,7 +37,7 @@ def annealed(
     jit_compile: bool,
     chunk: int,
     after_chunk: Callable[[int, int], object] | None,
-) -> tuple[NDArray[Any], Array]:
+) -> tuple[np.ndarray, Array]:
     """Take v [C, n_v] through `betas` in either direction, by kernels of Numba where v has few ones (`sparse_rows`).
 
     :param base: visible biases at beta = 0; `is_moved` says if they differ from b.
@@ -74,7 +73,7 @@ def _annealed_plain(
     seed: tf.Tensor,
     chunk: int,
     after_chunk: Callable[[int, int], object] | None,
-) -> tuple[NDArray[Any], Array]:
+) -> tuple[np.ndarray, Array]:
     """:func:`annealed` in NumPy."""
     at = plain.arrays(rbm)
     start_b = base.numpy()
@@ -109,7 +108,7 @@ def _annealed_sparse(
     generator: str,
     chunk: int,
     after_chunk: Callable[[int, int], object] | None,
-) -> tuple[NDArray[Any], Array]:
+) -> tuple[np.ndarray, Array]:
     """:func:`annealed` with the same noise; sums are rounded in another order."""
     weights = weights_of(rbm)
     words = seed.numpy()

@@ -37,7 +37,7 @@ _MOST = 4
 _LEAST = 5.0  # nats below the highest maximum
 _APART = 10.0  # nats: the divergence from one maximum to another and back
 
-Array = NDArray[Any]
+Array = np.ndarray
 
 
 class _Collapsed(NamedTuple):

@@ -49,7 +49,7 @@ def sums(Wt: Floats, c: Floats, places: Ints, number: Ints, out: Floats) -> None
 
 
 @_kernel
-def collect(rows: NDArray[Any], v: Floats, places: Ints, number: Ints) -> None:
+def collect(rows: np.ndarray, v: Floats, places: Ints, number: Ints) -> None:
     """`v`, `places` and `number` of rows of bits of another type."""
     for r in range(len(rows)):
         n = 0

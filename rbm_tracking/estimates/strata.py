@@ -37,7 +37,7 @@ _CLIP = 0.02  # of probabilities, so that no cell is narrower than what chains c
 Array = NDArray[np.float64]
 
 
-def starts(rows: NDArray[Any], visible: Visible) -> Array:
+def starts(rows: np.ndarray, visible: Visible) -> Array:
     """Biases of the clusters of the rows, by k-means, [K, n_v]: eight, or one for each row where fewer differ.
 
     :param rows: [N, n_v], as the visible units take them. Fewer than 50 are one cluster, and of many each n-th counts.

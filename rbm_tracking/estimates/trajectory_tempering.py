@@ -53,7 +53,7 @@ def tempered(
     thin: int = 20,
     generator: str = "threefry",
     jit_compile: bool = True,
-) -> NDArray[Any]:
+) -> np.ndarray:
     """Samples of the last RBM by parallel tempering along the path, [num_samples, n_v].
 
     Levels lie at distances of `spacing` on it, at which about two swaps in five are accepted; the first level, of
@@ -72,7 +72,7 @@ def tempered(
     # The burn-in, then the particles of the last level after every `thin` rounds
     v = rounds(v, tf.constant(1), tf.constant(burn_in))
     done = burn_in + 1
-    samples: list[NDArray[Any]] = []
+    samples: list[np.ndarray] = []
     while len(samples) * num_chains < num_samples:
         v = rounds(v, tf.constant(done), tf.constant(thin))
         done = done + thin

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rbm_tracking.model.checks import check_numbers
 from rbm_tracking.model.visible import NUMPY, Ops, Visible
 
 __all__ = ["Mixed", "simplest"]
 
-Array = NDArray[Any]
+Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)

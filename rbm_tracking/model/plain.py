@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from rbm_tracking.model.rbm import RBM
 from rbm_tracking.model.visible import Bernoulli, Visible
@@ -27,7 +26,7 @@ __all__ = [
     "softplus_sum",
 ]
 
-Array = NDArray[Any]
+Array = np.ndarray
 
 
 def arrays(structure: Any) -> Any:

@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rbm_tracking.model.checks import check_numbers
 from rbm_tracking.model.visible import NUMPY, Ops
 
 __all__ = ["DReLU", "ReLU"]
 
-Array = NDArray[Any]
+Array = np.ndarray
 
 _FAR = 5.0  # below -5 the tail has a continued fraction
 _DEPTH = 12

@@ -17,7 +17,7 @@ from rbm_tracking.model.visible import NUMPY, Bernoulli, Discrete, Ops
 
 __all__ = ["Softmax"]
 
-Array = NDArray[Any]
+Array = np.ndarray
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from rbm_tracking.model.groups import find_groups, fitting, group_text, parse_groups, softmax
 from rbm_tracking.model.mixed import simplest
@@ -35,7 +34,7 @@ FAMILIES: tuple[str, ...] = get_args(FamilyName)
 Layer = UnitsName | FamilyName | Mapping[FamilyName, Any]
 """A family, or how many units of which family there are, or which columns are of it."""
 
-Rows = NDArray[Any]
+Rows = np.ndarray
 
 # deviations that training still copes with
 _SMALL = 0.01

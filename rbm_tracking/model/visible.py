@@ -27,14 +27,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from rbm_tracking.model.checks import check_binary, check_numbers
 
 __all__ = ["NUMPY", "Bernoulli", "Discrete", "Gaussian", "Ops", "Spin", "Visible", "binary_vectors", "own_slopes"]
 
-Array = NDArray[Any]
+Array = np.ndarray
 Family = TypeVar("Family", bound="Discrete")
 
 

@@ -3,10 +3,9 @@
 Particles are arrays: rows v [M, N, n_v] with their activations a, and the temperature `level` [M, N] of each slot.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rbm_tracking.model import plain
 from rbm_tracking.model.rbm import RBM
@@ -14,7 +13,7 @@ from rbm_tracking.model.visible import Bernoulli, Visible
 
 __all__ = ["PlainSwaps", "gibbs", "swap"]
 
-Array = NDArray[Any]
+Array = np.ndarray
 
 
 class PlainSwaps(NamedTuple):

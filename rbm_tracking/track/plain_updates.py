@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from rbm_tracking.model import plain
 from rbm_tracking.model.rbm import RBM
@@ -25,7 +24,7 @@ from rbm_tracking.track.tracking import Observed, num_tracked
 
 __all__ = ["plain_update", "plain_updates"]
 
-Array = NDArray[Any]
+Array = np.ndarray
 
 
 def plain_updates(

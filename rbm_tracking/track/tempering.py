@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rbm_tracking.model import plain
 from rbm_tracking.model.random import key_at, uniform
@@ -106,7 +106,7 @@ def sample(
     thin: int = 200,
     generator: str = "threefry",
     jit_compile: bool = True,
-) -> NDArray[Any]:
+) -> np.ndarray:
     """Approximate samples of the RBM by parallel tempering at fixed parameters, [num_samples, n_v].
 
     Starts at `chains`; every `thin` rounds after the burn-in the particles at beta = 1 are taken.
@@ -120,7 +120,7 @@ def sample(
 
     run: Any = _rounds_numpy if generator == "numpy" else _rounds_compiled if jit_compile else _rounds
     rounds = functools.partial(run, rbm, betas=betas, seed=seed)
-    samples: list[NDArray[Any]] = []
+    samples: list[np.ndarray] = []
     # The burn-in, then the particles at beta = 1 after every `thin` rounds
     chains = rounds(chains, start=tf.constant(0), count=tf.constant(burn_in), generator=generator)
     done = burn_in

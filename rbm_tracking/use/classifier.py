@@ -123,7 +123,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         both: Any = (np.hstack([W, U]), np.concatenate([np.zeros(W.shape[1]), d]), c)
         return np.exp(log_label_probs(RBM(*both), rows, self._columns))
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> np.ndarray:
         """The most probable classes, [n_samples]."""
         check_is_fitted(self)
         return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])

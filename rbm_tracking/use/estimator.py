@@ -348,13 +348,13 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._verdict = judge(evidence, was_refuted=self.evidence_.is_refuted)
         return both
 
-    def transform(self, X: ArrayLike) -> NDArray[Any]:
+    def transform(self, X: ArrayLike) -> np.ndarray:
         """P(h = 1 | v = X), [n_samples, n_components], in the float type of X; of other hidden units E[h | v]."""
         check_is_fitted(self)
         v = self._validated(X, reset=False)
         return np.asarray(self._hidden.mean(self._field(v)), v.dtype)
 
-    def _field(self, v: Any) -> NDArray[Any]:
+    def _field(self, v: Any) -> np.ndarray:
         """Activations of the hidden units."""
         return np.asarray(
             safe_sparse_dot(v, self.components_.T.astype(v.dtype)) + self.intercept_hidden_.astype(v.dtype)
@@ -392,7 +392,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Mean log-likelihood of binary rows, nats."""
         return float(np.mean(self.score_samples(X)))
 
-    def gibbs(self, v: ArrayLike) -> NDArray[Any]:
+    def gibbs(self, v: ArrayLike) -> np.ndarray:
         """One step of Gibbs sampling from rows v [n_samples, n_features]: h given v, then v given h."""
         check_is_fitted(self)
         a = self._field(self._validated(v, reset=False))
@@ -413,7 +413,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         temperature: float = 1.0,
         given: ArrayLike | None = None,
         random_state: int | np.random.RandomState | None = None,
-    ) -> NDArray[Any]:
+    ) -> np.ndarray:
         """New rows [n_samples, n_features] by parallel tempering, which goes on from the chains of training.
 
         :param burn_in: rounds before the first rows.
@@ -592,7 +592,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """The visible units, or the columns of each family of them."""
         return self.visible if self._frame is None else self._frame.layer
 
-    def _returned(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def _returned(self, rows: np.ndarray) -> np.ndarray:
         """Rows of the units as the user has them."""
         return rows if self._frame is None else self._frame.in_units_of_the_frame(rows)
 
@@ -652,7 +652,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         valid = np.sort(self.random_state_.permutation(complete_rows)[:count])
         return np.setdiff1d(everything, valid), valid
 
-    def _validation(self, X: Any, weights: NDArray[Any] | None, valid: NDArray[np.int64]) -> Evaluations | None:
+    def _validation(self, X: Any, weights: np.ndarray | None, valid: NDArray[np.int64]) -> Evaluations | None:
         """What scores the rows to validate with; None if there are none."""
         if not len(valid):
             return None
@@ -664,7 +664,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         of_rows = {} if weights is None else {"valid": weights[valid]}
         return Evaluations({"valid": self._drawn(X[valid])}, config, weights=of_rows)
 
-    def _drawn(self, rows: Any) -> NDArray[Any]:
+    def _drawn(self, rows: Any) -> np.ndarray:
         """Dense rows as the units take them; probabilities of bits are drawn."""
         return drawn(rows, self._layer, self.random_state_)
 

@@ -146,7 +146,7 @@ def check_values(X: Any, visible: Layer) -> None:
         )
 
 
-def drawn(rows: Any, visible: Layer, rng: np.random.RandomState) -> NDArray[Any]:
+def drawn(rows: Any, visible: Layer, rng: np.random.RandomState) -> np.ndarray:
     """Dense rows as the units take them: numbers and signs in float32, bits as uint8; of probabilities between 0 and 1
     bits are drawn.
     """
@@ -161,7 +161,7 @@ def drawn(rows: Any, visible: Layer, rng: np.random.RandomState) -> NDArray[Any]
     return np.asarray(binary)
 
 
-def packed(rows: NDArray[Any], count: int) -> NDArray[Any]:
+def packed(rows: np.ndarray, count: int) -> np.ndarray:
     """Rows followed by zeros, `count` in all; bits as booleans."""
     padded = np.zeros((count, rows.shape[1]), bool if rows.dtype == np.uint8 else rows.dtype)
     padded[: len(rows)] = rows
@@ -169,7 +169,7 @@ def packed(rows: NDArray[Any], count: int) -> NDArray[Any]:
 
 
 def minibatches(
-    rng: np.random.RandomState, num_rows: int, size: int, weights: NDArray[Any] | None = None
+    rng: np.random.RandomState, num_rows: int, size: int, weights: np.ndarray | None = None
 ) -> Iterator[NDArray[np.int64]]:
     """Rows of each minibatch, from one permutation after the other; with weights [N] in proportion to them."""
     everything = np.arange(num_rows)
@@ -182,7 +182,7 @@ def minibatches(
         rows = rows[size:]
 
 
-def resampled(rng: np.random.RandomState, weights: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def resampled(rng: np.random.RandomState, weights: np.ndarray, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """As many rows, each as often as its weight among the others asks for, up to less than one."""
     ends = np.cumsum(weights / weights.sum()) * len(rows)
     ends[-1] = len(rows)
@@ -197,7 +197,7 @@ class Rows(NamedTuple):
     there."""
 
     X: Any
-    weights: NDArray[Any] | None = None
+    weights: np.ndarray | None = None
     is_missing: NDArray[np.bool_] | None = None
 
 
@@ -286,7 +286,7 @@ def one_hot(encoder: OneHotEncoder, X: Any) -> NDArray[np.float32]:
     return levels
 
 
-def _is_absent(values: NDArray[Any]) -> NDArray[np.bool_]:
+def _is_absent(values: np.ndarray) -> NDArray[np.bool_]:
     """Where there is no value: NaN, None and the missing value of pandas, none of which equals itself, or None."""
     if values.dtype.kind == "O":
         texts = [
@@ -305,7 +305,7 @@ def at_temperature(rbm: RBM, temperature: float) -> RBM:
     return RBM(W, b, c, rbm.visible.powered(1 / temperature), rbm.hidden.powered(1 / temperature))
 
 
-def drawn_given(rbm: RBM, given: ArrayLike, n_samples: int, num_steps: int, rng: np.random.Generator) -> NDArray[Any]:
+def drawn_given(rbm: RBM, given: ArrayLike, n_samples: int, num_steps: int, rng: np.random.Generator) -> np.ndarray:
     """Rows [n_samples, n_v] whose units that are not NaN in `given` [n_v] stay so, by chains of their own.
 
     :raises ValueError: if `given` has another shape, or the units cannot be so.

@@ -71,7 +71,7 @@ __all__ = [
 
 Seeds = Callable[[str], tf.Tensor]
 SMOOTHING = 8.0  # of the parameters along the way: of 2, 4 and 8 the shortest path of a large model
-Rows = NDArray[Any]
+Rows = np.ndarray
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Evaluations:
         parts: Mapping[str, Rows],
         config: EvidenceConfig = EvidenceConfig(),
         *,
-        weights: Mapping[str, NDArray[Any]] | None = None,
+        weights: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self.store = tf.Module(name="evaluations")
         self.verdict: Verdict | None = None

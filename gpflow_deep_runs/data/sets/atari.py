@@ -61,7 +61,7 @@ class Frames(NamedTuple):
     about: dict[str, Any]
 
 
-def edges(frames: NDArray[Any]) -> Bits:
+def edges(frames: np.ndarray) -> Bits:
     """1 where a pixel differs from the one to its right or the one below: [..., H, W] to [..., H - 1, W - 1].
 
     :param frames: colours, as numbers of any kind.

@@ -7,7 +7,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,7 +145,7 @@ def read_caltech(name: str, paths: Sequence[Path]) -> Rows:
     return density(name, upright, source, image_shape=(28, 28), labels=labels)
 
 
-def _read_matlab(path: Path) -> dict[str, NDArray[Any]]:
+def _read_matlab(path: Path) -> dict[str, np.ndarray]:
     keys = {"train": "train", "valid": "val", "test": "test"}
     try:
         stored = io.loadmat(path)
@@ -195,7 +195,7 @@ def read_rcv1(name: str, paths: Sequence[Path]) -> Rows:
 def _drawn(
     name: str,
     rows: Bits,
-    labels: NDArray[Any] | None,
+    labels: np.ndarray | None,
     order: NDArray[np.int64],
     counts: tuple[int, int],
     source: str,
@@ -212,7 +212,7 @@ def _drawn(
     )
 
 
-def _read_packed(path: Path) -> dict[str, NDArray[Any]]:
+def _read_packed(path: Path) -> dict[str, np.ndarray]:
     """Arrays of a packed copy, with the parts unpacked to zeros and ones."""
     arrays = read_npz(path)
     return {**arrays, **{part: unpacked(arrays[part], arrays["n_features"], path) for part in PARTS if part in arrays}}

@@ -1,7 +1,7 @@
 """What one pass keeps of all rows: counts, means and squared deviations, and a random sample."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,9 +91,9 @@ class Sample:
         self._size = size
         self._held = 0
         self._bound = np.uint64(2**64 - 1)
-        self._pieces: list[tuple[NDArray[Any], ...]] = []
+        self._pieces: list[tuple[np.ndarray, ...]] = []
 
-    def add(self, order: NDArray[np.uint64], X: NDArray[Any], Y: NDArray[Any]) -> None:
+    def add(self, order: NDArray[np.uint64], X: np.ndarray, Y: np.ndarray) -> None:
         """Rows X [n, D] and Y [n, P] with their hashes [n]."""
         # Rows above the bound are in no sample of this size
         is_small = order <= self._bound

@@ -10,11 +10,10 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import logging
-from numpy.typing import NDArray
 
 from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_runs.data.rows import Indices, Part
@@ -84,7 +83,7 @@ class BatchReader:
             )
         self._divide = Divider(stream.shards, stream.preset, stream.settings)
         self._next_step = -1
-        self._batches: Iterator[tuple[NDArray[Any], NDArray[Any]]] = iter(())
+        self._batches: Iterator[tuple[np.ndarray, np.ndarray]] = iter(())
         self.wait_seconds = 0.0
 
     def __call__(self, step: int) -> "tuple[tf.Tensor, tf.Tensor]":
@@ -107,7 +106,7 @@ class BatchReader:
         """What to log: `wait_seconds`, the time that steps have waited for rows in this process."""
         return {"train/input_wait_seconds": self.wait_seconds}
 
-    def _from(self, step: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _from(self, step: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The batches of a step and of those after it."""
         # The window in which the step begins, and how many of its rows earlier steps have used
         epoch, offset = divmod(step * self._batch_size, self._rows_per_epoch)

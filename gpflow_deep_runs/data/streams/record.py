@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.files import atomic_path
@@ -87,7 +86,7 @@ def table_to_json(table: TableSpec | None) -> Any:
     return None if table is None else json.loads(json.dumps(asdict(table)))
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     arrays = read_npz(path)
     return json.loads(str(arrays.pop("facts"))), arrays
 

@@ -149,7 +149,7 @@ class Divider:
     def _num_classes(self) -> int:
         return len(self._preset.class_names) or (2 if self._preset.task == "binary" else _MAX_CLASSES)
 
-    def _raise(self, number: int, X: NDArray[Any], Y: NDArray[Any], is_bad: NDArray[np.bool_]) -> None:
+    def _raise(self, number: int, X: np.ndarray, Y: np.ndarray, is_bad: NDArray[np.bool_]) -> None:
         block = self._shards.block(number)
         preset = self._preset
         row = int(np.argmax(is_bad))
