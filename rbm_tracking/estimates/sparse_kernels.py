@@ -5,7 +5,7 @@ units that are 1, `places` [R, n_v], of which the first `number` [R] are filled.
 machine does besides; noise is that of `rbm_tracking.model.random`, a function of the key and of the place of a number.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from numba import njit
@@ -21,7 +21,7 @@ _PRODUCT = 100  # factors between 1/2 and 2 that float32 multiplies safely befor
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
-def _kernel(function: Any) -> Any:
+def _kernel(function: Callable[..., None]) -> Callable[..., None]:
     return njit(nogil=True, fastmath=_FAST, error_model="numpy")(function)
 
 
@@ -61,7 +61,7 @@ def collect(rows: np.ndarray, v: Floats, places: Ints, number: Ints) -> None:
 
 
 @njit(inline="always")
-def _exp(x: Any) -> Any:
+def _exp(x: np.float32) -> np.float32:
     """exp of a float32 from -87 to 0, to 2e-7: 2^n times a polynomial."""
     x = max(x, np.float32(-87.0))
     n = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
@@ -77,14 +77,14 @@ def _exp(x: Any) -> Any:
 
 
 @njit(inline="always")
-def _mix(x: Any) -> Any:
+def _mix(x: np.uint32) -> np.uint32:
     x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D))  # Numba makes 64 bits of operations with 32
     x = np.uint32((x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B))
     return np.uint32(x ^ (x >> np.uint32(16)))
 
 
 @njit(inline="always")
-def _uniform(bits: Any) -> Any:
+def _uniform(bits: np.uint32) -> np.float32:
     return np.float32(np.int32(bits >> np.uint32(8))) * np.float32(2.0**-24)
 
 
@@ -100,14 +100,14 @@ def noise_hash(key: NDArray[np.uint32], out: Floats) -> None:
 
 
 @njit(inline="always")
-def _round(x0: Any, x1: Any, rotation: Any) -> Any:
+def _round(x0: np.uint32, x1: np.uint32, rotation: int) -> tuple[np.uint32, np.uint32]:
     x0 = np.uint32(x0 + x1)
     turned = np.uint32(np.uint32(x1 << np.uint32(rotation)) | np.uint32(x1 >> np.uint32(32 - rotation)))
     return x0, np.uint32(turned ^ x0)
 
 
 @njit(inline="always")
-def _four(x0: Any, x1: Any, is_even: bool) -> Any:
+def _four(x0: np.uint32, x1: np.uint32, is_even: bool) -> tuple[np.uint32, np.uint32]:
     x0, x1 = _round(x0, x1, 13 if is_even else 17)
     x0, x1 = _round(x0, x1, 15 if is_even else 29)
     x0, x1 = _round(x0, x1, 26 if is_even else 16)

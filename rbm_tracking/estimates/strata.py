@@ -12,8 +12,6 @@ chains. The variance is small where pi_k(v) is the larger the more chains of k a
 Veach and Guibas, 1995): d_k are the base rates of where other chains of k have arrived.
 """
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +21,7 @@ from sklearn.cluster import KMeans
 from rbm_tracking.estimates.ais import AISResult, ais, is_at_once, pooled, result_of
 from rbm_tracking.estimates.maxima import unlike_rows
 from rbm_tracking.model import plain
+from rbm_tracking.model.random import Execution
 from rbm_tracking.model.rbm import RBM, base_rate_biases
 from rbm_tracking.model.visible import Visible
 
@@ -83,7 +82,7 @@ def stratified(
     Other arguments and errors as for `ais.ais`.
     """
     units = plain.arrays(rbm.visible)
-    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
+    options: Execution = {"generator": generator, "jit_compile": jit_compile}
     num_strata = len(base_b)
     # AIS from each cluster: of all of them at once, or of one after the other
     if is_at_once(generator):

@@ -33,7 +33,7 @@ from gpflow_deep_base.files import entries
 from rbm_tracking.estimates.ais import AISResult, result_of
 from rbm_tracking.model import plain
 from rbm_tracking.model.checks import check_rbm
-from rbm_tracking.model.random import key_at
+from rbm_tracking.model.random import Execution, key_at
 from rbm_tracking.model.rbm import (
     RBM,
     TENSORS,
@@ -157,7 +157,7 @@ def distances(
     :param num_steps: with which particles are led from one RBM to the next.
     """
     v = first_states(path[0], num_chains, seed, generator)
-    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
+    options: Execution = {"generator": generator, "jit_compile": jit_compile}
     spreads = []
     for k, (old, new) in enumerate(itertools.pairwise(path)):
         # The spread at both ends of a piece, by particles that are led along it
@@ -338,7 +338,7 @@ def _along(
 ) -> tuple[tf.Tensor, Array]:
     if steps.shape != (len(path) - 1,) or (steps < 1).any():
         raise ValueError(f"steps must be {len(path) - 1} positive numbers, one for each piece, got {steps.tolist()}.")
-    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
+    options: Execution = {"generator": generator, "jit_compile": jit_compile}
     total = np.zeros(v.shape[0])
     begins = np.cumsum([1, *steps])
     for old, new, count, begin in zip(path[:-1], path[1:], steps, begins[:-1], strict=True):

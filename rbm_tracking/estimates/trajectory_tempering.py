@@ -12,7 +12,6 @@ training is reached on the way on which it appeared.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -29,7 +28,7 @@ from rbm_tracking.estimates.trajectories import (
     first_states,
     reverse_annealed,
 )
-from rbm_tracking.model.random import key_at, uniform
+from rbm_tracking.model.random import Execution, key_at, uniform
 from rbm_tracking.model.rbm import RBM, activations, gibbs_round, log_prob_unnormalised
 
 __all__ = ["compiled_rounds", "tempered", "trajectory_bracket"]
@@ -112,7 +111,7 @@ def _levels(
     ends = np.concatenate([[0.0], np.cumsum(np.maximum(lengths, 1e-9))])
     count = max(2, int(np.ceil(ends[-1] / spacing)) + 1)
     positions = np.interp(np.linspace(0.0, ends[-1], count), ends, np.arange(len(path)))
-    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
+    options: Execution = {"generator": generator, "jit_compile": jit_compile}
     levels = [path[0]]
     particles = [first_states(path[0], num_chains, seed, generator)]
     # Particles are led from each level to the next
@@ -161,7 +160,7 @@ def trajectory_bracket(
     :param samples: of the last RBM, [C', n_v]; by default :func:`tempered` ones.
     """
     pilot, forward, sample_seed, reverse = tf.unstack(tf.random.experimental.stateless_split(seed, 4))
-    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
+    options: Execution = {"generator": generator, "jit_compile": jit_compile}
     # A pilot measures the path, and steps are allotted by its distances
     lengths = distances(path, num_chains=num_chains, seed=pilot, **options)
     steps = allotted(lengths, max(num_steps, len(lengths)))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rbm_tracking.model.checks import check_numbers
-from rbm_tracking.model.visible import NUMPY, Ops, Visible
+from rbm_tracking.model.visible import NUMPY, Ops, Tensor, Visible
 
 __all__ = ["Mixed", "simplest"]
 
@@ -56,10 +56,10 @@ class Mixed:
         """Where each column is in the families, one after the other."""
         return np.argsort(np.concatenate(self._index))
 
-    def _whole(self, parts: list[Any], ops: Ops) -> Any:
+    def _whole(self, parts: list[Tensor], ops: Ops) -> Tensor:
         return ops.take(ops.join(parts), self._place)
 
-    def _each(self, x: Any, ops: Ops) -> list[tuple[Visible, Any]]:
+    def _each(self, x: Tensor, ops: Ops) -> list[tuple[Visible, Tensor]]:
         return [(family, ops.take(x, index)) for family, index in zip(self.families, self._index, strict=True)]
 
     def check(self, rows: ArrayLike, *, n_v: int | None = None, name: str = "data") -> Array:
@@ -68,7 +68,7 @@ class Mixed:
             family.check(array[:, index], name=f"columns {index[:5].tolist()}{'...' * (len(index) > 5)} of {name}")
         return array
 
-    def stored(self, rows: Any) -> Array:
+    def stored(self, rows: Tensor) -> Array:
         return np.asarray(rows).astype(np.float32)
 
     def biases(self, rows: ArrayLike, *, clip: float = 1e-5) -> Array:
@@ -76,16 +76,16 @@ class Mixed:
             self._place
         ]
 
-    def log_normaliser(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def log_normaliser(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         return sum(family.log_normaliser(part, ops) for family, part in self._each(x, ops))
 
-    def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def mean(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         return self._whole([family.mean(part, ops) for family, part in self._each(x, ops)], ops)
 
-    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def variance(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         return self._whole([family.variance(part, ops) for family, part in self._each(x, ops)], ops)
 
-    def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
+    def log_measure(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
         return sum(family.log_measure(part, ops) for family, part in self._each(v, ops))
 
     def num_noise(self, n_v: int) -> int:
@@ -95,7 +95,7 @@ class Mixed:
     def _noises(self) -> list[int]:
         return [family.num_noise(len(index)) for family, index in zip(self.families, self._index, strict=True)]
 
-    def draw(self, x: Any, noise: Any, ops: Ops = NUMPY) -> Any:
+    def draw(self, x: Tensor, noise: Tensor, ops: Ops = NUMPY) -> Tensor:
         parts = []
         start = 0
         for (family, part), count in zip(self._each(x, ops), self._noises, strict=True):
@@ -125,14 +125,14 @@ class Mixed:
     def num_own(self) -> int:
         return sum(family.num_own for family in self.families)
 
-    def slopes(self, v: Any, ops: Ops = NUMPY) -> Any:
+    def slopes(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
         parts = [family.slopes(part, ops) for family, part in self._each(v, ops) if family.is_learnt]
         return ops.join(parts) if parts else None
 
-    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def mean_slopes(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         return ops.join([family.mean_slopes(part, ops) for family, part in self._each(x, ops) if family.is_learnt])
 
-    def moved(self, change: Any, ops: Ops = NUMPY) -> Mixed:
+    def moved(self, change: Tensor, ops: Ops = NUMPY) -> Mixed:
         families = []
         start = 0
         for family in self.families:

@@ -4,13 +4,15 @@ The generator "numpy" chooses it. Noise is that of NumPy's SFC64, a function of 
 :func:`noise_of` gets. Rows [C, n_v] and activations a = Wv + c [C, n_h] are arrays, parameters an `RBM` of arrays.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from rbm_tracking.model.rbm import RBM
-from rbm_tracking.model.visible import Bernoulli, Visible
+from rbm_tracking.model.visible import Bernoulli, Tensor, Visible
 
 __all__ = [
     "activations",
@@ -34,7 +36,7 @@ def arrays(structure: Any) -> Any:
     return tf.nest.map_structure(np.asarray, structure)
 
 
-def noise_of(seed: Any, *numbers: int) -> np.random.Generator:
+def noise_of(seed: Tensor, *numbers: int) -> np.random.Generator:
     """The noise of a seed int32 [2] at an update, or another place that the numbers name."""
     words = [int(word) & 0xFFFFFFFF for word in (*np.asarray(seed).tolist(), *numbers)]
     return np.random.Generator(np.random.SFC64(words))
@@ -54,7 +56,7 @@ def sigmoid(x: Array) -> Array:
     return np.asarray(np.reciprocal(y, out=y))
 
 
-def softplus_sum(a: Array, beta: Any = 1.0) -> Array:
+def softplus_sum(a: Array, beta: float | Tensor = 1.0) -> Array:
     """sum_j log(1 + exp(beta a_j)): [..., n_h] to [...]; `beta` is a number, or has the shape [...]."""
     x = np.multiply(a, np.asarray(beta, a.dtype)[..., None])
     ones = np.ones(x.shape[-1], x.dtype)
@@ -69,7 +71,7 @@ def softplus_sum(a: Array, beta: Any = 1.0) -> Array:
     return np.asarray(positive + np.log1p(x, out=x) @ ones)
 
 
-def hidden_sum(hidden: Visible, a: Array, beta: Any = 1.0) -> Array:
+def hidden_sum(hidden: Visible, a: Array, beta: float | Tensor = 1.0) -> Array:
     """As `rbm.hidden_sum`."""
     if type(hidden) is Bernoulli:
         return softplus_sum(a, beta)
@@ -97,7 +99,9 @@ def draw_hidden(x: Array, rng: np.random.Generator) -> Array:
     return (y < 1).astype(x.dtype)
 
 
-def draw_visible(rbm: RBM, h: Array, rng: np.random.Generator, beta: Any = 1.0, b: Array | None = None) -> Array:
+def draw_visible(
+    rbm: RBM, h: Array, rng: np.random.Generator, beta: float | Tensor = 1.0, b: Array | None = None
+) -> Array:
     """Visible units given hidden ones, [..., n_h] to [..., n_v].
 
     :param beta: inverse temperature, a number or of the shape [...].

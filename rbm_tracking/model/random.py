@@ -9,13 +9,25 @@ package, not a certified suite. "numpy" is for :mod:`rbm_tracking.model.plain`, 
 """
 
 import math
-from typing import Any, Literal, get_args
+from typing import Literal, TypeAlias, TypedDict, get_args
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
-__all__ = ["GENERATORS", "NOISES", "Generator", "bernoulli", "key_at", "random_bits", "threefry", "uniform"]
+__all__ = [
+    "GENERATORS",
+    "NOISES",
+    "Execution",
+    "Generator",
+    "bernoulli",
+    "key_at",
+    "random_bits",
+    "threefry",
+    "uniform",
+]
 
+Words: TypeAlias = NDArray[np.uint32] | tf.Tensor
 Generator = Literal["threefry", "hash", "philox", "numpy"]
 NOISES: tuple[Generator, ...] = get_args(Generator)
 GENERATORS: tuple[Generator, ...] = NOISES[:-1]
@@ -24,6 +36,13 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 _word = np.uint32
 _PHILOX = 1  # TensorFlow's number of the algorithm
+
+
+class Execution(TypedDict):
+    """How noise is made, and whether functions are compiled."""
+
+    generator: str
+    jit_compile: bool
 
 
 def key_at(seed: tf.Tensor, step: tf.Tensor, site: int) -> tf.Tensor:
@@ -89,7 +108,7 @@ def random_bits(key: tf.Tensor, shape: tuple[int, ...], generator: str = "threef
     raise ValueError(f"generator must be one of {', '.join(GENERATORS)}, got {generator!r}.")
 
 
-def threefry(k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
+def threefry(k0: Words, k1: Words, x0: Words, x1: Words) -> tuple[Words, Words]:
     """Threefry-2x32-20 of the counters (x0, x1) under the key (k0, k1), tensors or arrays of uint32."""
     keys = (k0, k1, k0 ^ k1 ^ _word(_PARITY))
     # Five times four rounds, with words of the key between them
@@ -111,9 +130,9 @@ def _mix(x: tf.Tensor) -> tf.Tensor:
     return x ^ _shift_right(x, 16)
 
 
-def _shift_right(x: Any, bits: int) -> Any:
+def _shift_right(x: Words, bits: int) -> Words:
     return x >> _word(bits) if isinstance(x, np.ndarray) else tf.bitwise.right_shift(x, _word(bits))
 
 
-def _shift_left(x: Any, bits: int) -> Any:
+def _shift_left(x: Words, bits: int) -> Words:
     return x << _word(bits) if isinstance(x, np.ndarray) else tf.bitwise.left_shift(x, _word(bits))

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rbm_tracking.model.checks import check_numbers
-from rbm_tracking.model.visible import NUMPY, Ops
+from rbm_tracking.model.visible import NUMPY, Ops, Tensor
 
 __all__ = ["DReLU", "ReLU"]
 
@@ -32,7 +32,7 @@ _LOG_WIDEST = 4.0  # bounds of log g and |d| in training
 _LEAST_NOISE = 2.0**-25
 
 
-def _tail(t: Any, ops: Ops) -> tuple[Any, Any]:
+def _tail(t: Tensor, ops: Ops) -> tuple[Tensor, Tensor]:
     """exp(-G(-t)) and the mean of s at x = -t, for t of 5 and more."""
     # The continued fraction of the normal tail, from its inner end
     inner = t
@@ -41,7 +41,7 @@ def _tail(t: Any, ops: Ops) -> tuple[Any, Any]:
     return t + 1.0 / inner, 1.0 / inner
 
 
-def _half(x: Any, ops: Ops) -> tuple[Any, Any]:
+def _half(x: Tensor, ops: Ops) -> tuple[Tensor, Tensor]:
     """G(x) and its slope, the mean of s."""
     # The closed form; far down, where it cancels, the tail
     near = ops.maximum(x, ops.cast(np.float64(-_FAR), x))
@@ -53,7 +53,7 @@ def _half(x: Any, ops: Ops) -> tuple[Any, Any]:
     return ops.where(is_far, -ops.log(inverse), log_z), ops.where(is_far, mean, near + ops.exp(-log_z))
 
 
-def _draw_half(x: Any, noise: Any, ops: Ops) -> Any:
+def _draw_half(x: Tensor, noise: Tensor, ops: Ops) -> Tensor:
     """s >= 0 of the density exp(x s - s^2 / 2), by the inverse of its distribution function."""
     least = ops.cast(np.float64(_LEAST_NOISE), x)
     u = ops.maximum(ops.cast(noise, x), least)
@@ -73,7 +73,7 @@ def _draw_half(x: Any, noise: Any, ops: Ops) -> Any:
     return ops.maximum(ops.where(x < -_FAR, s, close), ops.cast(np.float64(0.0), x))
 
 
-def _bounded(value: Any, ops: Ops) -> Any:
+def _bounded(value: Tensor, ops: Ops) -> Tensor:
     most = ops.cast(np.float64(_LOG_WIDEST), value)
     return ops.minimum(ops.maximum(value, -most), most)
 
@@ -81,7 +81,7 @@ def _bounded(value: Any, ops: Ops) -> Any:
 class _Numbers:
     """What both families share."""
 
-    def stored(self, rows: Any) -> Array:
+    def stored(self, rows: Tensor) -> Array:
         return np.asarray(rows).astype(np.float32)
 
     def num_states(self, n_v: int) -> float:
@@ -99,7 +99,7 @@ class ReLU(_Numbers):
     :param is_learnt: whether training moves it.
     """
 
-    log_precision: Any
+    log_precision: Tensor
     is_learnt: bool = False
 
     @classmethod
@@ -121,31 +121,31 @@ class ReLU(_Numbers):
     def biases(self, rows: ArrayLike, *, clip: float = 1e-5) -> Array:
         return np.zeros(np.shape(rows)[1])
 
-    def _scaled(self, x: Any, ops: Ops) -> tuple[Any, Any]:
+    def _scaled(self, x: Tensor, ops: Ops) -> tuple[Tensor, Tensor]:
         """x / sqrt(g), and 1 / sqrt(g)."""
         width = ops.exp(-0.5 * ops.cast(self.log_precision, x))
         return x * width, width
 
-    def log_normaliser(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def log_normaliser(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         scaled, width = self._scaled(x, ops)
         return ops.sum(_half(scaled, ops)[0] + ops.log(width))
 
-    def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def mean(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         scaled, width = self._scaled(x, ops)
         return _half(scaled, ops)[1] * width
 
-    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def variance(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         scaled, width = self._scaled(x, ops)
         mean = _half(scaled, ops)[1]
         return ops.maximum(1.0 - mean * (mean - scaled), 0.0 * mean) * width * width
 
-    def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
+    def log_measure(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
         return -0.5 * ops.sum(ops.exp(ops.cast(self.log_precision, v)) * v * v)
 
     def num_noise(self, n_v: int) -> int:
         return n_v
 
-    def draw(self, x: Any, noise: Any, ops: Ops = NUMPY) -> Any:
+    def draw(self, x: Tensor, noise: Tensor, ops: Ops = NUMPY) -> Tensor:
         scaled, width = self._scaled(x, ops)
         return _draw_half(scaled, noise, ops) * width
 
@@ -156,14 +156,14 @@ class ReLU(_Numbers):
     def num_own(self) -> int:
         return int(self.log_precision.shape[0]) if self.is_learnt else 0
 
-    def slopes(self, v: Any, ops: Ops = NUMPY) -> Any:
+    def slopes(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
         return -0.5 * ops.exp(ops.cast(self.log_precision, v)) * v * v if self.is_learnt else None
 
-    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def mean_slopes(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         scaled, _ = self._scaled(x, ops)
         return -0.5 * (1.0 + scaled * _half(scaled, ops)[1])
 
-    def moved(self, change: Any, ops: Ops = NUMPY) -> ReLU:
+    def moved(self, change: Tensor, ops: Ops = NUMPY) -> ReLU:
         return replace(self, log_precision=_bounded(self.log_precision + change, ops)) if self.is_learnt else self
 
     def powered(self, power: float) -> ReLU:
@@ -190,9 +190,9 @@ class DReLU(_Numbers):
     :param is_learnt: whether training moves them.
     """
 
-    log_plus: Any
-    log_minus: Any
-    gap: Any
+    log_plus: Tensor
+    log_minus: Tensor
+    gap: Tensor
     is_learnt: bool = True
 
     @classmethod
@@ -208,9 +208,9 @@ class DReLU(_Numbers):
     def biases(self, rows: ArrayLike, *, clip: float = 1e-5) -> Array:
         return np.zeros(np.shape(rows)[1])
 
-    def _parts(self, x: Any, ops: Ops) -> tuple[Any, ...]:
+    def _parts(self, x: Tensor, ops: Ops) -> tuple[Tensor, ...]:
         """Of plus, then of minus: log of the integral, mean of s, scaled field, width."""
-        parts: list[Any] = []
+        parts: list[Tensor] = []
         for sign, log_precision in ((1.0, self.log_plus), (-1.0, self.log_minus)):
             width = ops.exp(-0.5 * ops.cast(log_precision, x))
             scaled = (sign * x - ops.cast(self.gap, x)) * width
@@ -218,30 +218,30 @@ class DReLU(_Numbers):
             parts += [log_z + ops.log(width), mean, scaled, width]
         return tuple(parts)
 
-    def log_normaliser(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def log_normaliser(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         log_plus, _, _, _, log_minus, *_ = self._parts(x, ops)
         return ops.sum(log_minus + ops.softplus(log_plus - log_minus))
 
-    def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def mean(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         log_plus, m_plus, _, w_plus, log_minus, m_minus, _, w_minus = self._parts(x, ops)
         p = ops.sigmoid(log_plus - log_minus)
         return p * m_plus * w_plus - (1.0 - p) * m_minus * w_minus
 
-    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def variance(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         log_plus, m_plus, x_plus, w_plus, log_minus, m_minus, x_minus, w_minus = self._parts(x, ops)
         p = ops.sigmoid(log_plus - log_minus)
         mean = p * m_plus * w_plus - (1.0 - p) * m_minus * w_minus
         second = p * (1.0 + x_plus * m_plus) * w_plus**2 + (1.0 - p) * (1.0 + x_minus * m_minus) * w_minus**2
         return ops.maximum(second - mean * mean, 0.0 * mean)
 
-    def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
+    def log_measure(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
         log_precision = ops.where(v > 0, ops.cast(self.log_plus, v) + 0.0 * v, ops.cast(self.log_minus, v) + 0.0 * v)
         return -ops.sum(0.5 * ops.exp(log_precision) * v * v + ops.cast(self.gap, v) * abs(v))
 
     def num_noise(self, n_v: int) -> int:
         return 2 * n_v
 
-    def draw(self, x: Any, noise: Any, ops: Ops = NUMPY) -> Any:
+    def draw(self, x: Tensor, noise: Tensor, ops: Ops = NUMPY) -> Tensor:
         """The sign by one number of the noise, the size by another."""
         n = int(self.gap.shape[0])
         log_plus, _, x_plus, w_plus, log_minus, _, x_minus, w_minus = self._parts(x, ops)
@@ -256,7 +256,7 @@ class DReLU(_Numbers):
     def num_own(self) -> int:
         return 3 * int(self.gap.shape[0]) if self.is_learnt else 0
 
-    def slopes(self, v: Any, ops: Ops = NUMPY) -> Any:
+    def slopes(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
         if not self.is_learnt:
             return None
         none = 0.0 * v
@@ -264,14 +264,14 @@ class DReLU(_Numbers):
         minus = ops.where(v > 0, none, -0.5 * ops.exp(ops.cast(self.log_minus, v)) * v * v)
         return ops.join([plus, minus, -abs(v)])
 
-    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def mean_slopes(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         log_plus, m_plus, x_plus, w_plus, log_minus, m_minus, x_minus, w_minus = self._parts(x, ops)
         p = ops.sigmoid(log_plus - log_minus)
         plus = -0.5 * p * (1.0 + x_plus * m_plus)
         minus = -0.5 * (1.0 - p) * (1.0 + x_minus * m_minus)
         return ops.join([plus, minus, -p * m_plus * w_plus - (1.0 - p) * m_minus * w_minus])
 
-    def moved(self, change: Any, ops: Ops = NUMPY) -> DReLU:
+    def moved(self, change: Tensor, ops: Ops = NUMPY) -> DReLU:
         if not self.is_learnt:
             return self
         n = int(self.gap.shape[0])

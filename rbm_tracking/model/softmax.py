@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.model.checks import check_binary
-from rbm_tracking.model.visible import NUMPY, Bernoulli, Discrete, Ops
+from rbm_tracking.model.visible import NUMPY, Bernoulli, Discrete, Ops, Tensor
 
 __all__ = ["Softmax"]
 
@@ -81,7 +81,7 @@ class Softmax(Discrete):
         place[order] = np.arange(len(order))
         return place[: self.n_v]
 
-    def fields(self, x: Any, ops: Ops = NUMPY, options: NDArray[np.int64] | None = None) -> Any:
+    def fields(self, x: Tensor, ops: Ops = NUMPY, options: NDArray[np.int64] | None = None) -> Tensor:
         """x of the options of each group, [..., n_v] to [..., G, K]: 0 for no column, -inf where there is no option.
 
         :param options: columns of the options in another order of axes than [G, K]; None for this one.
@@ -89,7 +89,7 @@ class Softmax(Discrete):
         columns = self._options if options is None else options
         return ops.take(ops.join([x, ops.full(x, 0.0), ops.full(x, -np.inf)]), columns)
 
-    def _columns(self, options: Any, bits: Any, ops: Ops) -> Any:
+    def _columns(self, options: Tensor, bits: Tensor, ops: Ops) -> Tensor:
         """[..., G, K] and [..., R] to [..., n_v]; bits are None if there are no columns of them."""
         flat = ops.flatten(options)
         return ops.take(flat if bits is None else ops.join([flat, bits]), self._place)
@@ -127,7 +127,7 @@ class Softmax(Discrete):
                 )
         return array
 
-    def stored(self, rows: Any) -> Array:
+    def stored(self, rows: Tensor) -> Array:
         return np.asarray(rows).astype(np.uint8)
 
     def biases(self, rows: ArrayLike, *, clip: float = 1e-5) -> Array:
@@ -140,22 +140,22 @@ class Softmax(Discrete):
             b[columns] = log_p - (log_p.mean() if required else np.log(max(1 - mean[columns].sum(), clip)))
         return b
 
-    def log_normaliser(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def log_normaliser(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         of_groups = ops.sum(ops.logsumexp(self.fields(x, ops)))
         return of_groups + ops.sum(ops.softplus(ops.take(x, self._rest))) if len(self._rest) else of_groups
 
-    def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def mean(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         bits = ops.sigmoid(ops.take(x, self._rest)) if len(self._rest) else None
         return self._columns(ops.softmax(self.fields(x, ops)), bits, ops)
 
-    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def variance(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         mean = self.mean(x, ops)
         return mean * (1.0 - mean)
 
     def num_noise(self, n_v: int) -> int:
         return len(self.groups) + len(self._rest)
 
-    def draw(self, x: Any, noise: Any, ops: Ops = NUMPY) -> Any:
+    def draw(self, x: Tensor, noise: Tensor, ops: Ops = NUMPY) -> Tensor:
         """One option of each group by the inverse of its distribution function: one, however sums are rounded."""
         if ops is NUMPY:
             return self._drawn(x, noise)
@@ -173,7 +173,7 @@ class Softmax(Discrete):
         of_bits = ops.take(noise, num_groups + np.arange(len(self._rest)))
         return self._columns(options, ops.cast(of_bits < ops.sigmoid(ops.take(x, self._rest)), x), ops)
 
-    def _drawn(self, x: Any, noise: Any) -> Any:
+    def _drawn(self, x: Tensor, noise: Tensor) -> Tensor:
         """:meth:`draw` with the options of groups along the last axis but one, where arrays are added up faster."""
         num_groups = len(self.groups)
         ends = self.fields(x, options=self._options.T)

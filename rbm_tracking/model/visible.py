@@ -24,7 +24,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,44 +32,61 @@ from scipy import special
 
 from rbm_tracking.model.checks import check_binary, check_numbers
 
-__all__ = ["NUMPY", "Bernoulli", "Discrete", "Gaussian", "Ops", "Spin", "Visible", "binary_vectors", "own_slopes"]
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+__all__ = [
+    "NUMPY",
+    "Bernoulli",
+    "Discrete",
+    "Gaussian",
+    "Ops",
+    "Spin",
+    "Tensor",
+    "Visible",
+    "binary_vectors",
+    "own_slopes",
+]
 
 Array = np.ndarray
+Tensor: TypeAlias = "np.ndarray | tf.Tensor"
+"""What formulas are given and return: arrays of NumPy, or tensors where `Ops` are TensorFlow's."""
+
 Family = TypeVar("Family", bound="Discrete")
 
 
 class Ops(NamedTuple):
     """The functions that formulas need, on arrays of NumPy or on tensors; sums and the like are over the last axis."""
 
-    softplus: Callable[[Any], Any]
-    sigmoid: Callable[[Any], Any]
-    softmax: Callable[[Any], Any]
-    logsumexp: Callable[[Any], Any]
-    sum: Callable[[Any], Any]
-    cumsum: Callable[[Any], Any]
-    take: Callable[[Any, Array], Any]  # of columns
-    join: Callable[[list[Any]], Any]  # one after the other in the last axis
-    flatten: Callable[[Any], Any]  # the last two axes to one
-    full: Callable[[Any, float], Any]  # a last axis of one entry, for all of the others of x
-    where: Callable[[Any, Any, Any], Any]
-    exp: Callable[[Any], Any]
-    log: Callable[[Any], Any]
-    sqrt: Callable[[Any], Any]
-    ndtri: Callable[[Any], Any]
-    erfc: Callable[[Any], Any]
-    cast: Callable[[Any, Any], Any]  # to the type of the second one
-    max: Callable[[Any], Any]
-    maximum: Callable[[Any, Any], Any]
-    minimum: Callable[[Any, Any], Any]
-    log_sigmoid: Callable[[Any], Any]
-    is_finite: Callable[[Any], Any]
-    diag: Callable[[Any], Any]  # a matrix with this diagonal
-    diagonal: Callable[[Any], Any]
-    transpose: Callable[[Any], Any]
-    repeat: Callable[[int, Callable[..., Any], Any], Any]  # state = body(i, *state) for i = 0 ... count - 1
+    softplus: Callable[[Tensor], Tensor]
+    sigmoid: Callable[[Tensor], Tensor]
+    softmax: Callable[[Tensor], Tensor]
+    logsumexp: Callable[[Tensor], Tensor]
+    sum: Callable[[Tensor], Tensor]
+    cumsum: Callable[[Tensor], Tensor]
+    take: Callable[[Tensor, Array], Tensor]  # of columns
+    join: Callable[[list[Tensor]], Tensor]  # one after the other in the last axis
+    flatten: Callable[[Tensor], Tensor]  # the last two axes to one
+    full: Callable[[Tensor, float], Tensor]  # a last axis of one entry, for all of the others of x
+    where: Callable[[Tensor, Tensor, Tensor], Tensor]
+    exp: Callable[[Tensor], Tensor]
+    log: Callable[[Tensor], Tensor]
+    sqrt: Callable[[Tensor], Tensor]
+    ndtri: Callable[[Tensor], Tensor]
+    erfc: Callable[[Tensor], Tensor]
+    cast: Callable[[Tensor, Tensor], Tensor]  # to the type of the second one
+    max: Callable[[Tensor], Tensor]
+    maximum: Callable[[Tensor, Tensor], Tensor]
+    minimum: Callable[[Tensor, Tensor], Tensor]
+    log_sigmoid: Callable[[Tensor], Tensor]
+    is_finite: Callable[[Tensor], Tensor]
+    diag: Callable[[Tensor], Tensor]  # a matrix with this diagonal
+    diagonal: Callable[[Tensor], Tensor]
+    transpose: Callable[[Tensor], Tensor]
+    repeat: Callable[[int, Callable[..., Tensor], Tensor], Tensor]  # state = body(i, *state) for i = 0 ... count - 1
 
 
-def _repeat(count: int, body: Callable[..., Any], state: Any) -> Any:
+def _repeat(count: int, body: Callable[..., Tensor], state: Tensor) -> Tensor:
     for i in range(count):
         state = body(i, *state)
     return state
@@ -135,7 +152,7 @@ class Visible(Protocol):
         """The rows [N, n_v] as an array; ValueError if the family does not allow one of them."""
         ...
 
-    def stored(self, rows: Any) -> Array:
+    def stored(self, rows: Tensor) -> Array:
         """Rows as the smallest type that holds them."""
         ...
 
@@ -143,19 +160,19 @@ class Visible(Protocol):
         """b of the best model without weights of checked rows, [n_v], every probability at least `clip`."""
         ...
 
-    def log_normaliser(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def log_normaliser(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         """log Z(x) of all units: [..., n_v] to [...]."""
         ...
 
-    def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def mean(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         """E[v] given the field."""
         ...
 
-    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def variance(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         """Var[v] of each unit given the field."""
         ...
 
-    def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
+    def log_measure(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
         """log m(v) of allowed rows: [..., n_v] to [...]; 0.0 where m is 1."""
         ...
 
@@ -163,7 +180,7 @@ class Visible(Protocol):
         """How many uniform numbers a draw needs."""
         ...
 
-    def draw(self, x: Any, noise: Any, ops: Ops = NUMPY) -> Any:
+    def draw(self, x: Tensor, noise: Tensor, ops: Ops = NUMPY) -> Tensor:
         """v given the field, by uniform noise [..., num_noise] in [0, 1)."""
         ...
 
@@ -184,7 +201,7 @@ class Visible(Protocol):
         """K, the number of own parameters that training moves."""
         ...
 
-    def moved(self, change: Any, ops: Ops = NUMPY) -> Visible:
+    def moved(self, change: Tensor, ops: Ops = NUMPY) -> Visible:
         """The family after a step up the gradient of its own parameters; itself where it has none.
 
         :param change: learning rate times the mean of :meth:`slopes` of the data less that of the model, [K].
@@ -198,11 +215,11 @@ class Visible(Protocol):
         """
         ...
 
-    def slopes(self, v: Any, ops: Ops = NUMPY) -> Any:
+    def slopes(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
         """d log q~ / d own parameters of rows, [..., n_v] to [..., K]; None where there are none."""
         ...
 
-    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def mean_slopes(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         """E[slopes] given the field, [..., n_v] to [..., K], where there are own parameters."""
         ...
 
@@ -211,7 +228,7 @@ class Visible(Protocol):
         ...
 
 
-def own_slopes(visible: Visible, hidden: Visible, v: Any, a: Any, ops: Ops = NUMPY) -> list[Any]:
+def own_slopes(visible: Visible, hidden: Visible, v: Tensor, a: Tensor, ops: Ops = NUMPY) -> list[Tensor]:
     """d log q~ / d own parameters of the layers that learn some, [..., K] each.
 
     :param visible: units of the rows.
@@ -231,22 +248,22 @@ class Discrete:
     is_learnt = False
     num_own = 0
 
-    def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
+    def log_measure(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
         return 0.0
 
     def highest_log_p(self, n_v: int) -> float:
         return 0.0
 
-    def moved(self: Family, change: Any, ops: Ops = NUMPY) -> Family:
+    def moved(self: Family, change: Tensor, ops: Ops = NUMPY) -> Family:
         return self
 
     def powered(self: Family, power: float) -> Family:
         return self
 
-    def slopes(self, v: Any, ops: Ops = NUMPY) -> None:
+    def slopes(self, v: Tensor, ops: Ops = NUMPY) -> None:
         return None
 
-    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> None:
+    def mean_slopes(self, x: Tensor, ops: Ops = NUMPY) -> None:
         return None
 
     def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -264,26 +281,26 @@ class Bernoulli(Discrete):
     def check(self, rows: ArrayLike, *, n_v: int | None = None, name: str = "data") -> Array:
         return check_binary(rows, n_v=n_v, name=name)
 
-    def stored(self, rows: Any) -> Array:
+    def stored(self, rows: Tensor) -> Array:
         return np.asarray(rows).astype(np.uint8)
 
     def biases(self, rows: ArrayLike, *, clip: float = 1e-5) -> Array:
         mean = np.clip(np.asarray(rows).mean(axis=0, dtype=np.float64), clip, 1 - clip)
         return np.log(mean) - np.log1p(-mean)
 
-    def log_normaliser(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def log_normaliser(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         return ops.sum(ops.softplus(x))
 
-    def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def mean(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         return ops.sigmoid(x)
 
-    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def variance(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         return ops.sigmoid(x) * ops.sigmoid(-x)
 
     def num_noise(self, n_v: int) -> int:
         return n_v
 
-    def draw(self, x: Any, noise: Any, ops: Ops = NUMPY) -> Any:
+    def draw(self, x: Tensor, noise: Tensor, ops: Ops = NUMPY) -> Tensor:
         return ops.cast(noise < ops.sigmoid(x), x)
 
     def num_states(self, n_v: int) -> float:
@@ -310,25 +327,25 @@ class Spin(Discrete):
             )
         return array
 
-    def stored(self, rows: Any) -> Array:
+    def stored(self, rows: Tensor) -> Array:
         return np.asarray(rows).astype(np.int8)
 
     def biases(self, rows: ArrayLike, *, clip: float = 1e-5) -> Array:
         return 0.5 * Bernoulli().biases(np.asarray(rows) > 0, clip=clip)
 
-    def log_normaliser(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def log_normaliser(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         return ops.sum(ops.softplus(2.0 * x) - x)
 
-    def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def mean(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         return 2.0 * ops.sigmoid(2.0 * x) - 1.0
 
-    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def variance(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         return 4.0 * ops.sigmoid(2.0 * x) * ops.sigmoid(-2.0 * x)
 
     def num_noise(self, n_v: int) -> int:
         return n_v
 
-    def draw(self, x: Any, noise: Any, ops: Ops = NUMPY) -> Any:
+    def draw(self, x: Tensor, noise: Tensor, ops: Ops = NUMPY) -> Tensor:
         return 2.0 * ops.cast(noise < ops.sigmoid(2.0 * x), x) - 1.0
 
     def num_states(self, n_v: int) -> float:
@@ -352,35 +369,35 @@ class Gaussian:
     :param is_learnt: whether training moves the precisions, by the gradient in their logarithms.
     """
 
-    precision: Any
+    precision: Tensor
     is_learnt: bool = False
 
     def check(self, rows: ArrayLike, *, n_v: int | None = None, name: str = "data") -> Array:
         return check_numbers(rows, n_v=self.precision.shape[0] if n_v is None else n_v, name=name)
 
-    def stored(self, rows: Any) -> Array:
+    def stored(self, rows: Tensor) -> Array:
         return np.asarray(rows).astype(np.float32)
 
     def biases(self, rows: ArrayLike, *, clip: float = 1e-5) -> Array:
         return np.asarray(self.precision, np.float64) * np.asarray(rows).mean(axis=0, dtype=np.float64)
 
-    def log_normaliser(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def log_normaliser(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         precision = ops.cast(self.precision, x)
         return 0.5 * ops.sum(np.log(2 * np.pi) - ops.log(precision) + x * x / precision)
 
-    def mean(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def mean(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         return x / ops.cast(self.precision, x)
 
-    def variance(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def variance(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         return 0.0 * x + 1.0 / ops.cast(self.precision, x)
 
-    def log_measure(self, v: Any, ops: Ops = NUMPY) -> Any:
+    def log_measure(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
         return -0.5 * ops.sum(ops.cast(self.precision, v) * v * v)
 
     def num_noise(self, n_v: int) -> int:
         return n_v
 
-    def draw(self, x: Any, noise: Any, ops: Ops = NUMPY) -> Any:
+    def draw(self, x: Tensor, noise: Tensor, ops: Ops = NUMPY) -> Tensor:
         """By the inverse of the normal distribution function; numbers below 2^-25 count as this."""
         precision = ops.cast(self.precision, x)
         least = ops.cast(np.float64(2.0**-25), x)
@@ -400,18 +417,18 @@ class Gaussian:
     def num_own(self) -> int:
         return int(self.precision.shape[0]) if self.is_learnt else 0
 
-    def moved(self, change: Any, ops: Ops = NUMPY) -> Gaussian:
+    def moved(self, change: Tensor, ops: Ops = NUMPY) -> Gaussian:
         """With precisions after a step in their logarithms."""
         return replace(self, precision=self.precision * ops.exp(change)) if self.is_learnt else self
 
     def powered(self, power: float) -> Gaussian:
         return replace(self, precision=power * self.precision)
 
-    def slopes(self, v: Any, ops: Ops = NUMPY) -> Any:
+    def slopes(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
         """d log q~ / d log precision of rows, if they are learnt: [..., n_v] to [..., n_v]."""
         return -0.5 * self.precision * v * v if self.is_learnt else None
 
-    def mean_slopes(self, x: Any, ops: Ops = NUMPY) -> Any:
+    def mean_slopes(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         return -0.5 * (1.0 + x * x / ops.cast(self.precision, x))
 
     def describe(self) -> dict[str, Any]:

@@ -14,13 +14,15 @@ Each formula is written once, for arrays of NumPy and for tensors: what goes in 
 nothing here imports TensorFlow.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rbm_tracking.model.visible import NUMPY, Ops
+from rbm_tracking.model.visible import NUMPY, Ops, Tensor
 from rbm_tracking.track.evidence import EQUAL, FLAGS, LIMITS, Z_95
 
 __all__ = [
@@ -56,9 +58,9 @@ _FLOAT64 = np.float64(0)
 class Estimate(NamedTuple):
     """Estimates of logarithms of ratios, one for each of [...]: value and variance in nats, effective sample size."""
 
-    value: Any
-    variance: Any
-    ess: Any
+    value: Tensor
+    variance: Tensor
+    ess: Tensor
 
 
 class Health(NamedTuple):
@@ -70,26 +72,26 @@ class Health(NamedTuple):
     size; `swap_rate` [M-1]: smoothed probability that a swap of neighbours is accepted.
     """
 
-    observations: Any
-    averages: Any
-    powers: Any
-    nis: Any
-    ess: Any
-    swap_rate: Any
+    observations: Tensor
+    averages: Tensor
+    powers: Tensor
+    nis: Tensor
+    ess: Tensor
+    swap_rate: Tensor
 
 
 class FilterState(NamedTuple):
     """`mean` [M+1] and `cov` [M+1, M+1] of z = [zeta_1, ..., zeta_M, b], float64, nats; `health`."""
 
-    mean: Any
-    cov: Any
+    mean: Tensor
+    cov: Tensor
     health: Health
 
 
 # Measurements
 
 
-def log_mean_exp(log_weights: Any) -> Estimate:
+def log_mean_exp(log_weights: Tensor) -> Estimate:
     """log of the mean of exp(log_weights) over the last axis, of [..., C] to [...] in float64: O^(dt) of Eq. (3).
 
     With log_weights = log q~[i, t](x) - log q~[i, t-1](x) at C states x ~ q[i, t-1] it estimates zeta[i, t] -
@@ -119,7 +121,7 @@ def log_mean_exp(log_weights: Any) -> Estimate:
     )
 
 
-def bridge(d_upper: Any, d_lower: Any, log_s: Any, iterations: int = 0) -> Estimate:
+def bridge(d_upper: Tensor, d_lower: Tensor, log_s: Tensor, iterations: int = 0) -> Estimate:
     """O^(dbeta) of Eq. (4): estimates of zeta[i+1] - zeta[i] from states at both temperatures, by bridge sampling.
 
     With d(x) = log q~[i+1](x) - log q~[i](x) and the bridge q~[i] q~[i+1] / (s q~[i] + q~[i+1]), s = Z[i+1] / Z[i],
@@ -145,7 +147,7 @@ def bridge(d_upper: Any, d_lower: Any, log_s: Any, iterations: int = 0) -> Estim
     return Estimate(log_s, numerator.variance + denominator.variance, ops.minimum(numerator.ess, denominator.ess))
 
 
-def _log_mean(log_weights: Any) -> Estimate:
+def _log_mean(log_weights: Tensor) -> Estimate:
     """:func:`log_mean_exp` of weights between 0 and 1 with the variance that equal ones justify.
 
     N states of one weight do not know the mean weight exactly, as their sample variance of 0 says: states of another
@@ -183,13 +185,13 @@ def initial_filter(
     return FilterState(np.r_[log_z, 0.0], np.diag(diagonal), health)
 
 
-def log_z_std(state: FilterState) -> Any:
+def log_z_std(state: FilterState) -> Tensor:
     """Standard deviation of zeta_1, nats."""
     ops = _ops(state.cov)
     return ops.sqrt(ops.maximum(state.cov[0, 0], 0.0))
 
 
-def inflation(health: Health) -> Any:
+def inflation(health: Health) -> Tensor:
     """By how much the variances of the measurements are enlarged, at least 1, [].
 
     Persistent chains make successive bridge estimates alike, which the filter takes for independent noise. An
@@ -201,7 +203,7 @@ def inflation(health: Health) -> Any:
     return ops.maximum(ops.max(health.powers[:, -1] * _EXCESS), 1.0)
 
 
-def lag(state: FilterState, bias: Any) -> Any:
+def lag(state: FilterState, bias: Tensor) -> Tensor:
     """How far, in nats, the particles may be behind the parameters: |b_t| times the :func:`inflation`.
 
     The bias of O^(dt) is the part of the change of log Z that one update hides from the particles that drive it, and
@@ -210,7 +212,7 @@ def lag(state: FilterState, bias: Any) -> Any:
     return abs(bias) * inflation(state.health)
 
 
-def half_width(state: FilterState, bias: Any) -> Any:
+def half_width(state: FilterState, bias: Tensor) -> Tensor:
     """Half of the 95 % interval of zeta_1, widened to the :func:`lag` where that is more, nats, [].
 
     The standard deviation is that of samples of the model; while the parameters move, they trail behind it by the lag.
@@ -218,7 +220,7 @@ def half_width(state: FilterState, bias: Any) -> Any:
     return _ops(state.cov).maximum(Z_95 * log_z_std(state), lag(state, bias))
 
 
-def health_flags(state: FilterState, bias: Any) -> Any:
+def health_flags(state: FilterState, bias: Tensor) -> Tensor:
     """Reasons not to trust log Z as bits of an integer; 0 if there are none, see `evidence.flag_names`.
 
     1 (swap_rate): a pair of temperatures swaps with a probability below 0.3. 2 (ess): fewer than 3 effective samples.
@@ -244,7 +246,7 @@ def health_flags(state: FilterState, bias: Any) -> Any:
 
 
 def predict(
-    state: FilterState, change: Estimate, *, bias_variance: Any, sigma_z: float = np.inf, factor: Any = 1.0
+    state: FilterState, change: Estimate, *, bias_variance: Tensor, sigma_z: float = np.inf, factor: Tensor = 1.0
 ) -> FilterState:
     """Carry p(zeta_{t-1}) across a parameter update with the importance estimates O^(dt): (i) to (iii) in Figure 2.
 
@@ -264,7 +266,7 @@ def predict(
     variance = is_inner * factor * change.variance
     mean = state.mean
     cov = state.cov + bias_variance * np.diag(last)
-    gain: Any = np.ones(size - 1)
+    gain: Tensor = np.ones(size - 1)
     # With a finite sigma_Z the estimate at beta = 1 measures b, too, and the gain is below 1
     if np.isfinite(sigma_z):
         mean, cov = _measured(mean, cov, lambda x: x[..., -1], value[0], sigma_z**2 + variance[0])
@@ -278,14 +280,14 @@ def predict(
     return state._replace(mean=mean, cov=cov + ops.diag(ops.join([gain * variance, none])))
 
 
-def anchor(state: FilterState, log_z_last: Any) -> FilterState:
+def anchor(state: FilterState, log_z_last: Tensor) -> FilterState:
     """Set zeta_M, which is known, without variance (footnote 3)."""
     keeps = np.r_[np.ones(state.mean.shape[0] - 2), 0.0, 1.0]
     mean = keeps * state.mean + (1.0 - keeps) * _ops(state.mean).cast(log_z_last, _FLOAT64)
     return state._replace(mean=mean, cov=state.cov * _outer(keeps, keeps))
 
 
-def update(state: FilterState, bridges: Estimate, swap_rate: Any, *, factor: Any = None) -> FilterState:
+def update(state: FilterState, bridges: Estimate, swap_rate: Tensor, *, factor: Tensor = None) -> FilterState:
     """Condition on the bridge estimates O^(dbeta) of zeta[i+1] - zeta[i]: (iv) in Figure 2, one scalar at a time.
 
     :param bridges: estimates of the M-1 pairs.
@@ -298,7 +300,7 @@ def update(state: FilterState, bridges: Estimate, swap_rate: Any, *, factor: Any
     health = _observed(state, bridges, ops.cast(swap_rate, _FLOAT64), factor)
     variance = factor * bridges.variance
 
-    def condition(i: Any, mean: Any, cov: Any) -> tuple[Any, Any]:
+    def condition(i: Tensor, mean: Tensor, cov: Tensor) -> tuple[Tensor, Tensor]:
         return _measured(mean, cov, lambda x: x[..., i + 1] - x[..., i], bridges.value[i], variance[i])
 
     # One pair after another, as if their noises were independent: the inflation makes up for it
@@ -323,7 +325,7 @@ def insert_level(state: FilterState, level: int, log_z: float, variance: float) 
     return FilterState(mean, cov, health)
 
 
-def _observed(state: FilterState, bridges: Estimate, swap_rate: Any, factor: Any) -> Health:
+def _observed(state: FilterState, bridges: Estimate, swap_rate: Tensor, factor: Tensor) -> Health:
     """Update the statistics of the innovations, of variances without inflation: P is divided by `factor`."""
     ops = _ops(state.mean)
     health = state.health
@@ -349,7 +351,9 @@ def _observed(state: FilterState, bridges: Estimate, swap_rate: Any, factor: Any
     )
 
 
-def _measured(mean: Any, cov: Any, along: Callable[[Any], Any], value: Any, variance: Any) -> tuple[Any, Any]:
+def _measured(
+    mean: Tensor, cov: Tensor, along: Callable[[Tensor], Tensor], value: Tensor, variance: Tensor
+) -> tuple[Tensor, Tensor]:
     """Condition N(mean, cov) on value = direction'z + noise; the covariance in Joseph's form, which stays positive.
 
     :param along: the product of the last axis with the direction.
@@ -362,11 +366,11 @@ def _measured(mean: Any, cov: Any, along: Callable[[Any], Any], value: Any, vari
     return mean + gain * (value - along(mean)), reduced - _outer(along(reduced), gain) + variance * _outer(gain, gain)
 
 
-def _outer(x: Any, y: Any) -> Any:
+def _outer(x: Tensor, y: Tensor) -> Tensor:
     return x[:, None] * y[None]
 
 
-def _ops(x: Any) -> Ops:
+def _ops(x: Tensor) -> Ops:
     """The functions for arrays, or those for tensors."""
     if isinstance(x, np.ndarray | np.generic | float):
         return NUMPY

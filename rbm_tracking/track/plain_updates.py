@@ -6,14 +6,12 @@ do not pay back. The steps, their order and the state are those of `learning`; o
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
 from rbm_tracking.model import plain
 from rbm_tracking.model.rbm import RBM
-from rbm_tracking.model.visible import Visible, own_slopes
+from rbm_tracking.model.visible import Tensor, Visible, own_slopes
 from rbm_tracking.track import filtering
 from rbm_tracking.track.ladder import adapt, observe_flow
 from rbm_tracking.track.plain_tempering import PlainSwaps, gibbs, swap
@@ -33,7 +31,7 @@ def plain_updates(
     data: Array,
     rows: Array,
     count: int,
-    seed: Any,
+    seed: Tensor,
     rates: Array,
     weights: Array | None = None,
 ) -> tuple[SMLState, Observed]:
@@ -69,7 +67,7 @@ def _closed(state: SMLState) -> SMLState:
 
 
 def plain_update(
-    state: SMLState, batch: Array, *, seed: Any, config: SMLConfig, rate: float, weights: Array | None = None
+    state: SMLState, batch: Array, *, seed: Tensor, config: SMLConfig, rate: float, weights: Array | None = None
 ) -> tuple[SMLState, Observed]:
     """One update of a state of arrays; arguments as for `learning.sml_update`."""
     rbm = state.rbm
@@ -136,7 +134,9 @@ def _shares(weights: Array | None, rows: Array) -> Array:
     return np.full(len(rows), 1 / len(rows), rows.dtype) if weights is None else np.asarray(weights, rows.dtype)
 
 
-def _sampled(state: SMLState, config: SMLConfig, rng: np.random.Generator) -> tuple[Chains, Any, PlainSwaps | None]:
+def _sampled(
+    state: SMLState, config: SMLConfig, rng: np.random.Generator
+) -> tuple[Chains, Chains | tuple[()], PlainSwaps | None]:
     """The ladder and the target chains after sampling, and what swaps saw, as `learning._sampled`."""
     rbm = state.rbm
     (v, a, level) = state.chains
@@ -168,7 +168,7 @@ def _sampled(state: SMLState, config: SMLConfig, rng: np.random.Generator) -> tu
 def _negative(
     rbm: RBM,
     chains: Chains,
-    target: Any,
+    target: Chains | tuple[()],
     swaps: PlainSwaps | None,
     batch: Array,
     weights: Array | None,
@@ -211,7 +211,7 @@ def _moved_units(
 
 def _moved(
     state: SMLState, d_W: Array, d_b: Array, d_c: Array, units: tuple[Visible, Visible], rate: float, config: SMLConfig
-) -> tuple[RBM, Any]:
+) -> tuple[RBM, RBM | tuple[()]]:
     """The parameters after the step, and the velocity."""
     rbm = state.rbm
     if config.penalties.l2:
@@ -255,14 +255,14 @@ def _reuse_bias(v: Array, h: Array, rate: float, slopes: Array | None) -> float:
 def _tracked(
     before: SMLState,
     after: SMLState,
-    target: Any,
+    target: Chains | tuple[()],
     swaps: PlainSwaps,
     rate: float,
     known_bias: float,
     config: SMLConfig,
 ) -> tuple[SMLState, Observed]:
     """The filter across the update, as `tracking.tracked`; `target` are the target chains before it."""
-    tracker: Any = before.tracker
+    tracker = before.tracker
     factor = filtering.inflation(tracker.health)
     # Eq. (4): bridges by the particles that were just swapped are measurements
     d_upper = swaps.d_upper.astype(np.float64)
@@ -296,14 +296,16 @@ def _tracked(
     return after._replace(tracker=tracker), observed
 
 
-def _change(before: SMLState, after: SMLState, target: Any, swaps: PlainSwaps, config: SMLConfig) -> filtering.Estimate:
+def _change(
+    before: SMLState, after: SMLState, target: Chains | tuple[()], swaps: PlainSwaps, config: SMLConfig
+) -> filtering.Estimate:
     """O^(dt) at each temperature; at beta = 1 by the target chains, too, if they take turns in the ladder."""
     old = before.rbm
     new = after.rbm
     chains = after.chains
     d_b = new.b - old.b
 
-    def measure(v: Array) -> Any:
+    def measure(v: Array) -> Array | float:
         return new.visible.log_measure(v) - old.visible.log_measure(v) if new.visible.is_learnt else 0.0
 
     # log q~_{t+1} - log q~_t of the particles, in the order of temperatures
@@ -311,7 +313,7 @@ def _change(before: SMLState, after: SMLState, target: Any, swaps: PlainSwaps, c
     log_weights = log_weights + (chains.v @ d_b + measure(chains.v))
     by_level = log_weights[swaps.slot, np.arange(swaps.slot.shape[1])].astype(np.float64)
     change = filtering.log_mean_exp(by_level)
-    if not after.target or config.method != "tempering":
+    if not target or not after.target or config.method != "tempering":
         return change
     # The target chains are more particles at beta = 1
     of_target = plain.hidden_sum(new.hidden, after.target.a) - plain.hidden_sum(old.hidden, target.a)

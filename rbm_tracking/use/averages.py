@@ -11,11 +11,10 @@ of where they are, and the average, which knows less of these updates, has more 
 goes on at fixed parameters. Without that log Z_average is up to 2.5 nats too high where the rate is 0.1.
 """
 
-from typing import Any
-
 import tensorflow as tf
 
 from rbm_tracking.estimates.trajectories import anneal
+from rbm_tracking.model.random import Execution
 from rbm_tracking.model.rbm import activations
 from rbm_tracking.track.filtering import log_mean_exp, log_z_std
 from rbm_tracking.track.state import SMLState
@@ -42,7 +41,7 @@ def averaged(
     if not state.average:
         return state
     first, second = tf.unstack(tf.random.experimental.stateless_split(tf.random.fold_in(seed, state.step), 2))
-    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
+    options: Execution = {"generator": generator, "jit_compile": jit_compile}
     rounds = {"burn_in": _BURN_IN, "thin": _THIN, "seed": first}
     # Samples of the parameters, led by AIS to their average: the change of log Z
     rows = sample(state.rbm, state.chains, state.ladder.beta.numpy(), _NUM_PARTICLES, **rounds, **options)

@@ -27,7 +27,7 @@ from rbm_tracking.model.conditionals import Imputed, impute
 from rbm_tracking.model.exact import log_z_exact, num_terms
 from rbm_tracking.model.groups import blocks
 from rbm_tracking.model.modes import low_rank_rbm
-from rbm_tracking.model.random import Generator
+from rbm_tracking.model.random import Execution, Generator
 from rbm_tracking.model.rbm import RBM, activations, initial_rbm
 from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.temperatures import linear_ladder
@@ -333,8 +333,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_is_fitted(self)
         seed = tf.constant(check_random_state(random_state).randint(2**31 - 1, size=2), tf.int32)
         if self._is_along(along):
-            options: dict[str, Any] = {"num_chains": n_chains, "seed": seed, "generator": self._generator}
-            both = trajectory_bracket(self._path(self.trajectory_), n_temps, jit_compile=self._jit, **options)
+            both = trajectory_bracket(
+                self._path(self.trajectory_),
+                n_temps,
+                num_chains=n_chains,
+                seed=seed,
+                generator=self._generator,
+                jit_compile=self._jit,
+            )
         else:
             config = evaluation.EvidenceConfig(final_ais_betas=str(n_temps), ais_chains=n_chains)
             both = evaluation.bracket(self._model, self._base_b, seed, config, self._generator, jit_compile=self._jit)
@@ -431,8 +437,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         rng = self.random_state_ if random_state is None else check_random_state(random_state)
         seed = tf.constant(rng.randint(2**31 - 1, size=2), tf.int32)
         model = self._model
-        noise: dict[str, Any] = {"seed": seed, "generator": self._generator, "jit_compile": self._jit}
-        rounds: dict[str, Any] = {"burn_in": burn_in, "thin": thin}
+        noise: Execution = {"generator": self._generator, "jit_compile": self._jit}
         if not 0 < temperature < np.inf:
             raise ValueError(f"temperature must be positive and finite, got {temperature!r}.")
         rbm = model.rbm if temperature == 1 else at_temperature(model.rbm, temperature)
@@ -441,14 +446,19 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             rows = drawn_given(rbm, known, n_samples, burn_in, np.random.default_rng(seed.numpy() % 2**31))
         elif temperature != 1:
             new = initial_chains(rbm, self._settings.ladder.n_temps, self._settings.ladder.n_chains, seed=seed)
-            rows = sample(rbm, new, model.ladder.beta.numpy(), n_samples, **rounds, **noise)
+            beta = model.ladder.beta.numpy()
+            rows = sample(rbm, new, beta, n_samples, seed=seed, burn_in=burn_in, thin=thin, **noise)
         elif self._is_along(along):
             path = self._path(self.trajectory_)
-            lengths = distances(path, **noise)
-            rows = tempered(path, lengths, n_samples, num_chains=self._settings.ladder.n_chains, **rounds, **noise)
+            lengths = distances(path, seed=seed, **noise)
+            num_chains = self._settings.ladder.n_chains
+            rows = tempered(
+                path, lengths, n_samples, num_chains=num_chains, seed=seed, burn_in=burn_in, thin=thin, **noise
+            )
         else:
             chains = model.chains._replace(a=activations(model.rbm, model.chains.v))
-            rows = sample(model.rbm, chains, model.ladder.beta.numpy(), n_samples, **rounds, **noise)
+            beta = model.ladder.beta.numpy()
+            rows = sample(model.rbm, chains, beta, n_samples, seed=seed, burn_in=burn_in, thin=thin, **noise)
         return self._returned(rows)
 
     def impute(
@@ -815,7 +825,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self._verdict = judge(evidence)
             return
         seed = tf.random.fold_in(self._seed, self.n_updates_)
-        options: dict[str, Any] = {"generator": self._generator, "jit_compile": self._jit}
+        options: Execution = {"generator": self._generator, "jit_compile": self._jit}
         # AIS from each cluster of the rows
         base_b = starts(self._drawn(rows[:: -(-rows.shape[0] // _SCORE_ROWS)]), model.rbm.visible)
         self._lower, self._rise = evaluation.checked_again(model.rbm, base_b, settings.ais_temps, seed, **options)
@@ -892,7 +902,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _model(self) -> SMLState:
         """The state with the parameters of the model and their log Z."""
         if self._kept is None or int(self._kept.step) != int(self._state.step):
-            options: dict[str, Any] = {"generator": self._generator, "jit_compile": self._jit}
+            options: Execution = {"generator": self._generator, "jit_compile": self._jit}
             self._kept = averaged(self._state, seed=self._seed, **options)
         return self._kept
 

@@ -25,6 +25,7 @@ from rbm_tracking.estimates import ais, strata
 from rbm_tracking.estimates.trajectories import Trajectory, allotted, annealed, distances, trajectory
 from rbm_tracking.estimates.trajectory_tempering import trajectory_bracket
 from rbm_tracking.model import exact, plain
+from rbm_tracking.model.random import Execution
 from rbm_tracking.model.rbm import RBM, base_rate_biases, log_probs_unnormalised
 from rbm_tracking.model.serialization import SavedRBM
 from rbm_tracking.track.evidence import (
@@ -334,8 +335,13 @@ def final(
     if along:
         base_b = base_rate_biases(parts["train"], visible=state.rbm.visible)
         path = trajectory([*along, state.rbm], base_b=base_b, smoothing=SMOOTHING, beta=config.trajectory_beta)
-        steps: dict[str, Any] = {"num_chains": config.ais_chains, "generator": training.generator}
-        both = trajectory_bracket(path, config.trajectory_steps, seed=seeds("trajectory"), **steps)
+        both = trajectory_bracket(
+            path,
+            config.trajectory_steps,
+            num_chains=config.ais_chains,
+            seed=seeds("trajectory"),
+            generator=training.generator,
+        )
         names = ("trajectory_ais", "reverse_trajectory_ais")
         estimates |= {name: _entry(result) for name, result in zip(names, both, strict=True)}
         lower, upper = (annealing(result) for result in both)
@@ -385,15 +391,15 @@ def checked_again(
     :param num_chains: of one AIS in one stratum.
     :return: the long one, and by how much it is above the short one, see `evidence.rise`.
     """
-    options: dict[str, Any] = {"num_chains": num_chains, "generator": generator, "jit_compile": jit_compile}
+    options: Execution = {"generator": generator, "jit_compile": jit_compile}
     short_seed, long_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
     # Modes that the rows do not lead to are strata, too
     base_b = strata.with_maxima(rbm, base_b, plain.noise_of(seed.numpy(), 0))
     # The last states of the short AIS are the cells of the long one
     few, many = (ais.linear_schedule(max(2, num_temps // divisor)) for divisor in (16, 4))
-    short = strata.stratified(rbm, few, base_b, base_b, seed=short_seed, **options)
+    short = strata.stratified(rbm, few, base_b, base_b, num_chains=num_chains, seed=short_seed, **options)
     cells = strata.arrivals(short, len(base_b), rbm.visible)
-    long = annealing(strata.stratified(rbm, many, base_b, cells, seed=long_seed, **options))
+    long = annealing(strata.stratified(rbm, many, base_b, cells, num_chains=num_chains, seed=long_seed, **options))
     return long, rise(annealing(short), long)
 
 
@@ -415,14 +421,15 @@ def along_training(
     :param num_steps: along it, at least one for each of its pieces.
     :param seed: int32 [2].
     """
-    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
+    options: Execution = {"generator": generator, "jit_compile": jit_compile}
     count = 1 if ais.is_at_once(generator) else _ROUNDS  # of the pilot's shape
     pilot, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 1 + count))
     # A pilot measures the path, and steps are allotted by its distances
     lengths = distances(path, num_chains=num_chains, seed=pilot, **options)
     steps = allotted(lengths, max(num_steps, len(lengths)))
-    options["num_chains"] = num_chains * _ROUNDS // count
-    return annealing(ais.pooled([annealed(path, steps, seed=round_seed, **options) for round_seed in seeds]))
+    num_chains = num_chains * _ROUNDS // count
+    rounds = [annealed(path, steps, num_chains=num_chains, seed=round_seed, **options) for round_seed in seeds]
+    return annealing(ais.pooled(rounds))
 
 
 def reverse(
@@ -464,8 +471,15 @@ def _ais(
     generator: str,
     jit_compile: bool,
 ) -> ais.AISResult:
-    options: dict[str, Any] = {"base_b": base_b, "generator": generator, "jit_compile": jit_compile}
-    return ais.ais(rbm, schedule(betas), num_chains=config.ais_chains, seed=seed, **options)
+    return ais.ais(
+        rbm,
+        schedule(betas),
+        num_chains=config.ais_chains,
+        seed=seed,
+        base_b=base_b,
+        generator=generator,
+        jit_compile=jit_compile,
+    )
 
 
 def _reverse_ais(
@@ -485,7 +499,7 @@ def _reverse_ais(
     stage_seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 2)) if tf.is_tensor(seed) else seed
     chains = state.chains._replace(a=tf.linalg.matmul(state.chains.v, state.rbm.W, transpose_b=True) + state.rbm.c)
     beta = state.ladder.beta.numpy()
-    options: dict[str, Any] = {"generator": generator, "jit_compile": jit_compile}
+    options: Execution = {"generator": generator, "jit_compile": jit_compile}
     samples = sample(state.rbm, chains, beta, config.ais_chains, seed=stage_seeds[0], **rounds, **options)
     return ais.reverse_ais(state.rbm, schedule(betas), samples, seed=stage_seeds[1], base_b=base_b, **options)
 

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.estimates.trajectories import is_node, keep_in, load_nodes
 from rbm_tracking.model.modes import low_rank_rbm
+from rbm_tracking.model.random import Execution
 from rbm_tracking.model.rbm import RBM, initial_rbm
 from rbm_tracking.model.serialization import SavedRBM
 from rbm_tracking.model.temperatures import linear_ladder
@@ -115,7 +116,7 @@ class Trainer:
         if not self.config.average:
             return self.state
         if self._model is None or int(self._model.step) != int(self.store.leaves[0]):
-            options: dict[str, Any] = {"generator": self.config.generator, "jit_compile": self._jit_compile}
+            options: Execution = {"generator": self.config.generator, "jit_compile": self._jit_compile}
             self._model = averaged(self.state, seed=self._seed, **options)
         return self._model
 
@@ -181,7 +182,7 @@ class Trainer:
         state = self.state
         if self.num_temps >= self.spawn_up_to:
             return None
-        level = spawn_level(state.ladder, state.tracker.health.swap_rate.numpy())
+        level = spawn_level(state.ladder, np.asarray(state.tracker.health.swap_rate))
         if level is None:
             return None
         self._assign(spawn(state, level))
