@@ -4,12 +4,13 @@ AIS from the base rates of all rows starts between the phases of a table, and it
 with weights that look even. Here clusters k = 1 ... K of the rows each have AIS of their own, from independent units
 with the biases b_k of the cluster, and the rows v are shared out among them by functions pi_k(v) that add up to 1:
 
-    Z = sum_k E_k[w pi_k(v_T)],      pi_k(v) = softmax_k(d_k'v - log Z(d_k)).
+    Z = sum_k E_k[w pi_k(v_T)],      pi_k(v) = softmax_k((d_k'v - log Z(d_k)) / 4).
 
 AIS is unbiased for every function of its last states (Neal, "Annealed importance sampling", 2001): E_k[w f(v_T)] =
 Z E[f(v)], so that the sum is Z whatever the clusters and the biases d_k of the cells are, if they do not depend on the
 chains. The variance is small where pi_k(v) is the larger the more chains of k arrive at v (the balance heuristic of
-Veach and Guibas, 1995): d_k are the base rates of where other chains of k have arrived.
+Veach and Guibas, 1995): d_k are the base rates of where other chains of k have arrived. Units that change together
+count for each other there, so that independent ones are too sure of a cell; a quarter of their log odds is not.
 """
 
 import numpy as np
@@ -31,6 +32,7 @@ _MOST = 8
 _MOST_ROWS = 2000
 _FEW_ROWS = 50
 _ROWS_OF_MAXIMUM = 100  # that are drawn at one
+_SURENESS = 0.25  # of cells
 _CLIP = 0.02  # of probabilities, so that no cell is narrower than what chains can leave
 
 Array = NDArray[np.float64]
@@ -97,7 +99,7 @@ def stratified(
         )
     # Each chain counts with log pi_k of where it has arrived
     log_normalisers = np.array([units.log_normaliser(d) for d in cells])
-    log_pi = log_softmax(together.v.astype(np.float64) @ cells.T - log_normalisers, axis=1)
+    log_pi = log_softmax(_SURENESS * (together.v.astype(np.float64) @ cells.T - log_normalisers), axis=1)
     own = np.take_along_axis(log_pi, np.repeat(np.arange(num_strata), num_chains)[:, None], axis=1)[:, 0]
     return result_of(together.log_weights + own + np.log(num_strata), together.v, num_strata=num_strata)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -81,13 +82,9 @@ class Softmax(Discrete):
         place[order] = np.arange(len(order))
         return place[: self.n_v]
 
-    def fields(self, x: Tensor, ops: Ops = NUMPY, options: NDArray[np.int64] | None = None) -> Tensor:
-        """x of the options of each group, [..., n_v] to [..., G, K]: 0 for no column, -inf where there is no option.
-
-        :param options: columns of the options in another order of axes than [G, K]; None for this one.
-        """
-        columns = self._options if options is None else options
-        return ops.take(ops.join([x, ops.full(x, 0.0), ops.full(x, -np.inf)]), columns)
+    def fields(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
+        """x of the options of each group, [..., n_v] to [..., G, K]: 0 for no column, -inf where there is no option."""
+        return ops.take(ops.join([x, ops.full(x, 0.0), ops.full(x, -np.inf)]), self._options)
 
     def _columns(self, options: Tensor, bits: Tensor, ops: Ops) -> Tensor:
         """[..., G, K] and [..., R] to [..., n_v]; bits are None if there are no columns of them."""
@@ -174,19 +171,27 @@ class Softmax(Discrete):
         return self._columns(options, ops.cast(of_bits < ops.sigmoid(ops.take(x, self._rest)), x), ops)
 
     def _drawn(self, x: Tensor, noise: Tensor) -> Tensor:
-        """:meth:`draw` with the options of groups along the last axis but one, where arrays are added up faster."""
+        """:meth:`draw` with options as the first axis and rows as the last, along which arrays are added up fast."""
         num_groups = len(self.groups)
-        ends = self.fields(x, options=self._options.T)
-        ends -= ends.max(axis=-2, keepdims=True)
-        np.cumsum(np.exp(ends, out=ends), axis=-2, out=ends)
+        fields = x.reshape(-1, self.n_v)
+        noise = noise.reshape(len(fields), -1)
+        absent = np.repeat(np.array([[0.0], [-np.inf]], x.dtype), len(fields), axis=1)
+        ends = np.concatenate([fields.T, absent])[self._options.T]
+        ends -= ends.max(axis=0)
+        np.exp(ends, out=ends)
+        for below, end in itertools.pairwise(ends):
+            end += below
         # The first option whose end is above the noise, or the last one there is
-        height = noise[..., None, :num_groups] * ends[..., -1:, :]
-        chosen = np.minimum((ends <= height).sum(axis=-2), self._last)
-        rows = np.zeros((*x.shape[:-1], self.n_v + 1), x.dtype)  # with a column for none of them
-        np.put_along_axis(rows, self._options[np.arange(num_groups), chosen], 1, axis=-1)
+        height = noise.T[:num_groups] * ends[-1]
+        chosen = np.zeros(height.shape, np.int64)
+        for end in ends:
+            chosen += end <= height
+        chosen = np.minimum(chosen, self._last[:, None])
+        rows = np.zeros((len(fields), self.n_v + 1), x.dtype)  # with a column for none of them
+        rows[np.arange(len(fields)), self._options[np.arange(num_groups)[:, None], chosen]] = 1
         if len(self._rest):
-            rows[..., self._rest] = noise[..., num_groups:] < NUMPY.sigmoid(x[..., self._rest])
-        return np.ascontiguousarray(rows[..., : self.n_v])
+            rows[:, self._rest] = noise[:, num_groups:] < NUMPY.sigmoid(fields[:, self._rest])
+        return np.ascontiguousarray(rows[:, : self.n_v]).reshape(x.shape)
 
     def describe(self) -> dict[str, Any]:
         groups = [[int(column) for column in group] for group in self.groups]

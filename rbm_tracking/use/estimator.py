@@ -832,7 +832,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         # AIS along the parameters of training
         self._along = evaluation.along_training(
             self._path(nodes, beta=1.0),
-            max(2, settings.ais_temps // 4),
+            max(2, settings.ais_temps // 8),
             tf.random.fold_in(seed, 1),
             **options,
         )

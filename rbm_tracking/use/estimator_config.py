@@ -86,7 +86,7 @@ class TrainingConfig:
     :param ais_temps: temperatures of AIS with 100 chains, which with early stopping checks log Z wherever parameters
         are about to become the best, or the filter doubts itself (a quarter of them in NumPy). At the end of every fit
         log Z is exact where enumeration takes about a second at most: up to some 20 to 25 hidden or visible units. Else
-        AIS of a quarter of them with 100 chains from each of up to eight clusters of the rows, and of up to four modes
+        AIS of an eighth of them with 100 chains from each of up to eight clusters of the rows, and of up to four modes
         of the model that are unlike any row, checks it again, beside a shorter one, of which it must not be far above;
         and one along parameters that training went through, which finds modes that are out of reach of all
         temperatures.

@@ -385,8 +385,8 @@ def checked_again(
     has each mode that :mod:`rbm_tracking.estimates.maxima` finds.
 
     :param base_b: visible biases that AIS starts from, [K, n_v], of :func:`strata.starts`.
-    :param num_temps: of a single AIS in training; the long one of each stratum has a quarter of it, the short one,
-        whose last states are the cells of the long one, a sixteenth.
+    :param num_temps: of a single AIS in training; the long one of each stratum has an eighth of it, the short one,
+        whose last states are the cells of the long one, a 32nd.
     :param seed: int32 [2].
     :param num_chains: of one AIS in one stratum.
     :return: the long one, and by how much it is above the short one, see `evidence.rise`.
@@ -396,7 +396,7 @@ def checked_again(
     # Modes that the rows do not lead to are strata, too
     base_b = strata.with_maxima(rbm, base_b, plain.noise_of(seed.numpy(), 0))
     # The last states of the short AIS are the cells of the long one
-    few, many = (ais.linear_schedule(max(2, num_temps // divisor)) for divisor in (16, 4))
+    few, many = (ais.linear_schedule(max(2, num_temps // divisor)) for divisor in (32, 8))
     short = strata.stratified(rbm, few, base_b, base_b, num_chains=num_chains, seed=short_seed, **options)
     cells = strata.arrivals(short, len(base_b), rbm.visible)
     long = annealing(strata.stratified(rbm, many, base_b, cells, num_chains=num_chains, seed=long_seed, **options))
