@@ -20,7 +20,7 @@ have a city in another state, and how often `blame` names the column, or one of 
 import os
 import time
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
@@ -139,10 +139,15 @@ def table_scores(number: int) -> dict[str, float]:
 
 def scores(of: Split, seed: int, num_rows: int) -> dict[str, list[float]]:
     """AUC of odd rows and log loss of missing bits, of each of `NAMES`."""
-    rates: dict[str, Any] = {"learning_rate": 1e-3, "weight_decay": 0.0}
     densities = (
-        DARNDensity(16, 100, **rates, random_state=seed),
-        DARNDensity((), model={"visible_conditional": "made", "conditional_units": 200}, **rates, random_state=seed),
+        DARNDensity(16, 100, learning_rate=1e-3, weight_decay=0.0, random_state=seed),
+        DARNDensity(
+            (),
+            model={"visible_conditional": "made", "conditional_units": 200},
+            learning_rate=1e-3,
+            weight_decay=0.0,
+            random_state=seed,
+        ),
     )
     mean = (of.train.sum(axis=0) + 0.5) / (len(of.train) + 1)
     usual = of.test[~of.is_odd][:num_rows]

@@ -9,7 +9,7 @@ import gpflow
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gpflow_deep_base.page import Band, Bars, Line, Panel, Panels, Points, Table, smoothed
+from gpflow_deep_base.page import Band, Bars, Line, Mark, Panel, Panels, Points, Table, smoothed
 from gpflow_deep_base.scores import confidence_bins
 
 from .judge import evaluation
@@ -171,7 +171,7 @@ def course_part(courses: Mapping[str, Sequence[Mapping[str, Any]]], tags: Sequen
     """
     panels = []
     for tag in tags:
-        marks = list[Any]()
+        marks = list[Mark]()
         for title, records in courses.items():
             logged = [(record["step"], record[tag]) for record in records if record.get(tag) is not None]
             if not logged:
@@ -264,7 +264,7 @@ def _intervals(predicted: Predicted, Y: np.ndarray, names: Sequence[str]) -> Pan
         mean = predicted.mean[:, p]
         reach = np.maximum(np.stack([mean[few] - lower[few, p], upper[few, p] - mean[few]]), 0.0)
         ends = [min(Y[:, p].min(), mean.min()), max(Y[:, p].max(), mean.max())]
-        marks: list[Any] = [Line(ends, ends, "", is_dashed=True), Points(Y[few, p], mean[few], half=reach)]
+        marks: list[Mark] = [Line(ends, ends, "", is_dashed=True), Points(Y[few, p], mean[few], half=reach)]
         panels.append(Panel(title, marks, f"true {name}", f"predicted {name}"))
     note = f"At most {MOST_INTERVALS} rows are drawn, each with its interval; on the dashed line predictions are right."
     return Panels("Predicted and true", panels, note)
@@ -280,7 +280,7 @@ def _fit(fit: FitOnGrid, train: Part, input_name: str, target: str) -> Panels:
     mean, lower, upper = (part[:, 0] for part in fit.band)
     X, Y = train
     band = Band(x, lower, upper, fit.interval)
-    marks: list[Any] = [band, Line(x, mean, "mean"), Points(X[:, 0], Y[:, 0], "training data")]
+    marks: list[Mark] = [band, Line(x, mean, "mean"), Points(X[:, 0], Y[:, 0], "training data")]
     return Panels("Fit", [*panels, Panel("prediction", marks, input_name, target)])
 
 
@@ -315,7 +315,7 @@ def _of_pit(name: str, found: Evaluation) -> list[Panel]:
     p, share, half = shares_below(pit)
     title = f"{name}: {calibration_in_words(found)}"
     low, high = np.clip([p - half, p + half], 0.0, 1.0)
-    curve: list[Any] = [Band(p, low, high, "right, 95% of samples"), Line(p, share, "test rows")]
+    curve: list[Mark] = [Band(p, low, high, "right, 95% of samples"), Line(p, share, "test rows")]
     curve.append(Line([0, 1], [0, 1], "right", is_dashed=True))
     # Their histogram, with the same band of its bars.
     counts, edges = np.histogram(pit, NUM_BINS, (0.0, 1.0))
@@ -338,7 +338,7 @@ def _of_confidence(name: str, found: Evaluation) -> Panel:
     half = Z95 * np.sqrt(x * (1 - x) / [group.sum() for group in groups])
     error = found.calibration_error
     title = name if error is None else f"{name}: calibration error {error.value:.3f} ± {error.error:.2g}"
-    marks: list[Any] = [
+    marks: list[Mark] = [
         Line([0, 1], [0, 1], "right", is_dashed=True),
         Points(x, share, "bins of rows, 95% if right", half),
     ]
@@ -354,7 +354,7 @@ def _function_parts(predictor: Predictor, X: np.ndarray, names: Sequence[str]) -
     # The function over each of the most relevant inputs.
     panels = []
     for curve in curves[:SHOWN_INPUTS]:
-        marks: list[Any] = [Line(curve.grid, curve.mean, "mean")]
+        marks: list[Mark] = [Line(curve.grid, curve.mean, "mean")]
         if curve.low is not None and curve.high is not None:
             marks.insert(0, Band(curve.grid, curve.low, curve.high, "95% of new targets"))
         panels.append(Panel(names[curve.column], marks, names[curve.column], target))

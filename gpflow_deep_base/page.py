@@ -16,7 +16,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,7 @@ __all__ = [
     "Band",
     "Bars",
     "Line",
+    "Mark",
     "Panel",
     "Panels",
     "Part",
@@ -125,11 +126,15 @@ class Bars(NamedTuple):
     names: Sequence[str] = ()
 
 
+Mark: TypeAlias = Line | Band | Points | Bars
+"""What a plot shows."""
+
+
 class Panel(NamedTuple):
     """One plot: its marks, and what its axes are, with their units."""
 
     title: str
-    marks: Sequence[Line | Band | Points | Bars]
+    marks: Sequence[Mark]
     xlabel: str = ""
     ylabel: str = ""
 

@@ -148,7 +148,6 @@ def fit(
         return _first_good(training, model, name, choices, by_part)
     # The Bayesian way: a recipe of phases in proportion to the epochs.
     is_sgd = isinstance(given_optimizer, keras.optimizers.SGD)  # on which the factor acts twice
-    options: dict[str, Any] = {"scale_speed": math.sqrt(8.0) if is_sgd else 8.0, "initial_log_std": -6.0}
     config = RecipeConfig(
         prior=way.prior,
         epochs=epochs,
@@ -156,7 +155,8 @@ def fit(
         pruning=PruningConfig(shrink_from=math.ceil(0.4 * epochs), shrink_every=max(1, epochs // 10)),
         ending=EndingConfig(polish_epochs, way.polish_kl, last_epochs),
         decay_from=_RAISED_FALLS_FROM if len(choices) > 1 else RecipeConfig.decay_from,
-        **options,
+        scale_speed=math.sqrt(8.0) if is_sgd else 8.0,
+        initial_log_std=-6.0,
     )
     small = fit_recipe(
         config, training, model, choices, functools.partial(_checked, training.values_of), **way.settings

@@ -190,9 +190,14 @@ class Recipe:
         :return: "plain" is the network that became Bayesian.
         :raises ValueError: as :func:`compression.pack_files`.
         """
-        options: dict[str, Any] = {"batch_size": self.batch_size, "seed": self._seed}
         last = functools.partial(
-            train_last, config=self.config, parts=self.parts, log=log, teacher=self._teacher, **options
+            train_last,
+            config=self.config,
+            parts=self.parts,
+            log=log,
+            teacher=self._teacher,
+            batch_size=self.batch_size,
+            seed=self._seed,
         )
         return pack_files(
             self.model,
@@ -204,7 +209,8 @@ class Recipe:
             learning_rate=self.config.learning_rate,
             train_last=last if self.config.ending.last_epochs else None,
             plain=PackedNetwork(float(self.plain_percent[0]), float(self.plain_percent[1])),
-            **options,
+            batch_size=self.batch_size,
+            seed=self._seed,
         )
 
     @property

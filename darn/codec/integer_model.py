@@ -542,8 +542,16 @@ def _network_sums(
     for i, (matrix, bias) in enumerate(matrices):
         kernel = None if matrix is None else _float64(matrix, name)
         constant = np.zeros(matrix.shape[1]) if bias is None else _float64(bias, name).reshape(-1)
-        inputs: dict[str, Any] = {"input_bits": input_bits, "input_limit": limit}
-        sums.append(Sums(kernel, constant, shifts=None if i else shifts, name=f"{name}, map {i + 1}", **inputs))
+        sums.append(
+            Sums(
+                kernel,
+                constant,
+                shifts=None if i else shifts,
+                name=f"{name}, map {i + 1}",
+                input_bits=input_bits,
+                input_limit=limit,
+            )
+        )
         input_bits = UNIT_BITS
         limit = float(1 << UNIT_BITS)
         # tanh is at most 1; relu has the limit of its sums.

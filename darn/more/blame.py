@@ -10,7 +10,6 @@ The gain of a column looks at all others: max over values v of log p(x with v in
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,15 +41,17 @@ def blame(
     :raises ValueError: for another shape or other values.
     """
     rows = checked_bits(x, np.shape(x)[-1] if np.ndim(x) else 1)
-    settings: dict[str, Any] = {"num_samples": num_samples, "seed": seed}
     gains = np.empty(rows.shape)
     categories = as_categories(groups, rows[:0])
     for begin in range(0, len(rows), _ROWS):
         part = slice(begin, begin + _ROWS)
-        log_p = log_prob(density, rows[part], **settings)
+        log_p = log_prob(density, rows[part], num_samples=num_samples, seed=seed)
         # The best other value of each variable, and what it gains.
         for columns, changed in _changes(rows[part], categories):
-            best = np.max([log_prob(density, rows_of_value, **settings) for rows_of_value in changed], axis=0)
+            best = np.max(
+                [log_prob(density, rows_of_value, num_samples=num_samples, seed=seed) for rows_of_value in changed],
+                axis=0,
+            )
             with np.errstate(invalid="ignore"):
                 gain = best - log_p
             gains[part, columns] = np.where(np.isneginf(best), -np.inf, gain)[:, None]

@@ -79,8 +79,15 @@ def complete(
     :raises ValueError: if x and the mask do not fit the model or each other, a number is out of range, or for a row of
         a mixture over orders (EoNADE) with too many missing bits to sum over.
     """
-    settings: dict[str, Any] = {"seed": seed, "max_exact_bits": max_exact_bits}
-    completion = completed(model, x, is_missing, min_effective=min_effective, max_samples=max_samples, **settings)
+    completion = completed(
+        model,
+        x,
+        is_missing,
+        min_effective=min_effective,
+        max_samples=max_samples,
+        seed=seed,
+        max_exact_bits=max_exact_bits,
+    )
     warn_of_few_draws(completion, min_effective, max_samples)
     return completion.probabilities
 

@@ -98,8 +98,9 @@ class Mixture:
         columns share alike, so that their sum is log p(x). Parameters and errors as
         :func:`darn.more.mixture.log_prob_by_column`.
         """
-        settings: dict[str, Any] = {"num_samples": num_samples, "seed": seed}
-        by_member = np.stack([log_prob_by_column(member, x, **settings) for member in self.members])
+        by_member = np.stack(
+            [log_prob_by_column(member, x, num_samples=num_samples, seed=seed) for member in self.members]
+        )
         # P(member | row).
         log_joint = by_member.sum(axis=2) + self.log_weights[:, None]
         log_p = np.logaddexp.reduce(log_joint, axis=0)
@@ -174,11 +175,13 @@ def member_log_prob(
     if isinstance(member, Ordered):
         return member.log_prob(x)
     rows = checked_bits(x, _width(member))
-    settings: dict[str, Any] = {"num_samples": num_samples, "seed": seed, "max_exact_units": _MAX_SUMMED_UNITS}
     blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
     if not blocks:
         return np.zeros(0)
-    estimates = [log_prob_and_effective(member, block, **settings) for block in blocks]
+    estimates = [
+        log_prob_and_effective(member, block, num_samples=num_samples, seed=seed, max_exact_units=_MAX_SUMMED_UNITS)
+        for block in blocks
+    ]
     log_p, effective = (np.concatenate([single.numpy() for single in part]) for part in zip(*estimates, strict=True))
     if warns:
         warn_of_few(effective, num_samples)

@@ -246,15 +246,16 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         :raises ValueError: for other rows, or columns of rows with missing values, or of a DARN that averages orders.
         """
         x, is_missing, beyond = self._fitted_bits(X)
-        settings: dict[str, Any] = {"num_samples": self.num_samples, "seed": self._seed}
         if by_column:
             if is_missing is not None:
                 raise ValueError("by_column is for rows without missing values; complete them first.")
-            by_bit = log_prob_by_column(self.model_, x, **settings)
+            by_bit = log_prob_by_column(self.model_, x, num_samples=self.num_samples, seed=self._seed)
             return by_bit if self.variables_ is None else self.variables_.by_column(by_bit) - beyond
         if is_missing is None:
-            return log_prob(self.model_, x, **settings) - beyond.sum(axis=1)
-        return log_prob_of_known(self.model_, x, is_missing, **settings) - beyond.sum(axis=1)
+            return log_prob(self.model_, x, num_samples=self.num_samples, seed=self._seed) - beyond.sum(axis=1)
+        return log_prob_of_known(
+            self.model_, x, is_missing, num_samples=self.num_samples, seed=self._seed
+        ) - beyond.sum(axis=1)
 
     def blame(self, X: ArrayLike) -> NDArray[np.float64]:
         """By how much log p of a row would be higher if the value of a column were the best other one, [N, n_x] or the
@@ -267,8 +268,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         x, is_missing, beyond = self._fitted_bits(X)
         if is_missing is not None:
             raise ValueError("X must have no missing values, got some; complete them first.")
-        settings: dict[str, Any] = {"groups": self._groups, "num_samples": self.num_samples, "seed": self._seed}
-        gains = blame(self.model_, x, **settings)
+        gains = blame(self.model_, x, groups=self._groups, num_samples=self.num_samples, seed=self._seed)
         return gains if self.variables_ is None else self.variables_.by_column(gains, np.maximum) + beyond
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
@@ -457,8 +457,15 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         X = as_numbers(frame, self, reset=reset, may_miss=True)
         if reset and hasattr(self, "table_encoder_"):
             X = moments(self.table_encoder_, frame)
-        checks: dict[str, Any] = {"dtype": "numeric", "ensure_all_finite": "allow-nan"}
-        return validate_data(self, X, reset=reset, accept_sparse="csr", ensure_min_samples=2 if reset else 1, **checks)
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            ensure_min_samples=2 if reset else 1,
+            dtype="numeric",
+            ensure_all_finite="allow-nan",
+        )
 
     def _bits(
         self, X: ArrayLike, *, reset: bool

@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -322,8 +321,9 @@ class _Search:
 
     def _mixture(self, members: int) -> float:
         """Nats of a mixture of so many products of Bernoullis, which is a candidate."""
-        settings: dict[str, Any] = {"categories": self.categories, "weights": self._row_weights, "seed": self._seed}
-        fitted = fit_mixture_of_bernoullis(self.rows, members, **settings)
+        fitted = fit_mixture_of_bernoullis(
+            self.rows, members, categories=self.categories, weights=self._row_weights, seed=self._seed
+        )
         return self.keep(f"mixture of {members} products of Bernoullis", fitted).nats
 
     def chain(self) -> None:
@@ -385,8 +385,9 @@ class _Search:
         if self._chain is not None and self._chain[2] <= near:
             strengths, name, _ = self._chain
             for title, order in self._others("L1 chain"):
-                fit_options: dict[str, Any] = {"categories": self.categories, "weights": self._row_weights}
-                chain = fit_chain(self.rows, strengths, order=order, **fit_options)
+                chain = fit_chain(
+                    self.rows, strengths, order=order, categories=self.categories, weights=self._row_weights
+                )
                 self.keep(f"L1 chain, columns {title}, {name}", chain)
         if self._network is not None and -float(self._shares @ self._network[1].log_p) <= near:
             settings, best = self._network

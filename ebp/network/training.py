@@ -10,7 +10,7 @@ same posterior, and damps the sum where it would overshoot (`update.damping`). T
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -159,15 +159,23 @@ def fit_chunk(
     That is done for each power of two of rows and of updates. Parameters are as for `fit_epoch`, scores are those of
     the rows of `data`.
     """
-    options: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "epoch": epoch}
     if isinstance(data.X, SparseRows) or batch_size > MAX_PADDING or int(network.step) < MIN_STEPS_FOR_XLA:
-        return fit_epoch(network, data, weight=weight, **options)
+        return fit_epoch(network, data, weight=weight, batch_size=batch_size, seed=seed, epoch=epoch)
     # With rows of zeros, which are not learned, up to a power of two.
     num_rows = int(data.Y.shape[0])
     room = padded(data)
     if weight is not None:
         weight = np.pad(weight, (0, int(room.Y.shape[0]) - num_rows))
-    stats = fit_epoch(network, room, rows=np.arange(num_rows), weight=weight, jit_compile=True, **options)
+    stats = fit_epoch(
+        network,
+        room,
+        rows=np.arange(num_rows),
+        weight=weight,
+        jit_compile=True,
+        batch_size=batch_size,
+        seed=seed,
+        epoch=epoch,
+    )
     return stats._replace(scores=None if stats.scores is None else stats.scores[:num_rows])
 
 

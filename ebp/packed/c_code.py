@@ -226,7 +226,6 @@ def _source(net: PackedNetwork, inputs: str, name: str) -> str:
     num_outputs = net.layer_sizes[-1]
     num_classes = max(2, num_outputs)
     last = len(sizes) - 2
-    words: dict[str, Any] = {"last": last, "num_classes": num_classes}
     # Types as small as the numbers allow.
     index = "uint16_t" if max(sizes) < 2**16 - 8 else "uint32_t"
     coded, coding = input_coding(net, inputs)
@@ -243,7 +242,8 @@ def _source(net: PackedNetwork, inputs: str, name: str) -> str:
         constants.append(array("uint8_t", "ranks", np.concatenate([_ranks(net, part[-1]) for part in net.networks])))
     classes = "" if net.classes is None else ":\n   " + comment(", ".join(map(str, net.classes.tolist())))
     return _SOURCE.format(
-        **words,
+        last=last,
+        num_classes=num_classes,
         networks=f"{net.num_networks} that vote," if net.num_networks > 1 else "one",
         sizes="-".join(map(str, sizes)),
         declaration=f"int {name}(const {_TYPES[inputs]} *x)",
@@ -260,7 +260,7 @@ def _source(net: PackedNetwork, inputs: str, name: str) -> str:
         num_networks=net.num_networks,
         num_layers=len(sizes) - 1,
         starting="\n            int64_t largest = INT64_MIN;" if num_outputs > 1 else "",
-        deciding=(_MANY if num_outputs > 1 else _ONE).format(**words),
+        deciding=(_MANY if num_outputs > 1 else _ONE).format(last=last, num_classes=num_classes),
         beats=">" if num_outputs > 1 else ">=",
     )
 

@@ -177,14 +177,13 @@ class PackedNetwork:
         if self.has_convolutions:
             assert inputs.units is not None
             return convolved_sums(inputs.units, layers)
-        options: Any = {"engine": self.engine, "with_floats": self._with_floats}
         # The first layer's sums, and then thresholds and sums of each further layer.
         if inputs.bits is not None:
-            sums: np.ndarray = sign_products(inputs.bits, layers[0], **options)
+            sums: np.ndarray = sign_products(inputs.bits, layers[0], engine=self.engine, with_floats=self._with_floats)
         else:
             sums = self._first_sums(inputs, layers[0])
         for layer_below, layer in itertools.pairwise(layers):
-            sums = hidden_sums(sums, layer_below, layer, **options)
+            sums = hidden_sums(sums, layer_below, layer, engine=self.engine, with_floats=self._with_floats)
         return sums
 
     def _first_sums(self, inputs: _Inputs, layer: Layer) -> np.ndarray:

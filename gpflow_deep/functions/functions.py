@@ -19,6 +19,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from gpflow_deep.layers.protocol import Layer
+
 from ..layers.chunking import length_of, map_slices
 from ..layers.global_inducing import GlobalInducingLayer
 from ..model.scaling import Scale
@@ -112,7 +114,7 @@ class AtPoints(tf.Module):
     :param noise: eps, [S, 1, L].
     """
 
-    def __init__(self, layer: Any, noise: tf.Tensor) -> None:
+    def __init__(self, layer: Layer, noise: tf.Tensor) -> None:
         super().__init__()
         self.layer = copied(layer)
         self.noise = noise
@@ -124,7 +126,7 @@ class AtPoints(tf.Module):
 
 
 def draw_functions(
-    layers: Sequence[Any],
+    layers: Sequence[Layer],
     num_functions: int,
     *,
     num_features: int,
@@ -184,7 +186,7 @@ def _affine(slope: np.ndarray, offset: np.ndarray, X: tf.Tensor, keys: tf.Tensor
     return X * tf.constant(slope, X.dtype) + tf.constant(offset, X.dtype)
 
 
-def _floats_per_row(layer: Any, num_features: int) -> int:
+def _floats_per_row(layer: Layer, num_features: int) -> int:
     """Numbers in the largest array of one function for each row: its features, or covariances with inducing inputs."""
     num_points = getattr(layer, "num_patches", 1)
     return max(num_points * num_features, int(layer.floats_per_row) // max(1, int(layer.num_latent_gps)))

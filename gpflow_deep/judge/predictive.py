@@ -110,14 +110,14 @@ class Predictive:
     def _cdf(self, rows: slice, Y: Array) -> Array:
         return np.tensordot(self.weights, self.part_cdf(Y, *(part[:, rows] for part in self.parts)), axes=1)
 
-    def _quantile(self, rows: slice, level: Any) -> Array:
+    def _quantile(self, rows: slice, level: float | Array) -> Array:
         low, high = self._bracket(rows, level)
         if self.is_count:
             return self._count(rows, level, low, high)
         tolerance = _RELATIVE * np.maximum(self.width[rows], np.spacing(np.abs(self.center[rows])))
         return root(lambda y: self._cdf(rows, y) - level, low, high, tolerance)
 
-    def _count(self, rows: slice, level: Any, low: Array, high: Array) -> Array:
+    def _count(self, rows: slice, level: float | Array, low: Array, high: Array) -> Array:
         """By bisection of the whole numbers."""
         while np.any(high - low > 1):
             middle = np.floor(low + 0.5 * (high - low))
@@ -127,7 +127,7 @@ class Predictive:
             high = np.where(is_open & ~is_below, middle, high)
         return high
 
-    def _bracket(self, rows: slice, level: Any) -> tuple[Array, Array]:
+    def _bracket(self, rows: slice, level: float | Array) -> tuple[Array, Array]:
         """Targets between which the quantile is: P(low) < level <= P(high), as far as the targets' range allows."""
         center = self.center[rows]
         step = np.maximum(self.width[rows], 1e-300)

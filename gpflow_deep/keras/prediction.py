@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import Likelihood
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gpflow_deep_base.seeds import as_seed
 
@@ -33,7 +33,7 @@ __all__ = ["Predictor", "adapt"]
 Array = NDArray[np.float64]
 
 
-def adapt(model: keras.Model, X: Any) -> None:
+def adapt(model: keras.Model, X: ArrayLike) -> None:
     """Start all GP layers of a model from data, before training: `GPLayer.adapt` with what comes into each.
 
     :param X: inputs of the model, [N, ...]; some thousands of rows are enough.
@@ -93,7 +93,7 @@ class Predictor:
         """What is predicted: numbers, one of two labels, or one of several."""
         return likelihoods.task_of(self.likelihood)
 
-    def components(self, X: Any) -> tuple[Array, Array]:
+    def components(self, X: ArrayLike) -> tuple[Array, Array]:
         """Means and variances of the latent functions in each component, [S, N, P], at inputs X [N, ...]."""
         X = np.asarray(X)
         dims = [layer.gp.num_latent_gps for layer in self._inner]
@@ -109,7 +109,7 @@ class Predictor:
         moments = np.concatenate([part.reshape(S, -1, *part.shape[1:]) for part in parts], axis=1)
         return (moments, np.zeros_like(moments)) if self._head is None else (moments[:, :, 0], moments[:, :, 1])
 
-    def predict(self, X: Any, Y: Any = None) -> Predicted:
+    def predict(self, X: ArrayLike, Y: ArrayLike | None = None) -> Predicted:
         """Mean, standard deviation and the central 95% of the targets, or the probabilities of the labels.
 
         :param X: [N, ...].
@@ -125,14 +125,14 @@ class Predictor:
             lower, upper = distribution.quantiles(LIMITS)
         return Predicted(mean, np.sqrt(var), lower, upper, log_density)
 
-    def quantiles(self, X: Any, levels: Sequence[float]) -> Array:
+    def quantiles(self, X: ArrayLike, levels: Sequence[float]) -> Array:
         """Quantiles [levels, N, P] of the targets at X [N, ...].
 
         :raises ValueError: if the targets are labels, or the likelihood has no distribution function.
         """
         return self._distribution(*self.components(X)).quantiles(levels)
 
-    def forecast(self, X: Any, Y: Any) -> Forecast:
+    def forecast(self, X: ArrayLike, Y: ArrayLike) -> Forecast:
         """What `gpflow_deep.judge.evaluation.evaluate` judges.
 
         :param X: [N, ...].
@@ -168,7 +168,7 @@ class Predictor:
             mean, var = mixture.moments(self._weights(means), *component_moments)
         return np.asarray(mean, np.float64), np.asarray(var, np.float64)
 
-    def _log_density(self, means: Array, variances: Array, Y: Any) -> Array:
+    def _log_density(self, means: Array, variances: Array, Y: ArrayLike) -> Array:
         targets = np.asarray(Y, self._float_type).reshape(means.shape[1], -1)
         with float_type(self._float_type):
             arguments = (*self._arguments(means, variances), tf.constant(targets))

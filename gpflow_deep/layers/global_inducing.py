@@ -13,7 +13,7 @@ Of a single layer with Z at the data, Gaussian noise s2, v = y and lambda = 1 / 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -25,6 +25,9 @@ from gpflow.utilities import positive
 
 from ..functions.pathwise import FunctionNoise, LayerFunctions, draw_separate
 from .moments import LayerMoments, by_rows, draw, flat_points, jitter_of, outputs_covariance, robust_cholesky
+
+if TYPE_CHECKING:
+    from gpflow_deep.layers.protocol import Layer
 
 __all__ = ["GlobalFactors", "GlobalInducingLayer", "draw_factors", "is_global"]
 
@@ -198,13 +201,13 @@ class GlobalInducingLayer(Module):
         return draw_separate(self, factors.Z, factors.mean, factors.Luu, seed, num_features=num_features, noise=noise)
 
 
-def is_global(layers: Sequence[Any]) -> bool:
+def is_global(layers: Sequence[Layer]) -> bool:
     """Whether inducing inputs go from layer to layer."""
     return any(isinstance(layer, GlobalInducingLayer) for layer in layers)
 
 
 def draw_factors(
-    layers: Sequence[Any],
+    layers: Sequence[Layer],
     seed: tf.Tensor | None,
     *,
     count: int | None = None,

@@ -15,7 +15,7 @@ Noise between layers is another number at each input, and has no slope.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -23,10 +23,13 @@ from .latent import LatentVariableLayer
 from .moments import LayerMoments, root_of_joint
 from .svgp import LayerFactors, SVGPLayer
 
+if TYPE_CHECKING:
+    from gpflow_deep.layers.protocol import Layer
+
 __all__ = ["joint_draw"]
 
 
-def joint_draw(layer: Any, factors: Any, H: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
+def joint_draw(layer: Layer, factors: Any, H: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
     """Outputs [R, K, P] of one draw of the layer for each of R groups of inputs H [R, K, D]: Eq. (15) by their joint
     covariance. Parameters have the gradient of that, and each input that of the mean function through the draws.
 
@@ -61,7 +64,7 @@ def joint_draw(layer: Any, factors: Any, H: tf.Tensor, noise: tf.Tensor) -> tf.T
     return _with_slopes_of(mean_through_draws, H, _at_values(layer, fixed, drawn))
 
 
-def _at_values(layer: Any, H: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+def _at_values(layer: Layer, H: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Outputs for given values of the latent GPs."""
     zeros = tf.zeros_like(values)
     return layer.sample(H, LayerMoments(values, zeros), zeros)

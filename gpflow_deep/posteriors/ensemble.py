@@ -19,6 +19,8 @@ import tensorflow as tf
 from gpflow.base import Module
 from gpflow.config import default_float
 
+from gpflow_deep.layers.protocol import Layer
+
 from ..images.weighted_convolutional import WeightedConvolutionalLayer
 from ..layers.global_inducing import GlobalInducingLayer, draw_factors, is_global
 from ..model.quadrature import Integrator
@@ -75,7 +77,7 @@ class _PerMember:
         return tf.tile(weights - tf.cast(np.log(self.num_members), dtype), [self.num_members])
 
 
-def _shape_of(layer: Any, *, is_last: bool) -> tuple[int, ...]:
+def _shape_of(layer: Layer, *, is_last: bool) -> tuple[int, ...]:
     """Of a sample of a layer."""
     if isinstance(layer, GlobalInducingLayer):
         return (0, 0) if is_last else tuple(layer.pseudo_outputs.shape)
@@ -105,7 +107,7 @@ class InducingSamples(Module):
     :raises ValueError: naming a layer whose variational distribution is not over inducing outputs.
     """
 
-    def __init__(self, num_samples: int, layers: Sequence[Any]) -> None:
+    def __init__(self, num_samples: int, layers: Sequence[Layer]) -> None:
         super().__init__()
         if num_samples < 1:
             raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
@@ -132,7 +134,7 @@ class InducingSamples(Module):
                 variable.scatter_nd_update([[int(self.count)]], value[None])
         self.count.assign_add(1)
 
-    def cache(self, layers: Sequence[Any], *, dtype: tf.DType | None = None) -> Ensemble:
+    def cache(self, layers: Sequence[Layer], *, dtype: tf.DType | None = None) -> Ensemble:
         """What predictions need of every layer and sample; as `DeepGP.cached_factors`."""
         if is_global(layers):
             return Ensemble(draw_factors(layers, None, count=self.size, values=self.values[:-1]))
@@ -162,7 +164,7 @@ def random_offset(size: int, seed: tf.Tensor) -> tf.Tensor:
     return tf.random.stateless_uniform([], tf.random.fold_in(seed, 2000), maxval=size, dtype=tf.int32)
 
 
-def gps_of(layer: Any) -> Any:
+def gps_of(layer: Layer) -> Any:
     """The `SVGPLayer` of a layer, which may be itself; None of a layer without a distribution of its own.
 
     :raises ValueError: naming a layer with a distribution over something else than inducing outputs.

@@ -31,6 +31,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
+from gpflow_deep.layers.protocol import Layer
+
 from ..layers.joint import joint_draw
 from ..layers.latent import LatentVariableLayer
 from ..layers.protocol import Factors
@@ -41,7 +43,7 @@ from ..model.propagation import evaluate, last_outputs, rows_per_slice
 __all__ = ["Weighting", "has_latents", "importance_weighted", "joint_outputs"]
 
 
-def has_latents(layers: Sequence[Any]) -> bool:
+def has_latents(layers: Sequence[Layer]) -> bool:
     """Whether rows have latent variables."""
     return any(isinstance(layer, LatentVariableLayer) for layer in layers)
 
@@ -71,7 +73,7 @@ def importance_weighted(model: Any, data: RegressionData, factors: Factors, draw
 
 
 def joint_outputs(
-    layers: Sequence[Any], factors: Factors, X: tf.Tensor, noise: Sequence[tf.Tensor], K: int
+    layers: Sequence[Layer], factors: Factors, X: tf.Tensor, noise: Sequence[tf.Tensor], K: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Means and variances of the last layer, [S K, B, P], where K consecutive draws of a row are of one function.
 
@@ -120,7 +122,7 @@ class Weighting:
 
     def __init__(
         self,
-        layers: Sequence[Any],
+        layers: Sequence[Layer],
         noise: Sequence[tf.Tensor],
         X: tf.Tensor,
         Y: tf.Tensor,

@@ -7,13 +7,15 @@ from typing import Any
 
 import tensorflow as tf
 
+from gpflow_deep.layers.protocol import Layer
+
 from ..layers.global_inducing import GlobalInducingLayer, draw_factors, is_global
 from .ensemble import Ensemble, InducingSamples
 
 __all__ = ["cached_factors", "for_functions", "num_members", "one_draw"]
 
 
-def one_draw(layers: Sequence[Any], seed: tf.Tensor) -> tuple[Any, ...]:
+def one_draw(layers: Sequence[Layer], seed: tf.Tensor) -> tuple[Any, ...]:
     """Factors of all layers for one draw of global inducing outputs.
 
     :param seed: int32 [2], of the draw.
@@ -22,7 +24,7 @@ def one_draw(layers: Sequence[Any], seed: tf.Tensor) -> tuple[Any, ...]:
 
 
 def cached_factors(
-    layers: Sequence[Any],
+    layers: Sequence[Layer],
     samples: InducingSamples | None,
     num_draws: int,
     seed: tf.Tensor,
@@ -47,7 +49,7 @@ def cached_factors(
     return Ensemble(draw_factors(layers, tf.random.fold_in(seed, 1000), count=count))
 
 
-def num_members(layers: Sequence[Any], samples: InducingSamples | None, num_draws: int) -> int:
+def num_members(layers: Sequence[Layer], samples: InducingSamples | None, num_draws: int) -> int:
     """How many versions of all layers predictions are mixtures over: of the last layer alone there is one."""
     if samples is not None:
         return samples.size
@@ -55,7 +57,7 @@ def num_members(layers: Sequence[Any], samples: InducingSamples | None, num_draw
 
 
 def for_functions(
-    layers: Sequence[Any], samples: InducingSamples | None, num_functions: int, seed: tf.Tensor
+    layers: Sequence[Layer], samples: InducingSamples | None, num_functions: int, seed: tf.Tensor
 ) -> tuple[Any, ...]:
     """Factors with known inducing outputs of each function, where they are global; else nothing."""
     if not is_global(layers):

@@ -94,7 +94,7 @@ class SigmaPoints(tf.Module):
         return [tf.gather(tf.cast(eps, dtype), tf.transpose(chosen)) for eps in self.points]
 
 
-def predicted_log_density(model: Any, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+def predicted_log_density(model: DeepGP, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
     """N / B sum_b log sum_s w_s E[ p(y_b | f_b) | point s of the inner layers ], [], nats: the first sum above.
 
     :param model: of which layers, likelihood and `num_data` are read.
@@ -116,7 +116,7 @@ def predicted_log_density(model: Any, data: RegressionData, factors: Factors, dr
 class _AtAllRows:
     """An inner layer whose draws are mean + sqrt(var) eps at each row, also where draws are joint over rows."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Layer) -> None:
         self.layer = layer
 
     def __getattr__(self, name: str) -> Any:

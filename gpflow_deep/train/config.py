@@ -335,16 +335,20 @@ class ModelConfig:
     def _build_convolutional(
         self, X: np.ndarray, Y: np.ndarray, num_classes: int, num_data: int | None, seed: int
     ) -> DeepGP:
-        settings: dict[str, Any] = {
-            "config": self._patch_config(),
-            "num_inducing": self.num_inducing,
-            "num_samples": self.num_samples,
-            "num_data": num_data,
-            "precision": self.precision,
-            "seed": seed,
-        }
         shape = shape_of_images(X.shape[1], self.images.image_shape)
-        model = convolutional(X, Y, shape, self.num_layers, likelihood=self._likelihood(num_classes, X, Y), **settings)
+        model = convolutional(
+            X,
+            Y,
+            shape,
+            self.num_layers,
+            likelihood=self._likelihood(num_classes, X, Y),
+            config=self._patch_config(),
+            num_inducing=self.num_inducing,
+            num_samples=self.num_samples,
+            num_data=num_data,
+            precision=self.precision,
+            seed=seed,
+        )
         model.num_predict_samples = self.num_predict_samples
         return model
 

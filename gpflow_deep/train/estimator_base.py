@@ -13,7 +13,7 @@ from typing import Any
 
 import gpflow
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -297,7 +297,7 @@ class DeepGPEstimator(BaseEstimator):
 
     # Prediction.
 
-    def _inputs(self, X: Any) -> Array:
+    def _inputs(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
         X = as_numbers(X, self, reset=False)
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))

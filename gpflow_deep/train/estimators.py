@@ -52,7 +52,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
     {_PARAMETERS}
     """
 
-    def fit(self, X: Any, y: Any, **refused: Any) -> DeepGPRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> DeepGPRegressor:
         """Train on inputs X [N, D] and targets y [N] or [N, P], numbers in any units.
 
         :raises ValueError: if the arrays or the parameters do not fit.
@@ -63,7 +63,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
         self._fit(X, Y)
         return self
 
-    def partial_fit(self, X: Any, y: Any, **refused: Any) -> DeepGPRegressor:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> DeepGPRegressor:
         """One pass over some more rows of a stream, in minibatches, each row once.
 
         The first rows give units and inducing inputs: some thousands that are typical of the stream are best.
@@ -77,7 +77,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
             self._partial_fit(X, Y)
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Means of new targets, and their standard deviations with the noise: of the shape that y had."""
         inputs = self._inputs(X)
         with self._in_float():
@@ -87,14 +87,14 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
             (self._shaped(predicted.mean), self._shaped(predicted.std)) if return_std else self._shaped(predicted.mean)
         )
 
-    def predict_quantiles(self, X: Any, levels: Sequence[float] = (0.025, 0.5, 0.975)) -> Array:
+    def predict_quantiles(self, X: ArrayLike, levels: Sequence[float] = (0.025, 0.5, 0.975)) -> Array:
         """Quantiles of new targets: [N, levels], or [N, P, levels] for y of two dimensions."""
         inputs = self._inputs(X)
         with self._in_float():
             quantiles = self.predictor_.quantiles(inputs, levels)
         return self._shaped(np.moveaxis(quantiles, 0, -1))
 
-    def log_density(self, X: Any, y: Any) -> Array:
+    def log_density(self, X: ArrayLike, y: ArrayLike) -> Array:
         """log p(y_n | x_n) of each row, [N], nats, in the units of y (of all its columns together)."""
         inputs = self._inputs(X)
         targets = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64))
@@ -103,7 +103,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
         with self._in_float():
             return np.asarray(self.predictor_.predict(inputs, targets.reshape(len(targets), -1)).log_density)
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> Array:
         """Draws of new targets, joint over all rows: functions from the model, and noise.
 
         :return: [N, n_samples], or [N, P, n_samples] for y of two dimensions, as of `GaussianProcessRegressor`.
@@ -115,7 +115,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
             targets = self.predictor_.sample_y(inputs, n_samples, rng=rng)
         return self._shaped(np.moveaxis(targets, 0, -1))
 
-    def predict_modes(self, X: Any, *, prominence: float = PROMINENCE) -> Modes:
+    def predict_modes(self, X: ArrayLike, *, prominence: float = PROMINENCE) -> Modes:
         """Where the densities of new targets are highest: [N, C] each, or [N, P, C] for y of two dimensions.
 
         :param prominence: and what is returned as of `Predictor.modes`.
@@ -158,7 +158,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
     :ivar classes_: the labels, in the order of the probabilities.
     """
 
-    def fit(self, X: Any, y: Any, **refused: Any) -> DeepGPClassifier:
+    def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> DeepGPClassifier:
         """Train on inputs X [N, D] and labels y [N].
 
         :raises ValueError: if the arrays or the parameters do not fit, or there is only one class.
@@ -170,7 +170,9 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         self._fit(X, self._codes(y), [str(c) for c in self.classes_])
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None, **refused: Any) -> DeepGPClassifier:
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, **refused: Any
+    ) -> DeepGPClassifier:
         """One pass over some more rows of a stream, in minibatches, each row once.
 
         :param classes: all labels that there may be, with the first rows; later it can be left out.
@@ -188,12 +190,12 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
                 self._partial_fit(X, self._codes(y))
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """The most probable label of each row, [N]."""
         best = np.argmax(self.predict_proba(X), axis=1)
         return np.asarray(self.classes_[best])
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: ArrayLike) -> Array:
         """Probabilities of the labels `classes_`, [N, C]."""
         inputs = self._inputs(X)
         with self._in_float():
@@ -201,11 +203,11 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         p = np.concatenate([1 - p, p], axis=1) if p.shape[1] == 1 else p
         return np.asarray(p / p.sum(axis=1, keepdims=True))  # their sum is 1 but for errors of quadrature
 
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: ArrayLike) -> Array:
         """Their logarithms, [N, C]."""
         return np.log(self.predict_proba(X))
 
-    def log_density(self, X: Any, y: Any) -> Array:
+    def log_density(self, X: ArrayLike, y: ArrayLike) -> Array:
         """log p(y_n | x_n) of each row, [N], nats."""
         inputs = self._inputs(X)
         labels = self._codes(column_or_1d(y))

@@ -140,12 +140,23 @@ def fit(
     held_out = np.sort(order[:num_held_out])
     training = training.for_rows(len(rows), batch_size)
     chosen = None
-    options: dict[str, Any] = {"training": training, "max_iter": max_iter, "class_names": class_names, "seed": seed}
     # Deep sigma points: the weight of the KL by other held-out rows first.
     if config.posterior == "sigma_points" and config.points.kl_weight is None:
-        chosen = choose_kl_weight(config, X[rows], Y[rows], **options, batch_size=batch_size, show=show)
+        chosen = choose_kl_weight(
+            config,
+            X[rows],
+            Y[rows],
+            training=training,
+            max_iter=max_iter,
+            class_names=class_names,
+            seed=seed,
+            batch_size=batch_size,
+            show=show,
+        )
         config = dataclasses.replace(config, points=dataclasses.replace(config.points, kl_weight=chosen.kl_weight))
-    predictor, trainer = start(config, X[rows], Y[rows], **options)
+    predictor, trainer = start(
+        config, X[rows], Y[rows], training=training, max_iter=max_iter, class_names=class_names, seed=seed
+    )
     batch_at = batches(predictor.units.transform(X[rows], Y[rows]), batch_size, seed)
 
     def score() -> float:
@@ -239,8 +250,7 @@ def sample(
     :raises ValueError: as `Sampler`.
     :raises FloatingPointError: if a step fails.
     """
-    options: dict[str, Any] = {"batch_size": batch_size, "seed": seed}
-    sampler = Sampler(predictor.model, *predictor.units.transform(X, Y), sampling, **options)
+    sampler = Sampler(predictor.model, *predictor.units.transform(X, Y), sampling, batch_size=batch_size, seed=seed)
     for first in range(0, sampler.num_steps, SHOW_EVERY):
         with clear_errors("sampling failed: "):
             potential = sampler.advance(first, SHOW_EVERY)

@@ -170,8 +170,17 @@ def convolutional(
         drawn_patches = _Found.of(images, patches, num_inducing, rng)
         kernel = config.kernel(patches, config.lengthscale or drawn_patches.lengthscale)
         mean = linear_mean(drawn_patches.sample, config.channels)
-        options: dict[str, Any] = {"mean_function": mean, "q_sqrt_scale": 1e-5, "name": f"layer_{number}"}
-        layers.append(ConvolutionalLayer(kernel, drawn_patches.distinct, patches, config.channels, **options))
+        layers.append(
+            ConvolutionalLayer(
+                kernel,
+                drawn_patches.distinct,
+                patches,
+                config.channels,
+                mean_function=mean,
+                q_sqrt_scale=1e-5,
+                name=f"layer_{number}",
+            )
+        )
         images = _mean_images(images, patches, mean)
         shape = (*patches.grid, config.channels)
     # The last layer sums over the patches.
@@ -241,8 +250,7 @@ def _last_layer(
     # Weights with which the prior variance between images is the wanted one.
     K = patches.num_patches
     weights = np.full(K, np.sqrt(PRIOR_VARIANCE * config.kernel_variance / _variance(kernel, patches(images[:20]))))
-    options: dict[str, Any] = {"q_sqrt_scale": Q_SCALE, "precision": precision}
-    return WeightedConvolutionalLayer(kernel, Z, patches, P, weights=weights, **options)
+    return WeightedConvolutionalLayer(kernel, Z, patches, P, weights=weights, q_sqrt_scale=Q_SCALE, precision=precision)
 
 
 def _variance(kernel: SquaredExponential, patches: tf.Tensor) -> float:

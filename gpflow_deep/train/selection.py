@@ -502,8 +502,9 @@ class _Search:
         # Exact at once; or sparse first, from which an exact one goes on.
         if self.is_exact and len(rows) <= EXACT_ROWS:
             return search_exact(x, y, self._kernels(), max_iter=max_iter, seed=seed, show=self.show_climb)
-        options: dict[str, Any] = {"max_iter": max_iter, "seed": seed, "show": self.show}
-        single = search_sparse(x, y, self._kernels(), min(self.num_inducing, NUM_INDUCING), **options)
+        single = search_sparse(
+            x, y, self._kernels(), min(self.num_inducing, NUM_INDUCING), max_iter=max_iter, seed=seed, show=self.show
+        )
         if self.is_exact:
             single = climb_exact(dataclasses.replace(single, Z=None), x, y, min(max_iter, MIDDLE), show=self.show)
         return single
@@ -664,8 +665,9 @@ class _Search:
         rows, held = folds[0]
         training, batch_size = self._way_of(len(rows))
         self._warn_of_time(config, steps, batch_size, len(folds))
-        options: dict[str, Any] = {"batch_size": batch_size, "seed": self.course.seed}
-        tried = _Trained(config, (self.x, self.y), self.units, single.noise, training, **options)
+        tried = _Trained(
+            config, (self.x, self.y), self.units, single.noise, training, batch_size=batch_size, seed=self.course.seed
+        )
         # Of a single part there are several looks; several parts are trained on one after the other.
         shares = (4, 2, 1) if self.is_exact else (12, 4, 1)
         looks = [max(steps // share, 1) for share in shares] if len(folds) == 1 else []
@@ -792,8 +794,7 @@ class _Search:
             if self._has_rivals():
                 single = climb_sparse(single, x, y, max_iter, show=self.show)
             if "num_inducing" in self.free:
-                options: dict[str, Any] = {"max_iter": max_iter, "seed": self.course.seed, "show": self.show}
-                single = grow(single, x, y, MAX_INDUCING, **options)
+                single = grow(single, x, y, MAX_INDUCING, max_iter=max_iter, seed=self.course.seed, show=self.show)
             if single.evaluations > first_evaluations:
                 assert single.Z is not None  # of mypy: it is sparse
                 value = single.value * self.y.shape[1] - self.units.y.log_volume

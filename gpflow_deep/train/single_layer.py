@@ -19,7 +19,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import get_args
 
 import gpflow
 import numpy as np
@@ -631,8 +631,13 @@ def search_student_t(begin: SingleLayer, X: Array, Y: Array, *, max_iter: int = 
     begins = [(begin, theta)]
     if N <= RACE_ROWS:
         for kernel in PLAIN:
-            options: dict[str, Any] = {"has_prior": begin.has_prior or N < ROWS_PER_INPUT * D, "is_trend": False}
-            fresh = dataclasses.replace(begin, kernel=kernel, theta=first_theta(kernel, D, max(_STARTS)), **options)
+            fresh = dataclasses.replace(
+                begin,
+                kernel=kernel,
+                theta=first_theta(kernel, D, max(_STARTS)),
+                has_prior=begin.has_prior or N < ROWS_PER_INPUT * D,
+                is_trend=False,
+            )
             begins.append((fresh, fresh.theta))
     tried = []
     for gaussian, theta in begins:

@@ -215,7 +215,7 @@ def first_message(error: tf.errors.OpError) -> str:
 
 def make_train_step(
     model: DeepGP,
-    optimizer: Any,
+    optimizer: tf.keras.optimizers.Optimizer,
     *,
     natgrad_gamma: float | None = None,
     jit_compile: bool = False,
@@ -283,7 +283,7 @@ def _is_left_to_natural_gradients(layer: Layer) -> bool:
 
 def _distributed_step(
     model: DeepGP,
-    optimizer: Any,
+    optimizer: tf.keras.optimizers.Optimizer,
     natgrad: NaturalGradient | None,
     variables: Sequence[tf.Variable],
     strategy: tf.distribute.Strategy,

@@ -244,8 +244,9 @@ def _sheet_table(sheets: Mapping[str, pd.DataFrame | None], path: Path, spec: Ta
     buffer = io.StringIO()
     cells.apply(_as_texts).to_csv(buffer, header=False, index=False, sep="\t")
     content = buffer.getvalue().encode()
-    known: Any = {"names": spec.names, "skip_rows": spec.skip_rows, "wanted": (*spec.target, *spec.features)}
-    dialect = dialect_of(content, where, is_whole=True, **known)
+    dialect = dialect_of(
+        content, where, is_whole=True, names=spec.names, skip_rows=spec.skip_rows, wanted=(*spec.target, *spec.features)
+    )
     table = read_text(content, dialect, where, skip_footer=spec.skip_footer)
     return _trimmed(Table(table, where, path.name.split(".")[0], "\t"), [*notes, *dialect.notes], spec)
 

@@ -275,9 +275,14 @@ def apply_schema(
     :raises ValueError: as :func:`read_table`; if columns are missing; and naming value, row, column and flag: values
         that are missing, or no known level or class.
     """
-    known: Any = {"encoding": new.encoding or schema.encoding, "sheet": new.sheet or schema.sheet}
     levels = tuple(f.name for f in schema.columns if f.column.kind == "category")
-    file_spec = TableSpec(schema.required, names=schema.names, categorical=levels, **known)
+    file_spec = TableSpec(
+        schema.required,
+        names=schema.names,
+        categorical=levels,
+        encoding=new.encoding or schema.encoding,
+        sheet=new.sheet or schema.sheet,
+    )
     table = read_source(source, spec=file_spec)
     for name, why in table.left_out:
         if name == "(the file)":

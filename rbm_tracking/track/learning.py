@@ -112,7 +112,6 @@ def sml_update(
 
 def _sampled(state: SMLState, seed: tf.Tensor, config: SMLConfig) -> tuple[Chains, Chains | tuple[()], Swaps | None]:
     """The ladder and the target chains after sampling, and what swaps saw (None if the ladder has nothing to do)."""
-    noise: dict[str, Any] = {"seed": seed, "step": state.step, "generator": config.generator}
     chains = state.chains
     target = state.target
     swaps = None
@@ -120,11 +119,23 @@ def _sampled(state: SMLState, seed: tf.Tensor, config: SMLConfig) -> tuple[Chain
     if target and config.method == "tempering":
         chains, target = take_turns(chains, target)
     if target:
-        target = moved_target(state.rbm, target, steps=config.gibbs_steps, **noise)
+        target = moved_target(
+            state.rbm, target, steps=config.gibbs_steps, seed=seed, step=state.step, generator=config.generator
+        )
     # The ladder: Gibbs sampling at all temperatures, then swaps (Eq. 2)
     if config.track or config.method == "tempering":
-        chains = gibbs(state.rbm, chains, state.ladder.beta, steps=config.gibbs_steps, **noise)
-        chains, swaps = swap(chains, state.ladder.beta, hidden=state.rbm.hidden, **noise)
+        chains = gibbs(
+            state.rbm,
+            chains,
+            state.ladder.beta,
+            steps=config.gibbs_steps,
+            seed=seed,
+            step=state.step,
+            generator=config.generator,
+        )
+        chains, swaps = swap(
+            chains, state.ladder.beta, hidden=state.rbm.hidden, seed=seed, step=state.step, generator=config.generator
+        )
     return chains, target, swaps
 
 

@@ -107,10 +107,18 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         both = sparse.hstack([X, one_hot]).tocsr() if sparse.issparse(X) else np.hstack([X, one_hot])
         self.rbm_ = rbm.fit(both)
         # The RBM is where the discriminative training starts
-        options: dict[str, Any] = {"epochs": self.epochs, "learning_rate": self.learning_rate, "l2": self.l2}
         rng = np.random.default_rng(self.random_state)
         self.parameters_ = _Parameters.of(rbm.rbm_, self.n_features_in_)
-        self.parameters_ = discriminate(self.parameters_, X, labels, rng, batch_size=self.batch_size, **options)
+        self.parameters_ = discriminate(
+            self.parameters_,
+            X,
+            labels,
+            rng,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            learning_rate=self.learning_rate,
+            l2=self.l2,
+        )
         return self
 
     def predict_proba(self, X: Any) -> Array:

@@ -246,9 +246,10 @@ def ais_scalars(
     name = "reverse_ais" if is_reverse else "ais"
     if is_reverse:
         betas = config.ais_betas
-        rounds: dict[str, Any] = {"burn_in": _BURN_IN, "thin": _THIN}
         reverse_seed = tf.random.fold_in(at_step, 1)
-        estimate = _reverse_ais(state, base_b, betas, config, reverse_seed, generator, jit_compile, **rounds)
+        estimate = _reverse_ais(
+            state, base_b, betas, config, reverse_seed, generator, jit_compile, burn_in=_BURN_IN, thin=_THIN
+        )
     else:
         estimate = _ais(state.rbm, base_b, config.ais_betas, config, at_step, generator, jit_compile)
     return {
