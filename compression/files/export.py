@@ -2,12 +2,13 @@
 
 import contextlib
 import importlib.util
+import inspect
 import io
 import os
 import re
 import uuid
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from compression.graph.graph import graph_of
 from compression.graph.portable import portable
-from compression.graph.rebuild import copy_of
+from compression.graph.rebuild import copied, copy_of
 from compression.graph.supported import IDLE_IN_FILES, OPERATIONS
 from gpflow_deep_base.files import atomic_path, entries, write_bytes
 from gpflow_deep_base.limits import one_line
@@ -76,7 +77,7 @@ def export_saved_model(model: keras.Model, path: str | os.PathLike[str]) -> None
     if not is_new_folder(folder):
         raise ValueError(f"{folder} must be a new or empty folder; remove it, or give another.")
     temporary = folder.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{folder.name}")
-    served(model).export(str(temporary), verbose=False)
+    served(_by_steps(model)).export(str(temporary), verbose=False)
     if folder.exists():
         folder.rmdir()
     os.replace(temporary, folder)
@@ -116,9 +117,7 @@ def export_tflite(
     if kind not in TFLITE_KINDS:
         raise ValueError(f"kind must be one of {', '.join(TFLITE_KINDS)}, got {kind!r}.")
     examples = _examples(model, representative) if kind == "int8" else []
-    places = {OPERATIONS[name]: _PlaceOf for name in ("Argmax", "Argmin")}
-    if any(type(node.layer) in places for node in graph_of(model).nodes):
-        model = copy_of(model, places)
+    model = _with(_by_steps(model), {OPERATIONS[name]: _PlaceOf for name in ("Argmax", "Argmin")})
     try:
         content = _tflite_bytes(_flat(model), kind, examples)
     except Exception as error:  # there is no common class of its errors
@@ -138,6 +137,47 @@ def _missing(message: str) -> str:
     doubles = set(re.findall(r"tf\.(\w+)\(tensor<(?:[?\d]+x)*f64>", message))
     said = [f"{name} of float64" if name in doubles else name for name in names]
     return f"it has no {', '.join(said)} of TensorFlow" if names else ""
+
+
+def _with(model: keras.Model, instead: dict[type, Callable[[Any], keras.Layer]]) -> keras.Model:
+    """The same network with other layers in place of some kinds; the network itself if it has none of these."""
+    return copy_of(model, instead) if any(type(node.layer) in instead for node in graph_of(model).nodes) else model
+
+
+def _by_steps(model: keras.Model) -> keras.Model:
+    return _with(model, {keras.layers.TimeDistributed: _EachStep})
+
+
+class _EachStep(keras.layers.Layer):
+    """`TimeDistributed` in one call for all steps: that of Keras takes the number of examples for that of steps where a
+    function is made for any number of both."""
+
+    def __init__(self, wrapper: keras.layers.TimeDistributed) -> None:
+        super().__init__(name=wrapper.name)
+        self.supports_masking = True
+        self._wrapper = copied(wrapper, wrapper.name)
+
+    def build(self, input_shape: Any) -> None:
+        self._wrapper.build(input_shape)
+
+    def call(self, x: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
+        layer = self._wrapper.layer
+        takes_mask = mask is not None and "mask" in inspect.signature(layer.call).parameters
+        outputs = layer(_joined(x), **({"mask": _joined(mask)} if takes_mask else {}))
+        return tf.reshape(outputs, [*_sizes(x)[:2], *_sizes(outputs)[1:]])
+
+    def compute_output_spec(self, x: Any, mask: Any = None) -> Any:
+        return self._wrapper.compute_output_spec(x)
+
+
+def _sizes(x: tf.Tensor) -> list[Any]:
+    """Of all axes, as numbers where they are known."""
+    return [tf.shape(x)[axis] if size is None else size for axis, size in enumerate(x.shape)]
+
+
+def _joined(x: tf.Tensor) -> tf.Tensor:
+    """Steps of all examples one after the other."""
+    return tf.reshape(x, [-1, *_sizes(x)[2:]])
 
 
 class _PlaceOf(keras.layers.Layer):
@@ -225,7 +265,7 @@ def export_onnx(model: keras.Model, path: str | os.PathLike[str]) -> int:
     """
     if importlib.util.find_spec("tf2onnx") is None:
         raise ValueError("an ONNX file needs the package tf2onnx: pip install tf2onnx")
-    model = _flat(model)
+    model = _flat(_by_steps(model))
     with atomic_path(path) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "In the future `np.object`", FutureWarning)
         try:

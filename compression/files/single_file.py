@@ -6,6 +6,7 @@ packed = pack(bayesian, "model.bcz", bits=3)                          # by the p
 model = load("model.bcz")
 """
 
+import bisect
 import functools
 import math
 import os
@@ -29,7 +30,6 @@ from ..rounding.codebook import Codebook, codebook
 from ..rounding.curvature import curvature_of, curvature_of_posterior
 from ..rounding.in_turn import InTurn
 from ..rounding.rates import Rates, paper_rates
-from ..rounding.surgeon import reckoned_bits
 from .container import Encoded, Kernel, check_storable, encode, kernels_of, load_bcz, with_kernels, write_encoded
 from .contents import load_own
 from .pack import error_of_kernels
@@ -46,10 +46,11 @@ _TRIES = 9
 _OCTAVES = 9  # of the rate, to both sides of the first try
 # in octaves
 _FINE = 1 / 16
-_FINE_TRIES = 24
+_FINE_TRIES = 8
 _CLOSE = 0.99  # of the bytes that are allowed
 _OCTAVES_OF_RATE = 3.0  # to halve the bytes, in most networks
 _POSSIBLE_OCTAVES = (1.0, 32.0)
+_Result = TypeVar("_Result")
 
 
 class PackedFile(NamedTuple):
@@ -115,8 +116,9 @@ def pack(
     :param model: a plain network, such as `compression.fit` returns, or a Bayesian one; it is not changed.
     :param path: of the file, usually with the ending .bcz; it is replaced if it exists.
     :param validate: the error of a network, the lower the better, on examples that are set aside. It is called some
-        dozens of times, with `calibration` twenty to forty.
-    :param max_rise: in the units of `validate`, at least 0.
+        dozens of times, with `calibration` ten to twenty.
+    :param max_rise: in the units of `validate`, at least 0. What few examples say goes up and down by chance, so with
+        `calibration` a rate is also judged by its neighbours, and not the luckiest of all is taken.
     :param calibration: typical inputs, some hundreds or thousands, of several inputs nested as the model takes them.
     :param bits: of a weight in the file, on average; 4 if there is nothing else to stop at.
     :param max_bytes: of the file.
@@ -249,53 +251,90 @@ def _by_rate(model: keras.Model, rounding: InTurn, stops: _Stops) -> tuple[Seque
 def _within_error(
     model: keras.Model, rounding: InTurn, validate: Callable[[keras.Model], float], most: float, rise: float
 ) -> tuple[Sequence[Kernel], Encoded]:
-    """By octaves of the rate, then by small steps down from where the error is clearly too high to where it is not.
-
-    Errors go up and down by chance, and whole octaves would miss rates that are good.
-    """
+    """The highest rate that the error allows."""
     copy, biases = _with_biases(model, kernels_of(model), validate, most)
     error_of = error_of_kernels(copy, validate)
-    best: tuple[float, list[Grid]] | None = None
+
+    def tried(rate: float) -> tuple[float, list[Grid]]:
+        codes = rounding.at(2.0**rate)
+        return error_of(codes), codes
+
+    codes = _highest(tried, rounding.middle, most, rise)
+    return codes, _smallest(model, codes, biases, validate, most)
+
+
+def _highest(tried: Callable[[float], tuple[float, _Result]], middle: float, most: float, rise: float) -> _Result:
+    """What the highest rate gives whose error is low enough, by octaves and then by halves.
+
+    Errors go up and down by chance, and the highest of many rates that pass would be one that was lucky. So a rate has
+    to pass by itself and by the sequence of errors, rising with the rate, that is nearest to all that were seen.
+
+    :param tried: the error at a rate in octaves, and what has it.
+    :param middle: the first rate.
+    :param rise: beyond `most`, that says clearly that an error is too high.
+    """
+    # Rates in order, their errors, and what has an error that is low enough.
+    rates: list[float] = []
+    errors: list[float] = []
+    passed: dict[float, _Result] = {}
 
     def error_at(rate: float) -> float:
-        nonlocal best
-        codes = rounding.at(2.0**rate)
-        error = error_of(codes)
-        if error <= most and (best is None or rate > best[0]):
-            best = rate, codes
+        error, result = tried(rate)
+        place = bisect.bisect(rates, rate)
+        rates.insert(place, rate)
+        errors.insert(place, error)
+        if error <= most:
+            passed[rate] = result
         return error
 
-    # Up by octaves until the error is clearly too high.
-    top = -1
-    error = most
-    while top < _OCTAVES and error <= most + rise:
+    def highest() -> float:
+        fit = zip(rates, _rising(errors), strict=True)
+        return max((rate for rate, error in fit if error <= most and rate in passed), default=-math.inf)
+
+    # Up by octaves until the error is clearly too high, or down if even the first rate was too high.
+    top = 0
+    while error_at(middle + top) <= most + rise and top < _OCTAVES:
         top += 1
-        error = error_at(rounding.middle + top)
-    # Down by octaves if even the first rate was too high.
-    for octave in range(1, _OCTAVES + 1):
-        if best is not None:
+    bottom = 0
+    while highest() == -math.inf and bottom < _OCTAVES:
+        bottom += 1
+        error_at(middle - bottom)
+    # Between the highest rate that passes and the next one.
+    for _ in range(_FINE_TRIES):
+        best = highest()
+        above = [rate for rate in rates if rate > best]
+        if best == -math.inf or not above or above[0] - best <= _FINE:
             break
-        error_at(rounding.middle - octave)
-    if best is None:
+        error_at((best + above[0]) / 2)
+    if not passed:
         raise ValueError("no rounding of the weights stays within max_rise; give more, or pack without calibration.")
-    # Down from there by small steps to the best rate known.
-    for rate in np.arange(rounding.middle + top - _FINE, best[0], -_FINE)[:_FINE_TRIES]:
-        if error_at(float(rate)) <= most:
-            break
-    return best[1], _smallest(model, best[1], biases, validate, most)
+    return passed[max(highest(), min(passed))]
+
+
+def _rising(values: Sequence[float]) -> list[float]:
+    """The sequence that never falls and is nearest in squares: means of neighbours where values fall."""
+    pools: list[tuple[float, int]] = []
+    for value in values:
+        mean = value
+        size = 1
+        while pools and pools[-1][0] >= mean:
+            before, number = pools.pop()
+            mean = (before * number + mean * size) / (number + size)
+            size += number
+        pools.append((mean, size))
+    return [mean for mean, size in pools for _ in range(size)]
 
 
 def _within_bytes(model: keras.Model, rounding: InTurn, limit: float, others: int) -> tuple[Sequence[Kernel], Encoded]:
-    """The lowest rate of so few bytes: first of layers that are rounded alone, by their entropies, then of the file.
+    """The lowest rate of so few bytes: first of layers that are rounded alone, by their entropies, then of files.
 
     :param others: bytes of the file without its kernels.
     """
 
-    @functools.lru_cache(maxsize=1)  # a search begins, and often ends, where it is asked again
-    def reckoned(rate: float) -> tuple[float, list[Grid]]:
-        codes = rounding.alone(2.0**rate)
-        return sum(reckoned_bits(code.integers) for code in codes) / 8, codes
+    def reckoned(rate: float) -> tuple[float, None]:
+        return rounding.reckoned_bits(2.0**rate) / 8, None
 
+    @functools.lru_cache(maxsize=1)  # a search begins where it is asked again, and often ends there
     def written(rate: float) -> tuple[float, tuple[list[Grid], Encoded]]:
         codes = rounding.at(2.0**rate)
         encoded = encode(model, codes, biases="float16")
@@ -305,8 +344,7 @@ def _within_bytes(model: keras.Model, rounding: InTurn, limit: float, others: in
     if limit > others:
         # One file says how far what is reckoned is off.
         rate, octaves, _ = _search(reckoned, limit - others, rounding.middle, _OCTAVES_OF_RATE)
-        size, codes = reckoned(rate)
-        off = (len(encode(model, codes, biases="float16").content) - others) / max(size, 1.0)
+        off = written(rate)[0] / max(reckoned(rate)[0], 1.0)
         rate, octaves, _ = _search(reckoned, (limit - others) / off, rate, octaves)
         *_, best = _search(written, limit - others, rate, octaves)
     if best is None:
@@ -319,9 +357,6 @@ def _bytes_of_others(model: keras.Model) -> int:
     kernels = kernels_of(model)
     nothing = len(kernels)  # a byte says how a kernel is written
     return len(encode(model, None, biases="float16").content) - 4 * sum(kernel.size for kernel in kernels) - nothing
-
-
-_Result = TypeVar("_Result")
 
 
 def _search(

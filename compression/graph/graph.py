@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ import numpy as np
 
 from .place_inputs import PlaceInputs
 from .select_inputs import SelectInputs
+from .supported import OPERATIONS
 
 __all__ = [
     "Graph",
@@ -274,6 +275,9 @@ class _Reader:
             if _is_nested(operation, args, kwargs):
                 self._inline(operation, call, args, known)
                 continue
+            if _is_over_time(operation, args, kwargs, self.tensors):
+                self._inline_over_time(operation, call, args[0], known)
+                continue
             # The call makes tensors of new numbers.
             refs = [self.tensor(output) for output in call.outputs]
             known.update((id(output), ref) for output, ref in zip(call.outputs, refs, strict=True))
@@ -330,6 +334,22 @@ class _Reader:
         flat = keras.tree.flatten(struct._outputs_struct)
         known.update((id(output), inside[id(tensor)]) for output, tensor in zip(call.outputs, flat, strict=True))
 
+    def _inline_over_time(self, wrapper: keras.Layer, call: Any, source: Ref, known: dict[int, Ref]) -> None:
+        """The calls of a model for the steps of a sequence, which become examples of their own for it."""
+        steps = self._reshaped(source, (-1, *self.tensors[source.number].shape[2:]), f"{wrapper.name}_steps")
+        model = wrapper.layer
+        inside = {id(model.inputs[0]): steps}
+        self.read(model.outputs, inside, f"{model.name}_")
+        output = call.outputs[0]
+        known[id(output)] = self._reshaped(inside[id(model.outputs[0])], (-1, *output.shape[1:]), wrapper.name)
+
+    def _reshaped(self, source: Ref, shape: tuple[Any, ...], name: str) -> Ref:
+        operation = OPERATIONS["Reshape"](shape, name=name)
+        self.tensors.append(Tensor((None, *shape[1:]), self.tensors[source.number].dtype))
+        ref = Ref(len(self.tensors) - 1)
+        self.nodes.append(Node(operation, self._name(operation, ""), (source,), {}, (ref.number,)))
+        return ref
+
     def _name(self, layer: Any, prefix: str) -> str:
         if id(layer) not in self._names:
             name = layer.name
@@ -363,6 +383,17 @@ def _is_nested(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     arguments = keras.tree.flatten(args[0])
     fits = len(arguments) == len(keras.tree.flatten(struct)) and all(isinstance(part, Ref) for part in arguments)
     return fits and isinstance(args[0], dict) == isinstance(struct, dict) and not set(kwargs) - {"mask"}
+
+
+def _is_over_time(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], tensors: Sequence[Tensor]) -> bool:
+    """Whether the call is one of `TimeDistributed` of a model that is no chain, over a known number of steps."""
+    model = getattr(operation, "layer", None)
+    if type(operation) is not keras.layers.TimeDistributed or not isinstance(model, keras.Model) or kwargs:
+        return False
+    is_single = _has_graph(model) and len(model.inputs) == len(model.outputs) == 1
+    if not is_single or len(args) != 1 or not isinstance(args[0], Ref) or is_chain(graph_of(model)):
+        return False
+    return None not in (*tensors[args[0].number].shape[1:], *model.outputs[0].shape[1:])
 
 
 def _masks_by_keras(call: Any) -> frozenset[str]:

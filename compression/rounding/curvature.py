@@ -20,13 +20,14 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from ..graph.graph import kernel_variables
+from ..graph.graph import graph_of, kernel_variables
 from ..graph.rebuild import copy_of
 from .surgeon import adapted, upper_factor
 
 __all__ = ["Curvature", "curvature_of", "curvature_of_posterior", "is_full", "moments_of"]
 
-_ROWS = 128  # of a batch
+_ROWS = 128  # of a batch, at most
+_MOST_NUMBERS = 2**26  # in all tensors of a network for a batch
 _PLACES = 2048  # of a convolution, of a batch, at most
 _LEAST_ROWS = 8192  # in all batches together
 _ROWS_OF_INPUT = 32
@@ -115,7 +116,9 @@ def curvature_of(model: keras.Model, X: Any, *, seed: int = 0) -> list[Curvature
     copy = copy_of(model)
     pairs = kernel_variables(copy)
     # Layers whose moments of inputs are a matrix are watched; of other kernels squares of gradients do.
-    num_batches = -(-len(keras.tree.flatten(X)[0]) // _ROWS)
+    numbers = sum(math.prod(size or 1 for size in tensor.shape[1:]) for tensor in graph_of(copy).tensors)
+    batch_size = min(_ROWS, max(1, _MOST_NUMBERS // numbers))
+    num_batches = -(-len(keras.tree.flatten(X)[0]) // batch_size)
     records = {id(layer): _Seen(layer, num_batches) for layer, variable in pairs if is_full(layer, variable)}
     others = [variable for layer, variable in pairs if id(layer) not in records]
     squares = [np.zeros(tuple(variable.shape)) for variable in others]
@@ -123,7 +126,7 @@ def curvature_of(model: keras.Model, X: Any, *, seed: int = 0) -> list[Curvature
         record.watch()
     rng = np.random.default_rng(seed)
     num_rows = 0
-    for batch, rows in _batches(X):
+    for batch, rows in _batches(X, batch_size):
         for record in records.values():
             record.given.clear()
         # v' f(x) with random signs v, of which E (d v' f)^2 is the sum of the squares of d f.
@@ -227,7 +230,9 @@ def _rows(layer: keras.Layer, num_batches: int, seed: int, *batches: tf.Tensor) 
 def _full(seen: _Seen, num_rows: int) -> Curvature:
     if seen.moments is None:
         raise ValueError(f"layer {seen.layer.name!r} is not used on the calibration data.")
-    return Curvature.of(seen.moments / seen.count, seen.felt / num_rows)
+    moments = seen.moments / seen.count
+    seen.moments = None  # of all layers together they are the most of what is kept
+    return Curvature.of(moments, seen.felt / num_rows)
 
 
 def _diagonal(squares: NDArray[np.float64]) -> Curvature:
@@ -240,12 +245,12 @@ def _diagonal(squares: NDArray[np.float64]) -> Curvature:
     return Curvature.of(matrix.mean(axis=1) / mean, matrix.mean(axis=0))
 
 
-def _batches(X: Any) -> Iterator[tuple[Any, int]]:
+def _batches(X: Any, size: int) -> Iterator[tuple[Any, int]]:
     parts = [np.asarray(part) for part in keras.tree.flatten(X)]
     if not parts or not len(parts[0]):
         raise ValueError("calibration must have inputs, got none.")
-    for start in range(0, len(parts[0]), _ROWS):
-        rows = [part[start : start + _ROWS] for part in parts]
+    for start in range(0, len(parts[0]), size):
+        rows = [part[start : start + size] for part in parts]
         yield keras.tree.pack_sequence_as(X, rows) if isinstance(X, list | tuple | dict) else rows[0], len(rows[0])
 
 

@@ -20,16 +20,17 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from ..graph.graph import graph_of, kernel_variables
+from ..graph.graph import Ref, graph_of, kernel_variables
 from ..graph.rebuild import copy_of
 from .bits import Grid
 from .curvature import Curvature, is_full, moments_of
-from .surgeon import fair_step, rounded
+from .surgeon import fair_step, reckoned_bits, rounded
 
 __all__ = ["InTurn", "on_grid"]
 
 _MOST_NUMBERS = 2**26  # that a layer gives for all rows
 _OPEN_SIZE = 256  # of an axis that a network leaves open
+_UNITS = 64  # of a layer, or up to twice as many, say how many bits it takes
 
 
 class InTurn:
@@ -53,11 +54,13 @@ class InTurn:
             for (layer, variable), kernel, curvature in zip(pairs, self._kernels, curvatures, strict=True)
         ]
         # As many rows as leave the largest tensor of the network within memory; each twice, old and new.
-        shapes = [[size or _OPEN_SIZE for size in tensor.shape[1:]] for tensor in graph_of(model).tensors]
+        self._graph = graph_of(self._model)
+        shapes = [[size or _OPEN_SIZE for size in tensor.shape[1:]] for tensor in self._graph.tensors]
         rows = max(1, _MOST_NUMBERS // max(math.prod(shape) for shape in shapes))
-        self._twice = X
+        self._twice: list[tf.Tensor] = []
         if X is not None:
-            self._twice = keras.tree.map_structure(lambda part: np.concatenate([np.asarray(part)[:rows]] * 2), X)
+            twice = keras.tree.map_structure(lambda part: np.concatenate([np.asarray(part)[:rows]] * 2), X)
+            self._twice = getattr(self._model, "_functional", self._model)._standardize_inputs(twice)
         # The rate at which a fair step is as large as the weights are on average, in octaves.
         logs = []
         for kernel, curvature in zip(self._kernels, curvatures, strict=True):
@@ -75,15 +78,37 @@ class InTurn:
             turn.rate = rate
             turn.code = None
         if turns:
-            self._model(self._twice, training=False)
+            self._call_in_order()
         return [
             self._alone(number, rate) if turn is None or turn.code is None else turn.code
             for number, turn in enumerate(self._turns)
         ]
 
-    def alone(self, rate: float) -> list[Grid]:
-        """Kernels on grids, each as if the others stayed as they were: about as many bytes, in a part of the time."""
-        return [self._alone(number, rate) for number in range(len(self._kernels))]
+    def _call_in_order(self) -> None:
+        """Call the layers on all rows; a tensor is there until its last use, where a model would keep all of them."""
+        tensors = dict(zip(self._graph.input_numbers, self._twice, strict=True))
+        uses = self._graph.consumers()
+        for node in self._graph.nodes:
+            args, kwargs = keras.tree.map_structure(
+                lambda part: tensors[part.number] if isinstance(part, Ref) else part, (node.args, node.kwargs)
+            )
+            tensors.update(zip(node.outputs, keras.tree.flatten(node.layer(*args, **kwargs)), strict=True))
+            del args, kwargs
+            uses.subtract(node.sources)
+            for number in {*node.sources, *node.outputs}:
+                if uses[number] <= 0:
+                    del tensors[number]
+
+    def reckoned_bits(self, rate: float) -> float:
+        """About how many bits kernels take, each rounded as if the others stayed as they were, by some of its units."""
+        total = 0.0
+        for kernel, (upper, weight_of_units, order) in zip(self._kernels, self._curvatures, strict=True):
+            matrix = _matrix(kernel)
+            some = slice(None, None, max(1, matrix.shape[1] // _UNITS))
+            step = _fair_step(kernel, upper, weight_of_units, rate)
+            integers = rounded(matrix[order, some], upper, step, rate, weight_of_units[..., some])
+            total += reckoned_bits(integers) * matrix.size / integers.size
+        return total
 
     def _alone(self, number: int, rate: float) -> Grid:
         kernel = self._kernels[number]
@@ -135,14 +160,20 @@ def on_grid(kernel: NDArray[np.float64], matrix: NDArray[np.float64], curvature:
     :param matrix: what the kernel should be, [K, N].
     """
     upper, weight_of_units, order = curvature
-    # The fair step, within what float16 and 16 bits for the largest weight allow.
-    fair = fair_step(upper, weight_of_units, rate)
-    largest = float(np.max(np.abs(kernel), initial=0.0)) or 1.0
-    step = float(np.float16(np.clip(fair, max(2.0**-14, largest / 2**15), max(2.0**-14, 2 * largest))))
+    step = _fair_step(kernel, upper, weight_of_units, rate)
     # Inputs are rounded those of the largest moments first, and stored in their own order.
     integers = np.empty(matrix.shape, np.int32)
     integers[order] = rounded(matrix[order], upper, step, rate, weight_of_units)
     return Grid(integers.reshape(kernel.shape), step)
+
+
+def _fair_step(
+    kernel: NDArray[np.float64], upper: NDArray[np.float64], weight_of_units: NDArray[np.float64], rate: float
+) -> float:
+    """The fair step, within what float16 and 16 bits for the largest weight allow."""
+    fair = fair_step(upper, weight_of_units, rate)
+    largest = float(np.max(np.abs(kernel), initial=0.0)) or 1.0
+    return float(np.float16(np.clip(fair, max(2.0**-14, largest / 2**15), max(2.0**-14, 2 * largest))))
 
 
 def _matrix(kernel: NDArray[np.float64]) -> NDArray[np.float64]:

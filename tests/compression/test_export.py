@@ -197,6 +197,20 @@ def test_tflite_has_the_places_of_the_largest_and_smallest(tmp_path: Path, rng: 
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_steps_of_a_sequence_of_any_length(tmp_path: Path, rng: np.random.Generator) -> None:
+    """TimeDistributed of Keras takes the number of examples for that of steps where both are open."""
+    i = keras.Input((None, 3))
+    x = keras.layers.TimeDistributed(keras.layers.Dense(4, "softmax"))(keras.layers.Masking()(i))
+    model = keras.Model(i, keras.layers.TimeDistributed(keras.layers.Dense(2))(x))
+    rows = rng.normal(size=(2, 7, 3)).astype(np.float32)
+    expected = np.asarray(model(rows))
+    export_saved_model(model, tmp_path / "saved")
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    np.testing.assert_allclose(loaded.serve(rows), expected, atol=1e-6)
+    export_tflite(model, tmp_path / "n.tflite")
+    np.testing.assert_allclose(tflite_outputs(tmp_path / "n.tflite", rows)[0], expected, atol=1e-6)
+
+
 def test_what_tflite_has_not_is_named(tmp_path: Path) -> None:
     model = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Conv2DTranspose(2, 3, dilation_rate=2)])
     with pytest.raises(

@@ -163,6 +163,14 @@ def prelu() -> keras.Model:
     return image(conv(6, activation=None), layers.PReLU(shared_axes=[1, 2]), conv(5, activation=None), layers.PReLU())
 
 
+def video() -> keras.Model:
+    """A model that is no chain, for each image of a sequence."""
+    frame, steps = keras.Input((6, 6, 1)), keras.Input((5, 6, 6, 1))
+    body = conv(5)(layers.Add()([conv(4)(frame), conv(4, 1)(frame)]))
+    images = layers.TimeDistributed(keras.Model(frame, layers.GlobalAveragePooling2D()(body)))
+    return keras.Model(steps, layers.Dense(2)(layers.GRU(4)(images(steps))))
+
+
 MODELS: dict[str, Callable[[], keras.Model]] = {
     "mnist_convnet": mnist_convnet,
     "conv_bn_relu": conv_bn_relu,
@@ -177,6 +185,7 @@ MODELS: dict[str, Callable[[], keras.Model]] = {
     "mish": lambda: image(conv(6, activation="mish"), conv(5, activation="hard_sigmoid")),
     "open_size": lambda: image(conv(6), conv(5), side=None),
     "two_inputs": two_inputs,
+    "video": video,
     "two_outputs": two_outputs,
     "lstm": recurrent(layers.LSTM),
     "gru": recurrent(layers.GRU),
