@@ -278,7 +278,7 @@ CAPTION = "description lengths of a row: nats; bits: length = hidden + bits back
 """What the numbers of :func:`table` are."""
 
 
-def table(result: Mapping[str, Any]) -> list[list[str]]:
+def table(result: Mapping[str, object]) -> list[list[str]]:
     """Description lengths of :func:`final` as cells of text, with a line of titles."""
     parts = (*PARTS, "kl")
     titles = [part.removeprefix("description_").replace("_", " ") for part in parts]

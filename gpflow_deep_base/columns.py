@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 __all__ = ["READER", "as_numbers"]
 
@@ -16,7 +17,7 @@ _NUMERIC = "biuf"
 _SHOWN = 5
 
 
-def as_numbers(X: Any, estimator: Any, *, reset: bool, may_miss: bool = False) -> Any:
+def as_numbers(X: ArrayLike, estimator: Any, *, reset: bool, may_miss: bool = False) -> Any:
     """The rows of a frame as numbers; other inputs, and frames of numbers without gaps, as they are.
 
     Levels become zeros and ones, dates the parts that vary; a value that is missing becomes what the training rows say,
@@ -57,7 +58,7 @@ def as_numbers(X: Any, estimator: Any, *, reset: bool, may_miss: bool = False) -
     return encoder.transform(X)
 
 
-def _fitted(X: Any, estimator: Any, may_miss: bool) -> Any:
+def _fitted(X: ArrayLike, estimator: object, may_miss: bool) -> Any:
     encoder = importlib.import_module(READER).TableEncoder(missing="keep" if may_miss else "impute")
     try:
         return encoder.fit(X)

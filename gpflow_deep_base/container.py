@@ -73,11 +73,11 @@ class _Member(NamedTuple):
 
     info: zipfile.ZipInfo
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype
 
 
 def save_container(
-    path: PathLike, *, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    path: PathLike, *, kind: str, version: int, header: Mapping[str, object], arrays: Mapping[str, np.ndarray]
 ) -> None:
     """Write a file in one piece; it is read back and compared before it takes its name.
 
@@ -92,7 +92,9 @@ def save_container(
     write_bytes(path, container_bytes(kind=kind, version=version, header=header, arrays=arrays))
 
 
-def container_bytes(*, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
+def container_bytes(
+    *, kind: str, version: int, header: Mapping[str, object], arrays: Mapping[str, np.ndarray]
+) -> bytes:
     """What :func:`save_container` writes; equal content for equal input. Parameters and errors as there."""
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     for name, array in plain.items():
@@ -277,7 +279,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: Budget) -> 
     return _Member(info, shape, dtype)
 
 
-def _claimed(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+def _claimed(shape: tuple[int, ...], dtype: np.dtype) -> int:
     """Bytes of an array in which no axis is empty."""
     return max(1, dtype.itemsize) * math.prod(max(1, size) for size in shape)
 
@@ -302,7 +304,7 @@ def _array(archive: zipfile.ZipFile, member: _Member) -> np.ndarray:
     return np.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
-def _digest(kind: str, version: int, header: Any, arrays: Mapping[str, np.ndarray]) -> str:
+def _digest(kind: str, version: int, header: object, arrays: Mapping[str, np.ndarray]) -> str:
     """SHA-256 of everything in a file, whatever the machine's byte order and the names' order in the header."""
     text = json.dumps([kind, int(version), header], sort_keys=True, allow_nan=False, separators=(",", ":"))
     digest = hashlib.sha256(text.encode("ascii"))

@@ -207,12 +207,12 @@ def write_text(path: PathLike, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def write_json(path: PathLike, obj: Any) -> None:
+def write_json(path: PathLike, obj: object) -> None:
     """Write `obj` to `path` as indented JSON in one piece, through :func:`jsonable`."""
     write_text(path, json.dumps(jsonable(obj), indent=2, allow_nan=False) + "\n")
 
 
-def jsonable(obj: Any) -> Any:
+def jsonable(obj: object) -> Any:
     """`obj` with NumPy, TensorFlow and path objects replaced by what strict JSON can hold; NaN and inf become None.
 
     :raises ValueError: if `obj` contains something else that JSON cannot hold, or bytes that are not UTF-8 text.

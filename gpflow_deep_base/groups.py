@@ -44,7 +44,7 @@ def grouped(kind: type[T]) -> type[T]:
     construct: Any = kind.__init__
 
     @functools.wraps(construct)
-    def construct_or_say(self: Any, *args: Any, **fields: Any) -> None:
+    def construct_or_say(self: object, *args: object, **fields: Any) -> None:
         for name in fields:
             if name in groups:
                 group = type(getattr(kind, groups[name])).__name__
@@ -77,7 +77,7 @@ def by_group(kind: type, fields: Mapping[str, Any]) -> dict[str, Any]:
     return keywords
 
 
-def flat(kind: type, fields: Mapping[str, Any]) -> dict[str, Any]:
+def flat(kind: type, fields: Mapping[str, object]) -> dict[str, Any]:
     """The inverse of :func:`by_group`: values of fields, without groups.
 
     :raises TypeError: if what is given for a group is none.
@@ -90,14 +90,14 @@ def flat(kind: type, fields: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _check_groups(kind: type, fields: Mapping[str, Any]) -> None:
+def _check_groups(kind: type, fields: Mapping[str, object]) -> None:
     for name in fields.keys() & set(group_names(kind).values()):
         group = type(getattr(kind, name))
         if not isinstance(fields[name], group):
             raise TypeError(f"{name} of {kind.__name__} must be a {group.__name__}, got {fields[name]!r}.")
 
 
-def value_of(owner: Any, name: str) -> Any:
+def value_of(owner: object, name: str) -> Any:
     """The value of a field of a dataclass, whatever group it is in."""
     group = group_names(type(owner)).get(name)
     return getattr(owner if group is None else getattr(owner, group), name)

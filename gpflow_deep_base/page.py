@@ -204,7 +204,7 @@ def reliability(title: str, confidence: ArrayLike, is_right: ArrayLike) -> Panel
     reach = 1.96 * np.sqrt(shares * (1 - shares) / sizes + spread / (4 * sizes)) / (1 + spread)
     half = np.array([shares - (middle - reach), middle + reach - shares])
     ends = [float(p.min(initial=1.0)), 1.0]
-    marks: list[Line | Band | Points | Bars] = [
+    marks: list[Mark] = [
         Line(ends, ends, "calibrated", is_dashed=True),
         Points([p[group].mean() for group in groups], shares, half=half),
     ]
@@ -308,10 +308,10 @@ class _Plot:
         ]
         self.colours = list[str]()  # of the legend
 
-    def x(self, value: Any) -> Any:
+    def x(self, value: ArrayLike) -> np.ndarray:
         return self.left + (np.asarray(value) - self.x0) / (self.x1 - self.x0) * (WIDTH - self.left - RIGHT)
 
-    def y(self, value: Any) -> Any:
+    def y(self, value: ArrayLike) -> np.ndarray:
         share = (np.asarray(value) - self.y0) / (self.y1 - self.y0)
         return self.height - BOTTOM - share * (self.height - self.top - BOTTOM)
 
@@ -454,12 +454,15 @@ def _part(part: Part) -> str:
     return f'<div class="scroll"><table>{"".join(f"<tr>{line}</tr>" for line in lines)}</table></div>{note}'
 
 
-def _extent(marks: Sequence[Line | Band | Points | Bars]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _extent(marks: Sequence[Mark]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """All coordinates, [n] each."""
-    x = list[Any]()
-    y = list[Any]()
+    x = list[ArrayLike]()
+    y = list[ArrayLike]()
     for mark in marks:
-        x.append(mark.edges if isinstance(mark, Bars) else mark.x)
+        if not isinstance(mark, Bars):
+            x.append(mark.x)
+        elif mark.edges is not None:
+            x.append(mark.edges)
         if isinstance(mark, Bars):
             y += [mark.heights, [0.0]]
         else:

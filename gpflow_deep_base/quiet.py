@@ -128,7 +128,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 class _LoaderWithin(importlib.abc.Loader):
     """Another loader, which takes its place again once the module is there."""
 
-    def __init__(self, loader: Any, context: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(self, loader: importlib.abc.Loader, context: Callable[[], AbstractContextManager[None]]) -> None:
         self._loader = loader
         self._context = context
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +22,7 @@ def standard_error(values: ArrayLike, of_one: float = math.nan) -> float:
     return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else of_one
 
 
-def label_scores(log_p: NDArray[np.float64], classes: NDArray[np.integer[Any]]) -> dict[str, float]:
+def label_scores(log_p: NDArray[np.float64], classes: NDArray[np.integer]) -> dict[str, float]:
     """What any classifier can be judged by: "error" and "calibration" (`calibration_error`) in percent, and
     "log_loss" in nats.
 

@@ -25,7 +25,7 @@ MAX_SEED = 2**62 - 1
 _LOW = 2**31 - 1
 
 
-def seed_words(seed: int | np.integer[Any] | np.ndarray) -> NDArray[np.int32]:
+def seed_words(seed: int | np.integer | np.ndarray) -> NDArray[np.int32]:
     """The high and the low 31 bits of an integer, int32 [2].
 
     :param seed: from 0 to `MAX_SEED`; an array has one number.

@@ -31,7 +31,7 @@ class Graphs:
     def __init__(self) -> None:
         self._functions: dict[Any, Any] = {}
 
-    def get(self, key: Any, make: Callable[[], Any]) -> Any:
+    def get(self, key: object, make: Callable[[], Any]) -> Any:
         """The function of this key; `make` makes it the first time."""
         if key not in self._functions:
             self._functions[key] = make()

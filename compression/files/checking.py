@@ -86,7 +86,7 @@ def _probe(graph: Graph) -> Any:
     return keras.tree.map_structure(lambda ref: values[ref.number], graph.inputs)
 
 
-def random_input(tensor: Any, rng: np.random.Generator) -> tf.Tensor:
+def random_input(tensor: keras.KerasTensor, rng: np.random.Generator) -> tf.Tensor:
     """Some examples of an input of a network: of normal numbers, of 0 and 1, or of two words.
 
     :param tensor: with a shape, of which sizes may be open, and a type.
@@ -99,6 +99,6 @@ def random_input(tensor: Any, rng: np.random.Generator) -> tf.Tensor:
     return tf.cast(numbers, dtype)
 
 
-def _shape_of(tensor: Any) -> tuple[int, ...]:
+def _shape_of(tensor: keras.KerasTensor) -> tuple[int, ...]:
     first, *sizes = tensor.shape
     return (first or _EXAMPLES, *(size or _OPEN_SIZE for size in sizes))

@@ -44,7 +44,7 @@ def take_input(budget: Budget, shape: Iterable[Any]) -> None:
     budget.take(_PER_NUMBER * math.prod(int(size or 1) for size in shape), "an input of this size")
 
 
-def take_settings(budget: Budget, settings: Mapping[str, Any]) -> None:
+def take_settings(budget: Budget, settings: Mapping[str, object]) -> None:
     """Room for what a layer makes of its settings before it is called.
 
     :raises ValueError: if there is too little.

@@ -40,7 +40,7 @@ __all__ = [
 TFLITE_KINDS = ("float32", "float16", "int8")
 
 
-def export_all(model: keras.Model, path: str | os.PathLike[str], representative: Any) -> None:
+def export_all(model: keras.Model, path: str | os.PathLike[str], representative: object) -> None:
     """Write a network in every form: `saved_model/`, `KIND.tflite` for each of `TFLITE_KINDS`, `weights.npz` and
     `network.keras`, which loads without this package, and `network.onnx` where the package tf2onnx is installed.
 
@@ -102,7 +102,7 @@ def export_tflite(
     path: str | os.PathLike[str],
     *,
     kind: str = "float32",
-    representative: Any = None,
+    representative: object = None,
 ) -> int:
     """Write a TensorFlow Lite file.
 
@@ -197,7 +197,7 @@ class _PlaceOf(keras.layers.Layer):
         places = find(x, axis, output_type=tf.int32)
         return tf.expand_dims(places, axis) if self._operation.keepdims else places
 
-    def compute_output_spec(self, x: Any) -> Any:
+    def compute_output_spec(self, x: object) -> Any:
         return self._operation.compute_output_spec(x)
 
 

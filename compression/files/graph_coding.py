@@ -95,7 +95,7 @@ def _activations_behind(graph: Graph) -> Graph:
     return graph._replace(nodes=nodes, tensors=tensors)
 
 
-def _is_idle(layer: Any) -> bool:
+def _is_idle(layer: keras.layers.Layer) -> bool:
     """Whether a layer does nothing at test time, or is a pipeline of such layers."""
     is_pipeline = type(layer) in WRAPPERS and "layers" in WRAPPERS[type(layer)]
     return type(layer) in IDLE_IN_FILES or (is_pipeline and all(map(_is_idle, layer.layers)))
@@ -109,7 +109,7 @@ def without_masks(graph: Graph) -> Graph:
     return in_order(graph._replace(nodes=nodes))
 
 
-def _numbers(part: Any) -> set[int]:
+def _numbers(part: object) -> set[int]:
     return {leaf.number for leaf in keras.tree.flatten(part) if isinstance(leaf, Ref)}
 
 
@@ -148,7 +148,7 @@ def outline(graph: Graph) -> Any:
     return [inputs, _plain(graph.inputs, renumbered), _plain(graph.outputs, renumbered), calls]
 
 
-def check_layer(name: str, layer: Any) -> None:
+def check_layer(name: str, layer: keras.layers.Layer) -> None:
     """Refuse a layer that no file can hold.
 
     :raises ValueError: naming the layer and the cause.
@@ -361,7 +361,7 @@ def _inner(layer: keras.Layer) -> _Json:
     return inner_settings
 
 
-def _settings(layer: Any) -> _Json:
+def _settings(layer: keras.layers.Layer) -> _Json:
     """Settings that are not the defaults; those of training are left out."""
     config = layer.get_config()
     defaults = inspect.signature(type(layer)).parameters
@@ -389,7 +389,7 @@ def _settings(layer: Any) -> _Json:
     return stored_settings
 
 
-def _jsonable(value: Any) -> Any:
+def _jsonable(value: object) -> Any:
     if isinstance(value, tuple | list):
         return [_jsonable(part) for part in value]
     if isinstance(value, np.ndarray | np.generic):
@@ -412,7 +412,7 @@ def _keys_of(kind: type) -> set[str]:
     return {name for name in names if not name.startswith(_FORBIDDEN) and not name.endswith(_TRAINING)}
 
 
-def _check_setting(key: str, value: Any, may_nest: bool = False) -> None:
+def _check_setting(key: str, value: object, may_nest: bool = False) -> None:
     """Refuse what is not a number, a word, or a list of such; or, where it may be, a dictionary."""
     if key == "vocabulary" and not isinstance(value, list):
         raise ValueError(f"{key} is {value!r}")
@@ -458,7 +458,7 @@ def _layer(kind: str, name: str, settings: Mapping[str, Any], depth: int = 0) ->
     return layer
 
 
-def _wrapped(depth: int, kind: str, name: str, settings: Mapping[str, Any]) -> keras.Layer:
+def _wrapped(depth: int, kind: str, name: str, settings: Mapping[str, object]) -> keras.Layer:
     """The layer in a wrapper."""
     if str(kind).startswith("ops."):
         raise ValueError(f"a wrapper has the operation {kind!r}")
@@ -478,7 +478,7 @@ def _kinds_in(
             yield from _kinds_in(inner, its_name, its_settings, depth + 1)
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: object) -> Any:
     return tuple(_tuples(part) for part in value) if isinstance(value, list) else value
 
 
@@ -488,7 +488,7 @@ def _tensor(shape: list[int | None], dtype: str, name: str) -> Tensor:
     return Tensor((None, *shape), dtype, str(name))
 
 
-def _plain(part: Any, numbers: Mapping[int, int], other: Callable[[Any], Any] | None = None) -> Any:
+def _plain(part: object, numbers: Mapping[int, int], other: Callable[[Any], Any] | None = None) -> Any:
     """Arguments for JSON: a tensor is {"#": number}.
 
     :param other: makes something of what is no number, word or list; None: such a part is an error.
@@ -541,7 +541,7 @@ def _unpacked(packed: _Json, budget: Budget) -> np.ndarray:
     return np.ndarray(packed["shape"], dtype.newbyteorder("<"), plain).astype(dtype)
 
 
-def _referring(part: Any, count: int, budget: Budget) -> Any:
+def _referring(part: object, count: int, budget: Budget) -> Any:
     """The reverse of :func:`_plain`; tensors have to be made before."""
     if isinstance(part, dict):
         # Dictionaries with one key are what JSON does not have.

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..graph.graph import graph_of, kernel_variables
 from ..graph.rebuild import copy_of
@@ -84,7 +84,7 @@ def random_code(
     x: Any,
     y: Any = None,
     *,
-    loss: Any,
+    loss: object,
     num_bytes: int,
     block_bits: int = 12,
     epochs: float = 20,
@@ -228,7 +228,7 @@ def _coded(
 class _Posterior:
     """The Gaussians of all different weights, [N], in one vector each, and the weights that are fixed."""
 
-    def __init__(self, model: keras.Model, code: RandomCode, loss: Any, num_train: int, beta_rate: float) -> None:
+    def __init__(self, model: keras.Model, code: RandomCode, loss: object, num_train: int, beta_rate: float) -> None:
         self._model = model
         self._loss = loss
         self._num_train = num_train
@@ -316,7 +316,7 @@ class _Posterior:
         kl = tf.where(self._is_fixed, 0.0, log_scale - log_std + 0.5 * (square - 1))
         return tf.math.unsorted_segment_sum(kl, self._block_of, len(self.ends))
 
-    def _data_loss(self, x: Any, y: Any) -> tf.Tensor:
+    def _data_loss(self, x: ArrayLike, y: ArrayLike) -> tf.Tensor:
         """The mean loss of a batch for one draw of the weights."""
         # One draw of all weights for the batch.
         noise = tf.random.stateless_normal(self._mean.shape, tf.random.fold_in(self._seed, self._step))

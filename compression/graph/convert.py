@@ -215,7 +215,7 @@ def _is_chosen(node: Node) -> bool:
     return type(node.layer).__name__ in BAYESIAN
 
 
-def _is_depthwise(layer: Any) -> bool:
+def _is_depthwise(layer: keras.layers.Layer) -> bool:
     return isinstance(layer, keras.layers.DepthwiseConv1D | keras.layers.DepthwiseConv2D)
 
 

@@ -140,7 +140,7 @@ def _scaled(layer: keras.layers.Layer, varies: np.ndarray, constant: np.ndarray,
     return varies | (is_padded(layer) & (constant != 0.0)), _activated(layer, constant * total + bias)
 
 
-def _pointwise(layer: Any, varies: np.ndarray, constant: np.ndarray) -> _Channels:
+def _pointwise(layer: keras.layers.Layer, varies: np.ndarray, constant: np.ndarray) -> _Channels:
     if isinstance(layer, ELEMENTWISE):
         constant = np.asarray(_called(layer, constant[None]), np.float64)[0]
     elif is_padded(layer):
@@ -148,7 +148,7 @@ def _pointwise(layer: Any, varies: np.ndarray, constant: np.ndarray) -> _Channel
     return varies, constant
 
 
-def _called(layer: Any, values: np.ndarray) -> Any:
+def _called(layer: keras.layers.Layer, values: np.ndarray) -> Any:
     return layer(values.astype(layer.compute_dtype))
 
 

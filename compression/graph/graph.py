@@ -153,7 +153,7 @@ def model_of(graph: Graph) -> keras.Model:
         return keras.Sequential([start, *(node.layer for node in graph.nodes)], name=graph.name)
     tensors: dict[int, Any] = {}
 
-    def tensor_of(part: Any) -> Any:
+    def tensor_of(part: object) -> Any:
         return tensors[part.number] if isinstance(part, Ref) else part
 
     for number in graph.input_numbers:
@@ -184,7 +184,7 @@ def bypassed(graph: Graph, leave_out: Callable[[Node], bool]) -> Graph:
     """The graph without some calls that take one tensor: others take that tensor itself."""
     moved: dict[int, int] = {}
 
-    def renumbered(part: Any) -> Any:
+    def renumbered(part: object) -> Any:
         return Ref(moved.get(part.number, part.number)) if isinstance(part, Ref) else part
 
     # What such a call gives is what it takes, over any number of them in a row.
@@ -217,7 +217,7 @@ def clone(layer: keras.Layer, **changes: Any) -> keras.Layer:
         return type(layer).from_config({**config, **changes})
 
 
-def _is_own(thing: Any) -> bool:
+def _is_own(thing: object) -> bool:
     """Whether a class, a function or an object is not of Keras."""
     return not str(thing.__module__).startswith("keras.")
 
@@ -246,13 +246,13 @@ class _Reader:
         self.tensors: list[Tensor] = []
         self._names: dict[int, str] = {}
 
-    def tensor(self, tensor: Any) -> Ref:
+    def tensor(self, tensor: keras.KerasTensor) -> Ref:
         operation = tensor._keras_history.operation
         name = operation.name if isinstance(operation, keras.layers.InputLayer) else ""
         self.tensors.append(Tensor(tuple(tensor.shape), tensor.dtype, name))
         return Ref(len(self.tensors) - 1)
 
-    def read(self, outputs: Any, known: dict[int, Ref], prefix: str = "") -> None:
+    def read(self, outputs: object, known: dict[int, Ref], prefix: str = "") -> None:
         """The calls between the tensors in `known`, by id, and `outputs`, which are added to it.
 
         What a call says of `training` is left out, as Keras overrides it when the model is called.
@@ -287,7 +287,7 @@ class _Reader:
             masks = _masks_by_keras(call) if isinstance(operation, keras.Layer) else frozenset()
             self.nodes.append(Node(operation, self._name(operation, prefix), args, kwargs, numbers, masks))
 
-    def _as_layer(self, operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+    def _as_layer(self, operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> tuple[Any, Any]:
         """The layer that does what an operator between two tensors does, such as x + y; else the operation itself.
 
         Layers want a batch, and put axes that are missing behind it, operators before all others.
@@ -300,7 +300,9 @@ class _Reader:
             return operation, args
         return _OPERATORS[kind](name=operation.name), (list(args),)
 
-    def _as_view(self, operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, tuple[Any, ...]]:
+    def _as_view(
+        self, operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, object]
+    ) -> tuple[Any, tuple[Any, ...]]:
         """The layer of this package that does what operations of `compression.graph.portable` do; else the same."""
         kind = "" if isinstance(operation, keras.Layer) or kwargs else type(operation).__name__
         view: keras.Layer | None = None
@@ -350,7 +352,7 @@ class _Reader:
         self.nodes.append(Node(operation, self._name(operation, ""), (source,), {}, (ref.number,)))
         return ref
 
-    def _name(self, layer: Any, prefix: str) -> str:
+    def _name(self, layer: keras.layers.Layer, prefix: str) -> str:
         if id(layer) not in self._names:
             name = layer.name
             # Two nested models may have layers of the same name.
@@ -363,7 +365,7 @@ class _Reader:
         return self._names[id(layer)]
 
 
-def _has_graph(model: Any) -> bool:
+def _has_graph(model: keras.Model) -> bool:
     """Whether a call of the model is the calls of its layers."""
     is_known = isinstance(model, keras.Sequential) or getattr(type(model), "call", None) is _functional_class().call
     return is_known and bool(getattr(model, "inputs", None)) and bool(getattr(model, "outputs", None))
@@ -375,7 +377,7 @@ def _functional_class() -> Any:
     return Functional
 
 
-def _is_nested(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+def _is_nested(operation: object, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> bool:
     """Whether the call is one of a nested model, with tensors for its inputs in the same order."""
     if not isinstance(operation, keras.Model) or not _has_graph(operation) or len(args) != 1:
         return False
@@ -400,19 +402,19 @@ def _masks_by_keras(call: Any) -> frozenset[str]:
     """Arguments of a call that are the masks of other arguments."""
     mask_ids = {id(mask) for tensor in call.input_tensors if (mask := getattr(tensor, "_keras_mask", None)) is not None}
 
-    def is_made(value: Any) -> bool:
+    def is_made(value: object) -> bool:
         parts = [part for part in keras.tree.flatten(value) if part is not None]
         return bool(parts) and all(id(part) in mask_ids for part in parts)
 
     return frozenset(key for key, value in call.arguments.kwargs.items() if key.endswith("mask") and is_made(value))
 
 
-def _by_id(tensors: Any, refs: Any) -> dict[int, Ref]:
+def _by_id(tensors: object, refs: object) -> dict[int, Ref]:
     flat = zip(keras.tree.flatten(tensors), keras.tree.flatten(refs), strict=True)
     return {id(tensor): ref for tensor, ref in flat}
 
 
-def _constant(part: Any) -> np.ndarray:
+def _constant(part: object) -> np.ndarray:
     """A list or array of numbers in the arguments of a call; empty for anything else."""
     is_plain = isinstance(part, np.ndarray) or (isinstance(part, list) and all(isinstance(x, int) for x in part))
     return np.asarray(part) if is_plain else np.zeros(0)

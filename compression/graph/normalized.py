@@ -10,10 +10,9 @@ left of it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .convert import folded_weights
 from .graph import Graph, Node, Ref, Tensor, clone, graph_of, layers_of, model_of
@@ -25,7 +24,7 @@ __all__ = ["fold_into", "normalized"]
 _SUFFIX = "_normalisation"
 
 
-def normalized(model: keras.Model, X: Any) -> keras.Model:
+def normalized(model: keras.Model, X: ArrayLike) -> keras.Model:
     """A copy of a plain network with batch normalisation between its convolutions and their activations.
 
     Where it follows one already, behind the last convolutions of a network, and before activations that are layers or

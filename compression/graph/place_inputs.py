@@ -22,7 +22,7 @@ class PlaceInputs(keras.layers.Layer):
     :raises ValueError: if `indices` is empty or not one-dimensional; on the first call, if one is too large.
     """
 
-    def __init__(self, indices: Any, **kwargs: Any) -> None:
+    def __init__(self, indices: object, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.indices = np.asarray(indices)
         if self.indices.ndim != 1 or self.indices.size == 0 or self.indices.dtype.kind not in "iu":

@@ -281,7 +281,7 @@ class _Builder:
         self._sizes[new_number] = len(wanted)
         return new_number
 
-    def _call(self, node: Node, layer: Any, sources: Sequence[int]) -> None:
+    def _call(self, node: Node, layer: keras.layers.Layer, sources: Sequence[int]) -> None:
         if node.name not in self._layers:
             is_old = layer is node.layer and isinstance(layer, keras.Layer)
             self._layers[node.name] = copied(layer, node.name) if is_old else layer

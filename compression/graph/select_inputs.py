@@ -19,7 +19,7 @@ class SelectInputs(keras.layers.Layer):
     :raises ValueError: if `indices` is empty, not one-dimensional or negative; on the first call, if one is too large.
     """
 
-    def __init__(self, indices: Any, **kwargs: Any) -> None:
+    def __init__(self, indices: object, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.indices = np.asarray(indices)
         if self.indices.ndim != 1 or self.indices.size == 0 or self.indices.dtype.kind not in "iu":

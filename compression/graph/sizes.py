@@ -1,7 +1,7 @@
 """How large a network is: its weights, all its numbers, and the products that it forms for one example."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 
@@ -41,7 +41,7 @@ def size_of(model: keras.Model) -> Size:
     )
 
 
-def weights_of(layer: Any) -> int:
+def weights_of(layer: keras.layers.Layer) -> int:
     """Numbers in the kernels of a layer."""
     return sum(math.prod(variable.shape) for variable in _variables(layer) if len(variable.shape) > 1)
 
@@ -63,7 +63,7 @@ def multiplications_of(graph: Graph, node: Node) -> int | None:
 _KERNELS = ("kernel_mean", "kernel", "depthwise_kernel", "pointwise_kernel")
 
 
-def _variables(layer: Any) -> list[keras.Variable]:
+def _variables(layer: keras.layers.Layer) -> list[keras.Variable]:
     if isinstance(layer, BayesianLayer):
         return [layer.kernel_mean, *([layer.bias] if layer.use_bias else [])]
     return list(getattr(layer, "weights", ()))

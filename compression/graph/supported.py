@@ -210,12 +210,12 @@ def custom_layers(given: Mapping[str, type] | None) -> Iterator[None]:
         _custom.reset(token)
 
 
-def is_operation(layer: Any) -> bool:
+def is_operation(layer: keras.layers.Layer) -> bool:
     """Whether a node of a graph is an operation of `keras.ops`, and no layer."""
     return isinstance(layer, keras.Operation) and not isinstance(layer, keras.Layer)
 
 
-def kind_name(layer: Any) -> str | None:
+def kind_name(layer: keras.layers.Layer) -> str | None:
     """What a file calls the kind of a layer or operation; None if it can hold none of these."""
     kind = type(layer)
     if is_operation(layer):

@@ -68,13 +68,13 @@ class BayesianLayer(keras.layers.Layer):
         self,
         *,
         num_train: float,
-        activation: Any = None,
+        activation: object = None,
         use_bias: bool = True,
         std_cap: float | None = None,
         scale_speed: float = 4.0,
         initial_log_std: float = -9.0,
-        kernel_initializer: Any = "he_normal",
-        bias_initializer: Any = "zeros",
+        kernel_initializer: object = "he_normal",
+        bias_initializer: object = "zeros",
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -132,7 +132,9 @@ class BayesianLayer(keras.layers.Layer):
             trainable=False,
         )
 
-    def add_parameter(self, name: str, shape: tuple[int, ...], initializer: Any, **kwargs: Any) -> keras.Variable:
+    def add_parameter(
+        self, name: str, shape: tuple[int, ...], initializer: str | keras.Initializer, **kwargs: Any
+    ) -> keras.Variable:
         """`add_weight`, where the initializer may be a number."""
         if isinstance(initializer, float):
             initializer = keras.initializers.Constant(initializer)
@@ -186,7 +188,7 @@ class BayesianLayer(keras.layers.Layer):
         """A group is pruned where this is at or above the threshold; of the shape of `mask`."""
         raise NotImplementedError
 
-    def posterior_mean_kernel(self, mask: Any = None) -> tf.Tensor:
+    def posterior_mean_kernel(self, mask: tf.Tensor = None) -> tf.Tensor:
         """Masked posterior mean of the weights, Eqs. (10) and (19), of the shape of the kernel.
 
         :param mask: 0 or 1 for each group, of the shape of `mask`, the layer's own by default.
@@ -206,7 +208,7 @@ class BayesianLayer(keras.layers.Layer):
         """Mean and variance of the scales z, each of the shape of `mask`."""
         raise NotImplementedError
 
-    def group_to_kernel(self, values: Any) -> tf.Tensor:
+    def group_to_kernel(self, values: tf.Tensor) -> tf.Tensor:
         """One value for each group, shaped to be broadcast against the kernel."""
         raise NotImplementedError
 

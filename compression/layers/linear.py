@@ -44,7 +44,7 @@ class BayesianDense(BayesianLayer):
     def _groups_shape(self, kernel_shape: tuple[int, ...]) -> tuple[int, ...]:
         return kernel_shape[:1]
 
-    def group_to_kernel(self, values: Any) -> tf.Tensor:
+    def group_to_kernel(self, values: tf.Tensor) -> tf.Tensor:
         """One value for each group, in a shape that broadcasts against the kernel."""
         return tf.convert_to_tensor(values)[:, None]
 
@@ -124,7 +124,7 @@ class BayesianConv(BayesianLayer):
     def _groups_shape(self, kernel_shape: tuple[int, ...]) -> tuple[int, ...]:
         return (self.filters,)
 
-    def group_to_kernel(self, values: Any) -> tf.Tensor:
+    def group_to_kernel(self, values: tf.Tensor) -> tf.Tensor:
         """One value for each group, in a shape that broadcasts against the kernel."""
         return tf.convert_to_tensor(values)
 
@@ -208,7 +208,7 @@ class BayesianConvTranspose(BayesianConv):
 
     plain = keras.layers.Conv2DTranspose
 
-    def __init__(self, *args: Any, output_padding: Any = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, output_padding: object = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.output_padding = output_padding
 
@@ -230,7 +230,7 @@ class BayesianConvTranspose(BayesianConv):
         plain = self.plain(**{name: getattr(self, name) for name in names})
         return tuple(plain.compute_output_shape(input_shape))
 
-    def group_to_kernel(self, values: Any) -> tf.Tensor:
+    def group_to_kernel(self, values: tf.Tensor) -> tf.Tensor:
         """One value for each group, in a shape that broadcasts against the kernel."""
         return tf.convert_to_tensor(values)[:, None]
 

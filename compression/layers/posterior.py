@@ -2,11 +2,11 @@
 
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from numpy.typing import ArrayLike
 
 from .base import BayesianLayer
 
@@ -39,7 +39,7 @@ def seed_noise(model: keras.Model, seed: int, step: int = 0) -> None:
         layer.noise_state.assign([zlib.crc32(f"{int(seed)}/{index}".encode()), 2 * int(step)])
 
 
-def predict_samples(model: keras.Model, x: Any, n: int, seed: int, *, batch_size: int = 1024) -> np.ndarray:
+def predict_samples(model: keras.Model, x: ArrayLike, n: int, seed: int, *, batch_size: int = 1024) -> np.ndarray:
     """Outputs of `n` passes with weights drawn from the posterior, one draw for each example and pass.
 
     Average softmax outputs over the first axis for the posterior predictive probabilities. Masks apply; nothing else of

@@ -24,7 +24,7 @@ class NormalJeffreys(BayesianLayer):
 
     default_threshold = 3.0
 
-    def __init__(self, *args: Any, kl: str = "approximate", **kwargs: Any) -> None:
+    def __init__(self, *args: object, kl: str = "approximate", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.kl = _checked_kl(kl)
 
@@ -85,7 +85,7 @@ class Horseshoe(BayesianLayer):
 
     def __init__(
         self,
-        *args: Any,
+        *args: object,
         tau0: float = 1e-5,
         initial_scales: str = "beta",
         paper_eq34: bool = False,
@@ -188,14 +188,14 @@ class PerWeight(BayesianLayer):
     default_threshold = 3.0
     _group_role = "kernel"
 
-    def __init__(self, *args: Any, kl: str = "approximate", **kwargs: Any) -> None:
+    def __init__(self, *args: object, kl: str = "approximate", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.kl = _checked_kl(kl)
 
     def _groups_shape(self, kernel_shape: tuple[int, ...]) -> tuple[int, ...]:
         return kernel_shape
 
-    def group_to_kernel(self, values: Any) -> tf.Tensor:
+    def group_to_kernel(self, values: tf.Tensor) -> tf.Tensor:
         """One value for each group, in a shape that broadcasts against the kernel."""
         return tf.convert_to_tensor(values)
 
@@ -237,5 +237,5 @@ def _checked_kl(name: str) -> str:
     return name
 
 
-def _log_alpha(mean: Any, log_var: tf.Tensor) -> tf.Tensor:
+def _log_alpha(mean: tf.Tensor, log_var: tf.Tensor) -> tf.Tensor:
     return log_var - tf.math.log(tf.maximum(tf.square(mean), _TINY))

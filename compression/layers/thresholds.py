@@ -4,10 +4,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from ..graph.graph import Graph, graph_of
 from ..graph.kinds import kind_of
@@ -35,7 +36,7 @@ _SEPARATION = {3: 285, 4: 35.2, 5: 18.3, 6: 12.9, 7: 10.5, 8: 9.14, 10: 7.61, 12
 _SEPARATION |= {50: 4.54, 100: 4.14, 1000: 3.67}
 
 
-def automatic_threshold(scores: Any, *, default: float, minimum: float = 0.0) -> float:
+def automatic_threshold(scores: tf.Tensor, *, default: float, minimum: float = 0.0) -> float:
     """Threshold between two clusters of scores: "usually there are two well separable groups" (Figs. 4-7).
 
     The scores are split in two with the least variance within (2-means, exact in one dimension); the threshold is

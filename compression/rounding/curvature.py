@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..graph.graph import graph_of, kernel_variables
 from ..graph.rebuild import copy_of
@@ -87,7 +87,7 @@ class _Seen:
     def watch(self) -> None:
         """Look at what goes in, and at what goes to the activation."""
 
-        def call(inputs: tf.Tensor, *args: Any, **kwargs: Any) -> Any:
+        def call(inputs: tf.Tensor, *args: object, **kwargs: Any) -> Any:
             self._add(inputs)
             return self.before(inputs, *args, **kwargs)
 
@@ -105,7 +105,7 @@ class _Seen:
         self.count += len(rows)
 
 
-def curvature_of(model: keras.Model, X: Any, *, seed: int = 0) -> list[Curvature]:
+def curvature_of(model: keras.Model, X: ArrayLike, *, seed: int = 0) -> list[Curvature]:
     """What the outputs feel of each kernel of a network, in the order of `kernels_of`.
 
     :param model: a plain one; it is not changed.
@@ -161,7 +161,7 @@ def curvature_of(model: keras.Model, X: Any, *, seed: int = 0) -> list[Curvature
     ]
 
 
-def curvature_of_posterior(variances: Sequence[NDArray[np.floating[Any]]]) -> list[Curvature]:
+def curvature_of_posterior(variances: Sequence[NDArray[np.floating]]) -> list[Curvature]:
     """Of weights with a Gaussian posterior, which lose (w - q)^2 / 2 V nats of its log density when they become q.
 
     :param variances: V of each kernel, in its shape; above 0.
@@ -245,7 +245,7 @@ def _diagonal(squares: NDArray[np.float64]) -> Curvature:
     return Curvature.of(matrix.mean(axis=1) / mean, matrix.mean(axis=0))
 
 
-def _batches(X: Any, size: int) -> Iterator[tuple[Any, int]]:
+def _batches(X: ArrayLike, size: int) -> Iterator[tuple[Any, int]]:
     parts = [np.asarray(part) for part in keras.tree.flatten(X)]
     if not parts or not len(parts[0]):
         raise ValueError("calibration must have inputs, got none.")

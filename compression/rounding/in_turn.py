@@ -18,7 +18,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..graph.graph import Ref, graph_of, kernel_variables
 from ..graph.rebuild import copy_of
@@ -44,7 +44,7 @@ class InTurn:
     :param curvatures: one for each kernel.
     """
 
-    def __init__(self, model: keras.Model, X: Any, curvatures: Sequence[Curvature]) -> None:
+    def __init__(self, model: keras.Model, X: ArrayLike, curvatures: Sequence[Curvature]) -> None:
         self._model = copy_of(model)
         pairs = kernel_variables(self._model)
         self._kernels = [np.asarray(variable, np.float64) for _, variable in pairs]
@@ -127,7 +127,7 @@ class _Turn:
         self._before = layer.call
         layer.call = self.call
 
-    def call(self, inputs: tf.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def call(self, inputs: tf.Tensor, *args: object, **kwargs: Any) -> Any:
         half = len(inputs) // 2
         if not half:  # of no example, such as places in a sequence
             return self._before(inputs, *args, **kwargs)

@@ -57,12 +57,12 @@ class KLWarmup(keras.callbacks.Callback):
         """Weight of the KL after `epoch` epochs, a number between 0 and `weight`."""
         return float(kl_weight_after(self.config, epoch))
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, object] | None = None) -> None:
         """For Keras: set the weight of the epoch."""
         self._epoch = epoch
         set_kl_weight(self.model, self.weight_at(epoch + 1))
 
-    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, object] | None = None) -> None:
         """For Keras: set the weight of the step."""
         steps = (self.params or {}).get("steps")
         if steps and self._epoch < self.config.warmup:
@@ -108,7 +108,7 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
         """Kept inputs and outputs of each layer since :meth:`fit` began, for `slice_bayesian`."""
         self._next: Cut | None = None
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, object] | None = None) -> None:
         """For Keras: stop where the network is to be shrunk."""
         epochs_since_start = epoch + 1 - self.start
         if epochs_since_start >= 0 and epochs_since_start % self.every == 0:

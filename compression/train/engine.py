@@ -48,9 +48,9 @@ _OF_BATCHES = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "
 def follow(
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer,
-    loss: Any,
+    loss: object,
     *,
-    metrics: Any = None,
+    metrics: object = None,
     learning_rate: OfStep | None = None,
     kl_weight: OfStep | None = None,
     teach: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
@@ -73,7 +73,7 @@ def follow(
     steps = 1 if looks_at_batches or tf.distribute.has_strategy() else _STEPS_PER_CALL
     model.compile(optimizer, loss, metrics=metrics, steps_per_execution=steps, jit_compile=False)
 
-    def train_step(data: Any) -> Any:
+    def train_step(data: tuple[tf.Tensor, ...]) -> dict[str, tf.Tensor]:
         step = tf.cast(inner.iterations, tf.float32)
         if learning_rate is not None:
             inner.learning_rate.assign(learning_rate(step))
@@ -97,10 +97,10 @@ def unfollow(model: keras.Model) -> None:
 def _taught_loss(
     model: keras.Model,
     teach: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    x: Any,
-    y: Any,
-    y_pred: Any,
-    *_: Any,
+    x: tf.Tensor,
+    y: tf.Tensor,
+    y_pred: tf.Tensor,
+    *_: object,
     **__: Any,
 ) -> tf.Tensor:
     """As `keras.Model.compute_loss` is called."""

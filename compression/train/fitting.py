@@ -55,12 +55,12 @@ _RAISED_FALLS_FROM = 0.6  # part of the epochs from which the learning rate fall
 
 def fit(
     model: keras.Model,
-    x: Any,
+    x: object,
     y: Any = None,
     *,
-    loss: Any,
-    metrics: Any = None,
-    optimizer: Any = "adam",
+    loss: object,
+    metrics: object = None,
+    optimizer: object = "adam",
     validation_data: Any = None,
     validation_split: float = 0.1,
     batch_size: int = 32,
@@ -70,7 +70,7 @@ def fit(
     callbacks: Sequence[keras.callbacks.Callback] = (),
     method: Literal["bayesian", "magnitude"] | Bayesian | Magnitude = "bayesian",
     seed: int = 0,
-    verbose: Any = 0,
+    verbose: object = 0,
     **others: Any,
 ) -> keras.Model:
     """A smaller plain model that does what a trained one does; `model` is not changed.

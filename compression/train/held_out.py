@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
+from numpy.typing import ArrayLike
 
 __all__ = [
     "TrainingData",
@@ -35,7 +36,7 @@ class TrainingData(NamedTuple):
     steps: int
 
     @classmethod
-    def of_arrays(cls, X: Any, Y: Any, valid: tuple[Any, Any], batch_size: int) -> TrainingData:
+    def of_arrays(cls, X: object, Y: object, valid: tuple[Any, Any], batch_size: int) -> TrainingData:
         """The rest of an epoch is a batch of its own."""
         # Words have to be tensors for Keras.
         x = _nested(lambda array: tf.constant(array) if array.dtype.kind in "OSU" else array, X)
@@ -43,7 +44,7 @@ class TrainingData(NamedTuple):
         return cls(train, _count(X), valid, max(1, math.ceil(_count(X) / batch_size)))
 
 
-def examples_of(x: Any, y: Any, validation_data: Any, validation_split: float, batch_size: int) -> TrainingData:
+def examples_of(x: Any, y: object, validation_data: Any, validation_split: float, batch_size: int) -> TrainingData:
     """Data of `compression.fit`, checked.
 
     :raises ValueError: if numbers differ, there are no validation data, or a Dataset does not end.
@@ -71,7 +72,7 @@ def examples_of(x: Any, y: Any, validation_data: Any, validation_split: float, b
     return TrainingData.of_arrays(X_first, Y_first, (X_last, Y_last), batch_size)
 
 
-def _arrays(data: Any) -> tuple[Any, Any]:
+def _arrays(data: object) -> tuple[Any, Any]:
     if isinstance(data, tf.data.Dataset):
         batches = [_nested(np.asarray, (batch[0], batch[1])) for batch in data]
         X, Y = _nested(lambda *parts: np.concatenate(parts), *batches)
@@ -89,7 +90,7 @@ def _arrays(data: Any) -> tuple[Any, Any]:
     return X, Y
 
 
-def _checked_arrays(name: str, data: Any) -> Any:
+def _checked_arrays(name: str, data: object) -> Any:
     """Arrays of numbers or words, nested as they were.
 
     :raises ValueError: if they are none, or if a number is NaN or infinite.
@@ -133,31 +134,31 @@ def _counts(batches: tf.data.Dataset) -> list[int]:
     return counts
 
 
-def _nested(function: Callable[..., Any], *parts: Any) -> Any:
+def _nested(function: Callable[..., Any], *parts: object) -> Any:
     """`map_structure`, in which a list of numbers is one array."""
     if not isinstance(parts[0], dict | tuple) and not _is_list_of_arrays(parts[0]):
         return function(*parts)
     return keras.tree.map_structure(function, *parts)
 
 
-def _is_list_of_arrays(part: Any) -> bool:
+def _is_list_of_arrays(part: object) -> bool:
     return isinstance(part, list) and bool(part) and all(hasattr(element, "shape") for element in part)
 
 
-def _count(part: Any) -> int:
+def _count(part: object) -> int:
     return len(keras.tree.flatten(part)[0])
 
 
-def _same_count(*parts: Any) -> bool:
+def _same_count(*parts: object) -> bool:
     arrays = keras.tree.flatten(parts)
     return all(np.ndim(array) > 0 for array in arrays) and len({len(array) for array in arrays}) == 1
 
 
-def _shapes(part: Any) -> str:
+def _shapes(part: object) -> str:
     return " and ".join(str(np.shape(array)) for array in keras.tree.flatten(part))
 
 
-def endless(x: Any, y: Any, batch_size: int, seed: int) -> tuple[tf.data.Dataset, int, int]:
+def endless(x: object, y: object, batch_size: int, seed: int) -> tuple[tf.data.Dataset, int, int]:
     """Batches of inputs and targets without end, the number of examples, and of the batches of one pass over them.
 
     :param x: arrays, in a new order in each pass; or a Dataset that ends, without `y`.
@@ -180,7 +181,7 @@ def endless(x: Any, y: Any, batch_size: int, seed: int) -> tuple[tf.data.Dataset
     return rows.batch(batch_size).prefetch(2), count, max(1, count // batch_size)
 
 
-def outputs_of(model: keras.Model, X: Any) -> Any:
+def outputs_of(model: keras.Model, X: ArrayLike) -> Any:
     """Outputs of a network, nested as it gives them."""
     parts = [
         model(_nested(lambda array, i=i: array[i : i + _ROWS], X), training=False) for i in range(0, _count(X), _ROWS)
@@ -188,7 +189,7 @@ def outputs_of(model: keras.Model, X: Any) -> Any:
     return keras.tree.map_structure(lambda *chunks: tf.concat(chunks, axis=0), *parts)
 
 
-def loss_of(loss: Any, valid: tuple[Any, Any]) -> Callable[[keras.Model], np.ndarray]:
+def loss_of(loss: object, valid: tuple[Any, Any]) -> Callable[[keras.Model], np.ndarray]:
     """A function of a network: its loss on parts of the validation data, whose spread is that of examples.
 
     :param loss: as for `keras.Model.compile`: one for all outputs, or one for each, the sum of which is taken.
@@ -218,7 +219,7 @@ def _by_part(loss: Any, y: Any, outputs: tf.Tensor, parts: Sequence[np.ndarray])
     return np.array([float(tf.reduce_mean(loss(y[part], tf.gather(outputs, part)))) for part in parts])
 
 
-def losses_of(loss: Any, model: keras.Model, outputs: Any) -> list[Any]:
+def losses_of(loss: object, model: keras.Model, outputs: object) -> list[Any]:
     """One loss for each output, in the order of `keras.tree.flatten`.
 
     :param loss: as for `keras.Model.compile`.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -124,7 +124,7 @@ class KerasTraining(NamedTuple):
         def keep() -> None:
             networks[weight] = shrink(phases.model, thresholds(config.epochs)[-1](phases.model))
 
-        def on_epoch_end(epoch: int, logs: Any) -> None:
+        def on_epoch_end(epoch: int, logs: Mapping[str, float] | None) -> None:
             nonlocal weight
             done = epoch + 1
             if done in raised:

@@ -34,7 +34,7 @@ _TINY = 1e-30  # of which a probability has a logarithm, if it is 0
 
 @contextmanager
 def last_phase(
-    model: keras.Model, loss_of: Callable[[keras.Model], float], normalized_by: Any = None
+    model: keras.Model, loss_of: Callable[[keras.Model], float], normalized_by: object = None
 ) -> Iterator[tuple[keras.Model, Callable[[], float]]]:
     """In the body of this `with` statement zeros of kernels stay; after it, the weights are the best that were seen.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import keras
@@ -42,7 +43,7 @@ class LearntNoise(keras.callbacks.Callback):
         self.factor = tf.Variable(0.0, dtype=tf.float32)
         self._set(start)
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """For Keras: the width of the noise from the errors of the epoch."""
         name = self.likelihood.noise
         if name is not None and math.isfinite(value := float((logs or {}).get(name, math.nan))):
@@ -52,7 +53,7 @@ class LearntNoise(keras.callbacks.Callback):
         self.factor.assign(noise / (self.likelihood.factor * self.likelihood.terms))
 
 
-def likelihood_of(loss: Any, output_shape: Any) -> Likelihood:
+def likelihood_of(loss: str | keras.losses.Loss, output_shape: Any) -> Likelihood:
     """By the kind of the loss: what Keras' losses average over, and whether they lack a width of the noise.
 
     :param output_shape: of the model; of several outputs the sum of the losses is taken for the likelihood.
@@ -74,7 +75,7 @@ def likelihood_of(loss: Any, output_shape: Any) -> Likelihood:
     return Likelihood(1)
 
 
-def noise_of(outputs: Any, targets: np.ndarray, likelihood: Likelihood) -> float:
+def noise_of(outputs: object, targets: np.ndarray, likelihood: Likelihood) -> float:
     """Width of the noise to begin with: the errors of the trained network."""
     errors = np.asarray(outputs, np.float64)
     errors = errors - targets.reshape(errors.shape)

@@ -12,7 +12,6 @@ the place and the value of a weight take, as density of rows and columns and nei
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 import numpy as np
@@ -77,11 +76,11 @@ class MagnitudePruning(keras.callbacks.Callback):
         remaining = max(0.0, 1.0 - epoch / self.epochs) if self.epochs else 0.0
         return self.keep + (1.0 - self.keep) * remaining**3
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, object] | None = None) -> None:
         """For Keras: the number of the epoch."""
         self._epoch = epoch
 
-    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, object] | None = None) -> None:
         """For Keras: prune, if it is time."""
         steps = (self.params or {}).get("steps") or 1
         epoch = self._epoch + batch / steps

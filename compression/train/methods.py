@@ -50,7 +50,7 @@ class Magnitude:
 _METHODS: dict[str, type[Bayesian] | type[Magnitude]] = {"bayesian": Bayesian, "magnitude": Magnitude}
 
 
-def method_of(method: Any, others: Mapping[str, Any]) -> Bayesian | Magnitude:
+def method_of(method: object, others: Mapping[str, object]) -> Bayesian | Magnitude:
     """A method by its name, with its defaults, or as it was given.
 
     :param others: further arguments of `fit`, of which there must be none.

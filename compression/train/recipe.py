@@ -277,7 +277,7 @@ class Recipe:
 
     # Private
 
-    def _scope(self) -> AbstractContextManager[Any]:
+    def _scope(self) -> AbstractContextManager[object]:
         return nullcontext() if self._strategy is None else self._strategy.scope()
 
     def _check(self, model: keras.Model) -> None:

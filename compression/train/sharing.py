@@ -13,7 +13,6 @@ evenly in its logarithm; from then on each weight keeps its value, and only the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 import numpy as np
@@ -62,16 +61,16 @@ class ValueSharing(keras.callbacks.Callback):
         """The part of the way to their values that weights go after `epoch` epochs."""
         return float(_FIRST ** (1 - epoch / self.epochs)) if epoch < self.epochs else 1.0
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, object] | None = None) -> None:
         """For Keras: the number of the epoch."""
         self._epoch = epoch
 
-    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, object] | None = None) -> None:
         """For Keras: how far weights go in the next step."""
         steps = (self.params or {}).get("steps") or 1
         self._strength.assign(self.strength_at(self._epoch + batch / steps))
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, object] | None = None) -> None:
         """For Keras: after the last of the epochs, weights have their values."""
         if self._strength < 1 and epoch + 1 >= self.epochs:
             self._strength.assign(1.0)

@@ -171,7 +171,7 @@ class Sums:
 
     def __init__(
         self,
-        kernel: Any,
+        kernel: object,
         constant: Numbers,
         *,
         shifts: Numbers | None = None,
@@ -271,7 +271,7 @@ def _shift_sums(kernel: Any, shifts: Numbers) -> Numbers:
     return ((total + (1 << (_MEAN_BITS - 1))) >> _MEAN_BITS).astype(np.float64)
 
 
-def network_matrices(network: Any) -> tuple[list[tuple[Any, Any]], str]:
+def network_matrices(network: object) -> tuple[list[tuple[Any, Any]], str]:
     """Kernel [n_in, n_out] and bias [n_out] (None in the last one) of each affine map, and the activation between them.
 
     :raises ValueError: for another kind of network.
@@ -365,7 +365,7 @@ class _Own(Protocol):
     def steps(self, B: int) -> Steps:
         """Yields [B] for bit 0, is sent that bit [B], yields for bit 1, and so on."""
 
-    def update_hash(self, digest: Any) -> None:
+    def update_hash(self, digest: object) -> None:
         """Feed all integers to a hash."""
 
 
@@ -458,7 +458,7 @@ class _Product:
                 a += K[i, start:i] @ h[start:i]
                 h[i] = yield a
 
-    def update_hash(self, digest: Any) -> None:
+    def update_hash(self, digest: object) -> None:
         self._sums.update_hash(digest)
 
 
@@ -496,12 +496,12 @@ class _Units:
             bit = yield Exact(a, last.bits).values
             sums += first.kernel[:, i, None] * bit.astype(first.dtype) + always[:, i, None]
 
-    def update_hash(self, digest: Any) -> None:
+    def update_hash(self, digest: object) -> None:
         for sums in self._sums:
             sums.update_hash(digest)
 
 
-def _own(conditional: Any, name: str) -> _Own | None:
+def _own(conditional: object, name: str) -> _Own | None:
     """What earlier bits add in this conditional; None if bits are independent."""
     name = f"{name}, own bits"
     if isinstance(conditional, FactorialConditional):
@@ -560,7 +560,7 @@ def _network_sums(
     return sums
 
 
-def _scaled(kernel: Any, scales: Numbers) -> Any:
+def _scaled(kernel: object, scales: Numbers) -> Any:
     """The kernel with each row times its scale."""
     return scipy.sparse.diags(scales) @ kernel if scipy.sparse.issparse(kernel) else kernel * scales[:, None]
 

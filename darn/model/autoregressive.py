@@ -293,7 +293,7 @@ class BitsDistribution(tfp.distributions.Distribution):
         self.offset = None if offset is None else tf.convert_to_tensor(offset, conditional.dtype)
 
     @classmethod
-    def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict[str, Any]:
+    def _parameter_properties(cls, dtype: object, num_classes: object = None) -> dict[str, Any]:
         return {}
 
     def _event_shape(self) -> tf.TensorShape:
@@ -311,7 +311,7 @@ class BitsDistribution(tfp.distributions.Distribution):
     def _log_prob(self, value: tf.Tensor) -> tf.Tensor:
         return self.conditional.log_prob(tf.cast(value, self.dtype), self.offset)
 
-    def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
+    def _sample_n(self, n: tf.Tensor, seed: object = None) -> tf.Tensor:
         shape = tf.concat([[n], self.batch_shape_tensor(), [self.conditional.n]], 0)
         noise = tf.reshape(logistic_noise(shape, tfp.random.sanitize_seed(seed), self.dtype), [-1, self.conditional.n])
         offset = self.offset

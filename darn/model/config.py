@@ -269,7 +269,7 @@ class DARNConfig:
             raise ValueError(f"this is no configuration of a DARN ({error}).") from error
 
 
-def used_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+def used_fields(values: Mapping[str, object]) -> dict[str, Any]:
     """Of fields of a `DARNConfig`, those that say something of a model with these."""
     unused = _unused(values)
     return {name: value for name, value in values.items() if name not in unused}
@@ -279,7 +279,7 @@ _USERS = {"conditional_units": {"nade", "eonade", "made"}, "orders": {"eonade", 
 _OF_LAYERS = {"units": "lie between", "encoder": "is of", "prior": "is of", "skip": "is of"}
 
 
-def _unused(values: Mapping[str, Any]) -> dict[str, str]:
+def _unused(values: Mapping[str, object]) -> dict[str, str]:
     """Fields that say nothing of a model with these values, and why: the end of a sentence."""
     # Conditionals that the model has, in the decoder and in all.
     has_hidden = bool(values.get("hidden", True))
@@ -301,7 +301,7 @@ def _unused(values: Mapping[str, Any]) -> dict[str, str]:
     return reasons
 
 
-def _sizes(name: str, value: Any) -> tuple[int, ...]:
+def _sizes(name: str, value: object) -> tuple[int, ...]:
     """Numbers of units of layers.
 
     :raises ValueError: if they are no sequence of whole numbers from 1 on.
@@ -316,7 +316,7 @@ def _sizes(name: str, value: Any) -> tuple[int, ...]:
     return tuple(int(size) for size in numbers)
 
 
-def check_plain(data: Any, name: str) -> None:
+def check_plain(data: ArrayLike, name: str) -> None:
     """Refuse arrays that say more than their values: masked cells, and sparse matrices, which NumPy takes for one cell.
 
     :raises ValueError: with the name, and what to do.
@@ -365,7 +365,7 @@ def check_data(data: ArrayLike, config: DARNConfig, name: str = "data") -> NDArr
     return array
 
 
-def check_whole(name: str, value: Any) -> None:
+def check_whole(name: str, value: object) -> None:
     """Refuse what is no whole number from 1 on.
 
     :raises ValueError: with the name.

@@ -161,6 +161,6 @@ class Sampler:
         return Sampled(x, probs, tuple(h))
 
 
-def sample(model: Any, num: int, seed: Seed, *, batch_size: int = 1000, jit_compile: bool = False) -> Sampled:
+def sample(model: object, num: int, seed: Seed, *, batch_size: int = 1000, jit_compile: bool = False) -> Sampled:
     """`num` draws from a model by :class:`Sampler`, in batches of at most `batch_size`."""
     return Sampler(model, batch_size=min(batch_size, max(num, 1)), jit_compile=jit_compile)(num, seed)

@@ -157,7 +157,7 @@ def named_variables(model: DARN) -> dict[str, tf.Variable]:
     """All variables by their path, such as "decoders/0/network/kernels/0"."""
     variables: dict[str, tf.Variable] = {}
 
-    def visit(path: tuple[str, ...], value: Any) -> None:
+    def visit(path: tuple[str, ...], value: object) -> None:
         if isinstance(value, tf.Variable):
             variables["/".join(path)] = value
         elif isinstance(value, tf.Module):

@@ -40,7 +40,7 @@ def with_values(module: Module, variables: Sequence[tf.Variable], values: Sequen
     return _replaced(module, replacements)
 
 
-def _replaced(part: Any, of: Mapping[Any, tf.Tensor]) -> Any:
+def _replaced(part: object, of: Mapping[Any, tf.Tensor]) -> Any:
     if isinstance(part, tf.Variable):
         return of.get(part.ref(), part)
     if isinstance(part, list | tuple):

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from darn.model.autoregressive import bernoulli_log_prob, log_prob_of_pairs, threshold
 from darn.model.config import DARNConfig, check_data
@@ -72,7 +72,7 @@ class Model(Protocol):
         """What h adds to the logits of the visible units, [B, n_x]."""
         ...
 
-    def sample(self, num: Any, seed: Seed) -> Any:
+    def sample(self, num: object, seed: Seed) -> Any:
         """Draws, whose rows are `x`."""
         ...
 
@@ -130,7 +130,7 @@ _STATES = 64  # at a time; the number of states is a multiple of it, or less
 
 
 def log_prob(
-    model: Model, x: Any, num_samples: int = 1000, seed: Seed = 0, *, max_exact_units: int = MAX_EXACT_UNITS
+    model: Model, x: ArrayLike, num_samples: int = 1000, seed: Seed = 0, *, max_exact_units: int = MAX_EXACT_UNITS
 ) -> tf.Tensor:
     """log p(x), nats: exact for at most 16 stochastic units, else low by the spread of `num_samples` importance weights
     (Eq. 16); see `importance_log_likelihood` for its interval. [..., n_x] to [...].
@@ -151,7 +151,7 @@ def log_prob(
 
 
 def log_prob_and_effective(
-    model: Model, x: Any, num_samples: int = 1000, seed: Seed = 0, *, max_exact_units: int = MAX_EXACT_UNITS
+    model: Model, x: ArrayLike, num_samples: int = 1000, seed: Seed = 0, *, max_exact_units: int = MAX_EXACT_UNITS
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """As :func:`log_prob` without its warning, and the effective number of samples of each row, (sum w)^2 / sum w^2;
     infinite where log p(x) is exact."""
@@ -292,7 +292,7 @@ class DARNDistribution(tfp.distributions.Distribution):
         self._noise_seed = seed
 
     @classmethod
-    def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict[str, Any]:
+    def _parameter_properties(cls, dtype: object, num_classes: object = None) -> dict[str, Any]:
         return {}
 
     def _event_shape(self) -> tf.TensorShape:
@@ -313,7 +313,7 @@ class DARNDistribution(tfp.distributions.Distribution):
     def _log_prob(self, value: tf.Tensor) -> tf.Tensor:
         return log_prob(self.model, value, self.num_samples, self._noise_seed)
 
-    def _sample_n(self, n: tf.Tensor, seed: Any = None) -> tf.Tensor:
+    def _sample_n(self, n: tf.Tensor, seed: object = None) -> tf.Tensor:
         return self.model.sample(n, tfp.random.sanitize_seed(seed)).x
 
 

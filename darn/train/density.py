@@ -135,7 +135,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         batch_size: int = 100,
         num_samples: int = 1000,
         threshold: float | None = None,
-        random_state: Any = 0,
+        random_state: int | np.random.RandomState | None = 0,
         verbose: int = 0,
     ) -> None:
         self.hidden = hidden
@@ -154,7 +154,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> DARNDensity:
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> DARNDensity:
         """Choose, train until validation rows say stop, and keep the best parameters.
 
         :param X: [N, n_x], at least two rows; zeros and ones, a frame, or numbers with `threshold` or `bins`. NaN,
@@ -271,11 +271,11 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         gains = blame(self.model_, x, groups=self._groups, num_samples=self.num_samples, seed=self._seed)
         return gains if self.variables_ is None else self.variables_.by_column(gains, np.maximum) + beyond
 
-    def score(self, X: ArrayLike, y: Any = None) -> float:
+    def score(self, X: ArrayLike, y: object = None) -> float:
         """Mean of `score_samples`: nats a row; higher is better, so it serves cross-validation."""
         return float(self.score_samples(X).mean())
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+    def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> Any:
         """Independent draws of rows, zeros and ones [n_samples, n_x]; of a frame or of `bins`, a frame of pandas with
         levels, truth values and the middle number, date or time of each bin.
 
@@ -495,13 +495,13 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         bits: NDArray[np.uint8] = (x > (self.threshold or 0)).astype(np.uint8).toarray()
         return bits, None, np.zeros([len(bits), 0])
 
-    def _has_variables(self, X: Any, values: np.ndarray) -> bool:
+    def _has_variables(self, X: ArrayLike, values: np.ndarray) -> bool:
         """Whether rows are more than bits: a frame with levels or other numbers, or an array of numbers with `bins`."""
         if hasattr(self, "table_encoder_"):
             return True
         return (self.bins is not None or hasattr(X, "columns")) and not np.isin(values, (0, 1)).all()
 
-    def _variables(self, X: Any, numbers: np.ndarray) -> Variables:
+    def _variables(self, X: ArrayLike, numbers: np.ndarray) -> Variables:
         encoder = getattr(self, "table_encoder_", None)
         if encoder is not None and self.categories:
             raise ValueError("categories are columns of an array, and those of a frame are found; leave them out.")

@@ -79,7 +79,7 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         """All of them, which `get_weights`, `set_weights` and files hold."""
         return list(self.darn.variables)
 
-    def compile(self, optimizer: Any = "adam", *, jit_compile: bool = False, **kwargs: Any) -> None:
+    def compile(self, optimizer: object = "adam", *, jit_compile: bool = False, **kwargs: Any) -> None:
         """As Keras does, without a loss: the model has its own.
 
         :param jit_compile: XLA: faster steps for small models, after up to a minute.
@@ -109,7 +109,7 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         self._check(x, "x")
         return super().evaluate(x, *arguments, **options)
 
-    def predict(self, x: Any, *arguments: Any, **options: Any) -> Any:
+    def predict(self, x: tf.Tensor, *arguments: object, **options: Any) -> Any:
         """As Keras does, likewise: log p(x) of each row, nats."""
         self._check(x, "x")
         return super().predict(x, *arguments, **options)
@@ -118,7 +118,7 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         """log p(x), [B], nats: what `predict` gives; see `DARN.log_prob`."""
         return self.darn.log_prob(self._rows(x), seed=self.seed)
 
-    def train_step(self, data: Any) -> dict[str, Any]:
+    def train_step(self, data: tf.Tensor | tuple[tf.Tensor, ...]) -> dict[str, Any]:
         """One update by a minibatch: x, or a tuple whose first part it is."""
         x = self._rows(data)
         # Noise of each step by its number.
@@ -139,7 +139,7 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         self.optimizer.apply(gradients, variables)
         return self._noted(estimated.prior + estimated.bits_back, estimated.visible)
 
-    def test_step(self, data: Any) -> dict[str, Any]:
+    def test_step(self, data: tf.Tensor | tuple[tf.Tensor, ...]) -> dict[str, Any]:
         """The description length of a minibatch, by noise that is the same in each evaluation."""
         prior, bits_back, visible = code_lengths(self.darn, self._rows(data), as_seed(self.seed))
         return self._noted(prior + bits_back, visible)
@@ -150,7 +150,7 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         return {**super().get_config(), **settings, "entropy": self.entropy, "seed": self.seed}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> KerasDARN:
+    def from_config(cls, config: dict[str, Any], custom_objects: object = None) -> KerasDARN:
         """A new model with the settings that :meth:`get_config` gave."""
         del custom_objects
         return cls(**{**config, "darn": DARN(DARNConfig.from_json(config["darn"]))})
@@ -171,12 +171,12 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         for number, variable in enumerate(self.weights):
             variable.assign(stored[number])
 
-    def _rows(self, data: Any) -> tf.Tensor:
+    def _rows(self, data: tf.Tensor | tuple[tf.Tensor, ...]) -> tf.Tensor:
         x = tf.cast(data[0] if isinstance(data, tuple | list) else data, self.darn.dtype)
         with tf.control_dependencies(assertions(x, self.darn.config)):
             return tf.identity(x)
 
-    def _check(self, data: Any, name: str) -> None:
+    def _check(self, data: tf.Tensor | tuple[tf.Tensor, ...], name: str) -> None:
         data = data[0] if isinstance(data, tuple | list) and len(data) else data
         if isinstance(data, np.ndarray | tf.Tensor):
             check_data(data, self.darn.config, name)

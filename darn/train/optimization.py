@@ -134,7 +134,7 @@ class LearningRate(tf.keras.optimizers.schedules.LearningRateSchedule):  # type:
         self.warm_up = warm_up
         self.cosine = cosine
 
-    def __call__(self, step: Any) -> tf.Tensor:
+    def __call__(self, step: object) -> tf.Tensor:
         """The learning rate of a step."""
         # Halving, and the fall along half a cosine; a rise at first multiplies both.
         t = tf.cast(step, tf.float32)

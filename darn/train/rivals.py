@@ -126,7 +126,7 @@ def is_beyond(of: Candidate, spaces: Spaces) -> bool:
     return any(getattr(of, name) not in values for name, values in spaces.items())
 
 
-def value_spaces(model: Mapping[str, Any] | None = None, training: Mapping[str, Any] | None = None) -> Spaces:
+def value_spaces(model: Mapping[str, object] | None = None, training: Mapping[str, object] | None = None) -> Spaces:
     """Values of each field of a candidate: those to choose among, or the given one. No layers have no units."""
     hidden = _values(model, "hidden", HIDDEN)
     return {
@@ -144,13 +144,13 @@ def as_sizes(number: int | Sequence[int] | None) -> tuple[int, ...]:
     return tuple(np.ravel(number).tolist())
 
 
-def _dealt(values: Sequence[Any], number: int, rng: np.random.Generator) -> list[Any]:
+def _dealt(values: Sequence[object], number: int, rng: np.random.Generator) -> list[Any]:
     """`number` of the values in a random order, each as often as the others, but for one."""
     order = rng.permutation(-(-number // len(values)) * len(values)) % len(values)
     return [values[i] for i in order[:number]]
 
 
-def _values(given: Mapping[str, Any] | None, name: str, values: Sequence[Any]) -> Sequence[Any]:
+def _values(given: Mapping[str, object] | None, name: str, values: Sequence[object]) -> Sequence[Any]:
     value = (given or {}).get(name)
     return values if value is None else (value,)
 
@@ -181,7 +181,7 @@ class Trial:
     kl_nats: float
 
 
-def given(fields: Mapping[str, Any], *without: str) -> dict[str, Any]:
+def given(fields: Mapping[str, object], *without: str) -> dict[str, Any]:
     """The fields that are not None, but for some."""
     return {name: value for name, value in fields.items() if name not in without and value is not None}
 

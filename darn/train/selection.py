@@ -191,7 +191,7 @@ def choose(
     search: SearchConfig = SearchConfig(),
     batch_size: int = 100,
     model: Mapping[str, Any] | None = None,
-    training: Mapping[str, Any] | None = None,
+    training: Mapping[str, object] | None = None,
     report: Callable[[str], None] = lambda line: None,
     folder: Path | None = None,
     look: Callable[[], None] = lambda: None,

@@ -24,7 +24,7 @@ __all__ = ["Variables", "moments"]
 _MOMENT = ("day", "hour")  # parts of a date that say it all
 
 
-def moments(encoder: Any, X: Any) -> NDArray[np.float64]:
+def moments(encoder: Any, X: object) -> NDArray[np.float64]:
     """Rows of a frame as the numbers that :class:`Variables` take: of a date its day and its hour, and no part that
     follows from these.
 

@@ -19,14 +19,14 @@ _ANY = "*"
 """The value of a flag that is given, but for 0 and numbers below it."""
 
 
-def objection(known: Sequence[Contradiction], flags: Sequence[NamedFlag], values: Mapping[str, Any]) -> str:
+def objection(known: Sequence[Contradiction], flags: Sequence[NamedFlag], values: Mapping[str, object]) -> str:
     """The message for the values of a command line, or "".
 
     :param values: by the names of the flags, as `gpflow_deep_runs.cli.flags.read` has them.
     """
     by_name = {flag.name: (converted(flag, values[flag.name]), flag.default) for flag in flags}
 
-    def is_one(name: str, label: Any) -> bool:
+    def is_one(name: str, label: object) -> bool:
         value, default = by_name[name]
         if label != _ANY:
             return bool(value == label)
@@ -41,7 +41,7 @@ def objection(known: Sequence[Contradiction], flags: Sequence[NamedFlag], values
     return ""
 
 
-def found(kind: Any, flags: Sequence[NamedFlag]) -> list[Contradiction]:
+def found(kind: object, flags: Sequence[NamedFlag]) -> list[Contradiction]:
     """What a dataclass of flags says of one value or of two."""
     ask = _asked(kind, flags)
     choices = [_choice(flag, label, ask) for flag in flags for label in _labels(flag)]
@@ -85,7 +85,7 @@ def _needed(ask: _Ask, other: _Choice, choices: Sequence[_Choice]) -> list[_Choi
     return [choice for choice in rest if _is_said(ask, "", [other], [choice])][:1]
 
 
-def holds(kind: Any, flags: Sequence[NamedFlag], known: Contradiction) -> bool:
+def holds(kind: object, flags: Sequence[NamedFlag], known: Contradiction) -> bool:
     """Whether a dataclass of flags still says what was found."""
     ask = _asked(kind, flags)
     by_name = {flag.name: flag for flag in flags}
@@ -155,7 +155,7 @@ def _labels(flag: NamedFlag) -> list[Any]:
     return [choice for choice in choices if choice != flag.default and not flag.is_required]
 
 
-def _choice(flag: NamedFlag, label: Any, ask: _Ask) -> _Choice:
+def _choice(flag: NamedFlag, label: object, ask: _Ask) -> _Choice:
     is_list = get_origin(flag.kind) is tuple
     kind = get_args(flag.kind)[0] if is_list else flag.kind
     some: dict[Any, list[Any]] = {int: [3, 100_003, 1, 2], float: [0.375, 1000.375, 0.01, 1.5]}

@@ -158,7 +158,7 @@ def _messages(flag: NamedFlag, said: Callable[[NamedFlag, str], str]) -> dict[st
     return {value: message for value, message in messages.items() if message}
 
 
-def _flags_of(main: Any) -> Any:
+def _flags_of(main: object) -> Any:
     hints = get_type_hints(main)
     hints.pop("return", None)
     (kind,) = hints.values()
@@ -229,14 +229,14 @@ def _check(name: str, description: Description, arguments: Sequence[str], progra
         _refuse(program, str(error))
 
 
-def _check_texts(description: Description, values: Mapping[str, Any]) -> None:
+def _check_texts(description: Description, values: Mapping[str, object]) -> None:
     """:raises ValueError: for an empty text where no flag of a script can have one."""
     for flag in description.flags:
         if values[flag.name] == "" and flag.default != "":
             raise ValueError(f"--{flag.name} must not be empty; give a value, or leave it out.")
 
 
-def _check_values(description: Description, values: Mapping[str, Any]) -> None:
+def _check_values(description: Description, values: Mapping[str, object]) -> None:
     """:raises ValueError: for a value that the flag's own check would refuse, and with its words."""
     for name, messages in description.refused.items():
         value = values[name]
@@ -356,7 +356,7 @@ def _check_table(values: Mapping[str, Any]) -> None:
                 raise ValueError(f"--{flag} must name columns of {path}, got {name!r}; {hint}")
 
 
-def _check_rows(name: str, values: Mapping[str, Any]) -> None:
+def _check_rows(name: str, values: Mapping[str, object]) -> None:
     """:raises ValueError: as :func:`rows.check`."""
     from gpflow_deep_runs.cli import rows  # takes a while to import, and most command lines need no table
 
@@ -376,7 +376,7 @@ def _refuse(program: str, message: str) -> NoReturn:
     raise SystemExit(2)
 
 
-def _line(value: Any) -> str:
+def _line(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 

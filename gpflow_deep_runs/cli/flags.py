@@ -205,19 +205,19 @@ def read(
     return values
 
 
-def words_beside_bool(kind: Any) -> tuple[str, ...]:
+def words_beside_bool(kind: object) -> tuple[str, ...]:
     """The words that a flag may have in place of yes and no: ("auto",) for `bool | Literal["auto"]`, () for others."""
     kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()
     words = tuple(word for member in kinds if get_origin(member) is Literal for word in get_args(member))
     return words if bool in kinds and len(kinds) == 2 else ()
 
 
-def text(flags: Any) -> str:
+def text(flags: object) -> str:
     """The flags that `parse` would make these of, one a line; without those that are None, --run_dir and --resume."""
     return _lines(_line(flag, value) for flag, value in _stored(flags))
 
 
-def text_of(description: Description, values: Mapping[str, Any]) -> str:
+def text_of(description: Description, values: Mapping[str, object]) -> str:
     """What :func:`text` says of the dataclass that :func:`read` gave the values of.
 
     :param values: by the flags' names.
@@ -226,13 +226,13 @@ def text_of(description: Description, values: Mapping[str, Any]) -> str:
     return _lines(_line(flag, value) for flag, value in pairs if _is_stored(flag, value))
 
 
-def changed(flags: Any) -> str:
+def changed(flags: object) -> str:
     """Those of `text` that are not what they are without being given, one a line."""
     lines = [_line(flag, value) for flag, value in _stored(flags) if value != flag.default]
     return "".join(f"{line}\n" for line in sorted(lines))
 
 
-def _stored(flags: Any) -> Iterator[tuple[NamedFlag, Any]]:
+def _stored(flags: object) -> Iterator[tuple[NamedFlag, Any]]:
     """The flags that have a value and belong to the run, not to the folder."""
     for flag in named_flags(type(flags)):
         # A group that the program makes later is a partial function, which has its fields as keywords.
@@ -245,7 +245,7 @@ def _stored(flags: Any) -> Iterator[tuple[NamedFlag, Any]]:
             yield flag, value
 
 
-def _is_stored(flag: NamedFlag, value: Any) -> bool:
+def _is_stored(flag: NamedFlag, value: object) -> bool:
     return value is not None and flag.name not in NOT_STORED
 
 
@@ -253,13 +253,13 @@ def _lines(lines: Iterable[str]) -> str:
     return "\n".join(sorted(lines)) + "\n"
 
 
-def _line(flag: NamedFlag, value: Any) -> str:
+def _line(flag: NamedFlag, value: object) -> str:
     if isinstance(value, bool):
         return f"--{flag.name}" if value else f"--no{flag.name}"
     return f"--{flag.name}={_listed(value) if isinstance(value, tuple) else value}"
 
 
-def at_least(flags: Any, least: Mapping[str, float]) -> None:
+def at_least(flags: object, least: Mapping[str, float]) -> None:
     """For `__post_init__` of a dataclass of flags: refuse fields below their least values; None means not given.
 
     :raises ValueError: naming the flag.
@@ -276,7 +276,7 @@ def describe(kind: Any) -> Description:
     return Description(purpose, list(named_flags(kind)), positional_names[0] if positional_names else "")
 
 
-def help_text(kind: Any, program: str) -> str:
+def help_text(kind: object, program: str) -> str:
     """What --help shows: the first paragraphs of the docstring, and each flag with its default and meaning."""
     return help_page(describe(kind), program)
 
@@ -322,7 +322,7 @@ def _own_flags(
     within: str = "",
     prefix: str = "",
     omit: Sequence[str] = (),
-    defaults: Mapping[str, Any] = types.MappingProxyType({}),
+    defaults: Mapping[str, object] = types.MappingProxyType({}),
     is_later: bool = False,
 ) -> Iterator[NamedFlag]:
     hints = get_type_hints(kind)
@@ -367,14 +367,14 @@ def made(kind: type[T], values: Mapping[NamedFlag, Any]) -> T:
     return kind(**field_values)
 
 
-def _without_none(hint: Any) -> Any:
+def _without_none(hint: object) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
         kinds = [kind for kind in get_args(hint) if kind is not type(None)]
         return kinds[0] if len(kinds) == 1 else hint
     return hint
 
 
-def _is_flag(kind: Any) -> bool:
+def _is_flag(kind: object) -> bool:
     if get_origin(kind) is tuple:
         return all(item in (int, float, str, Ellipsis) for item in get_args(kind))
     return kind in (bool, int, float, str) or get_origin(kind) is Literal or bool(words_beside_bool(kind))
@@ -415,7 +415,7 @@ def _define(values: absl_flags.FlagValues, flag: NamedFlag) -> None:
         define(flag.name, flag.default, flag.help, flag_values=values)
 
 
-def _listed(values: Sequence[Any]) -> str:
+def _listed(values: Sequence[object]) -> str:
     """With commas between them, as absl reads lists: one that holds a comma is put in quotes."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(values)
@@ -438,7 +438,7 @@ def converted(flag: NamedFlag, value: Any) -> Any:
     return value
 
 
-def _helps(kind: Any) -> dict[str, str]:
+def _helps(kind: object) -> dict[str, str]:
     """Field -> its `:param` text, as one line."""
     # A text ends where the next field of the docstring or an empty line begins.
     pieces = re.split(r":(?:param|ivar) (\w+):", inspect.getdoc(kind) or "")

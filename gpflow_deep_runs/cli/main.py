@@ -136,14 +136,14 @@ def _parsed(main: Main, argv: Sequence[str]) -> Any:
         raise SystemExit(2) from None
 
 
-def _guarded(main: Main, flags: Any, program: str, explain: Explain) -> int:
+def _guarded(main: Main, flags: object, program: str, explain: Explain) -> int:
     """Call `main`; return the exit status. A training is not ended by the loss of its standard output or error."""
     is_run = any(_settings(flags))
     with output_may_be_lost() if is_run else contextlib.nullcontext():
         return _called(main, flags, program, explain, is_run)
 
 
-def _called(main: Main, flags: Any, program: str, explain: Explain, is_run: bool) -> int:
+def _called(main: Main, flags: object, program: str, explain: Explain, is_run: bool) -> int:
     """Call `main`; return the exit status.
 
     Bad input (ValueError, OSError) and a missing library are one line and status 2, a diverged training
@@ -175,7 +175,7 @@ def _called(main: Main, flags: Any, program: str, explain: Explain, is_run: bool
     return code
 
 
-def _settings(flags: Any) -> list[Any]:
+def _settings(flags: object) -> list[Any]:
     """The `gpflow_deep_runs.run.Settings` of a run, if the program makes one; their import starts TensorFlow."""
     return [value for value in vars(flags).values() if hasattr(value, "check_folder")]
 

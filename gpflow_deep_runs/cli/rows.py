@@ -61,7 +61,7 @@ def _read(script: str, path: Path, values: Mapping[str, Any]) -> None:
                 apply_schema(schema, str(path), NewRows(**_fields_of(NewRows, values)))
 
 
-def _fields_of(kind: type[TableSpec | NewRows], values: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_of(kind: type[TableSpec | NewRows], values: Mapping[str, object]) -> dict[str, Any]:
     """The flags that are fields of a dataclass; a script may leave some of them out."""
     return {field.name: values[field.name] for field in fields(kind) if field.name in values}
 

@@ -7,7 +7,6 @@ import os
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +62,7 @@ def has_names(path: str | os.PathLike[str]) -> bool:
         return False  # who reads it says what is wrong
 
 
-def write_rows(path: str | os.PathLike[str], rows: NDArray[np.integer[Any]]) -> None:
+def write_rows(path: str | os.PathLike[str], rows: NDArray[np.integer]) -> None:
     """Write whole numbers [N, D], as the name of the file ends: .npy; .npz, as array X; or .csv, without names.
 
     :raises ValueError: if it ends in another way.

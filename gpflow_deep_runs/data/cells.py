@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,7 @@ class Cells(NamedTuple):
         row = int(is_there.argmax())
         return row, self.texts[int(self.rows[row])].as_py(), int(is_there.sum())
 
-    def spread(self, values: np.ndarray, missing: Any) -> np.ndarray:
+    def spread(self, values: np.ndarray, missing: object) -> np.ndarray:
         """Values of the texts as values of the rows; `missing` where there is no text."""
         extended = np.empty(len(values) + 1, dtype=values.dtype)
         extended[:-1] = values

@@ -291,6 +291,6 @@ def _rows(path: Path, X: scipy.sparse.csr_matrix, labels: list[Any], words: tupl
     )
 
 
-def _name(label: Any) -> str:
+def _name(label: object) -> str:
     """Of a class: 1 and 1.0 are the same."""
     return str(int(label)) if isinstance(label, float) and label == int(label) else str(label)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from absl import logging
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -78,7 +78,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.unknown = unknown
         self.rare = rare
 
-    def fit(self, X: Any, y: Any = None) -> TableEncoder:
+    def fit(self, X: Any, y: object = None) -> TableEncoder:
         """Find out what the columns are.
 
         :param X: a frame, a table of Arrow, or the path of a file; an array has the columns "0", "1", ...
@@ -114,7 +114,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = len(self.feature_names_in_)
         return self
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Rows as numbers, [N, D]; columns may come in any order.
 
         :raises ValueError: naming column, row and value of what cannot be read as in `fit`.
@@ -122,7 +122,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return apply_schema(self.schema_, _framed(X), may_miss=self.missing == "keep")[0]
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the D columns: "colour=red" for a level."""
         check_is_fitted(self)
         return np.array(self.schema_.feature_names, dtype=object)
@@ -134,7 +134,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _framed(X: Any) -> Any:
+def _framed(X: ArrayLike) -> Any:
     """Arrays and lists as a frame, other sources as they are."""
     if isinstance(X, np.ndarray | list | tuple):
         frame = pd.DataFrame(X if isinstance(X, np.ma.MaskedArray) else np.asarray(X))

@@ -2,9 +2,9 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gpflow_deep_runs.data.rows import Indices, Part, Rows
 from gpflow_deep_runs.data.schema import Schema, Task
@@ -17,8 +17,8 @@ _ROWS = 1024
 
 def undivided(
     name: str,
-    X: Any,
-    Y: Any,
+    X: ArrayLike,
+    Y: ArrayLike | None,
     task: Task,
     *,
     source: str,
@@ -110,7 +110,7 @@ def _sha256(X: np.ndarray, Y: np.ndarray, task: str, splits: Sequence[tuple[Indi
     return digest.hexdigest()
 
 
-def _numbers(values: Any, what: str) -> np.ndarray:
+def _numbers(values: ArrayLike | None, what: str) -> np.ndarray:
     array: np.ndarray = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{what} must hold real numbers, got type {array.dtype}; encode text and dates as numbers.")

@@ -5,7 +5,6 @@ from_planes(bits, 8)                          # the pixels again
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,7 +31,7 @@ def to_planes(levels: ArrayLike, num_planes: int) -> NDArray[np.uint8]:
     return np.concatenate([(integers >> plane & 1).astype(np.uint8) for plane in reversed(range(num_planes))], axis=1)
 
 
-def from_planes(bits: np.ndarray, num_planes: int) -> NDArray[np.integer[Any]]:
+def from_planes(bits: np.ndarray, num_planes: int) -> NDArray[np.integer]:
     """The whole numbers [N, D] of bits [N, K D]; uint8 for at most 8 planes, else uint16.
 
     :raises ValueError: if the columns are no multiple of K.

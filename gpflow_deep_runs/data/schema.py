@@ -242,7 +242,7 @@ class Schema:
         }
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Schema:
+    def from_json(cls, stored: Mapping[str, object]) -> Schema:
         """The inverse of :meth:`to_json`.
 
         :raises ValueError: if entries are missing or of another kind.
@@ -280,7 +280,7 @@ def _from_json(stored: Mapping[str, Any]) -> Schema:
     )
 
 
-def _one_of(literal: Any, value: Any) -> Any:
+def _one_of(literal: object, value: object) -> Any:
     if value not in get_args(literal):
         raise ValueError(f"{value!r} is none of {', '.join(get_args(literal))}")
     return value

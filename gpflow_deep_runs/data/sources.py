@@ -91,7 +91,7 @@ def is_delimited(path: str | os.PathLike[str]) -> bool:
     return is_archive or name.endswith((*_TEXT, *(f"{text}.{packed}" for text in _TEXT for packed in COMPRESSIONS)))
 
 
-def read_source(source: Any, *, names_optional: bool = False, spec: TableSpec = TableSpec()) -> Table:
+def read_source(source: object, *, names_optional: bool = False, spec: TableSpec = TableSpec()) -> Table:
     """Read a table.
 
     :param source: a path (see :data:`SUFFIXES`); a pandas or polars data frame, a pyarrow table, or anything else with
@@ -185,7 +185,7 @@ def _json_frame(content: str, budget: Budget, *, is_lines: bool) -> pd.DataFrame
     return frame
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(row: Mapping[str, object]) -> dict[str, Any]:
     """A row whose objects within are columns, too: `{"user": {"age": 5}}` has the column "user.age".
 
     :raises ValueError: if two values would have one name.
@@ -257,7 +257,7 @@ def _as_texts(cells: pd.Series) -> pd.Series:
     return cells.map(lambda cell: _cell(cell, has_time))
 
 
-def _cell(value: Any, has_time: bool) -> str:
+def _cell(value: object, has_time: bool) -> str:
     if value is None or value != value:
         return ""
     if isinstance(value, datetime.datetime):
@@ -531,7 +531,7 @@ def _check_texts(table: pa.Table, budget: Budget) -> None:
                 budget.take(pc.sum(lengths).as_py() or 0, f"its texts of {one_line(name, 60)}")
 
 
-def _index_of(frame: Any) -> tuple[tuple[str, str], ...]:
+def _index_of(frame: object) -> tuple[tuple[str, str], ...]:
     """The index of a frame of pandas, which is no column, unless it only counts the rows."""
     if not isinstance(frame, pd.DataFrame) or (isinstance(frame.index, pd.RangeIndex) and frame.index.name is None):
         return ()
@@ -541,7 +541,7 @@ def _index_of(frame: Any) -> tuple[tuple[str, str], ...]:
     return tuple((name, _INDEX) for name in names)
 
 
-def _frame_columns(frame: Any, where: str) -> pa.Table:
+def _frame_columns(frame: object, where: str) -> pa.Table:
     if isinstance(frame, pd.DataFrame):
         names = ["" if name is None or (np.isscalar(name) and pd.isna(name)) else str(name) for name in frame.columns]
         check_names(names, where)

@@ -262,7 +262,7 @@ def load_schema(path: str | os.PathLike[str]) -> Schema:
 
 
 def apply_schema(
-    schema: Schema, source: Any, new: NewRows = NewRows(), *, may_miss: bool = False
+    schema: Schema, source: object, new: NewRows = NewRows(), *, may_miss: bool = False
 ) -> tuple[NDArray[np.float64], np.ndarray | None]:
     """Encode another table as the one that `schema` came from.
 

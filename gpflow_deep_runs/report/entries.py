@@ -29,8 +29,8 @@ def quantity(*words: str) -> str:
 
 
 def of_sweep(
-    table: Mapping[str, Any],
-    document: Mapping[str, Any] | None = None,
+    table: Mapping[str, object],
+    document: Mapping[str, object] | None = None,
     *,
     command: str,
     units: Mapping[str, str] | None = None,
@@ -96,7 +96,7 @@ def _entries(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return entries
 
 
-def _rows(document: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _rows(document: Mapping[str, Any], entries: Mapping[str, Mapping[str, object]]) -> list[dict[str, Any]]:
     """The rows of the document with the numbers that its tables show, then those that it did not have."""
     results = parsed(document, "the results")
     columns = [column for table in results.tables.values() for column in table.columns]
@@ -122,7 +122,7 @@ def _rows(document: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]])
 
 
 def _layout(
-    table: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]], units: Mapping[str, str]
+    table: Mapping[str, Any], entries: Mapping[str, Mapping[str, object]], units: Mapping[str, str]
 ) -> dict[str, Any]:
     """A new file: a table for each number, and for those that have differences one of these."""
     # The first column of every table is the label of the row.
@@ -206,7 +206,7 @@ def _rounded(value: float) -> float:
     return value if isinstance(value, int) else float(f"{value:.7g}")
 
 
-def _ordered(document: Mapping[str, Any]) -> dict[str, Any]:
+def _ordered(document: Mapping[str, object]) -> dict[str, Any]:
     """The parts of a file in the order of `Results`, rows last."""
     order = [
         "title",

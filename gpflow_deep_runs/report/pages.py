@@ -17,7 +17,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from gpflow_deep_base.files import write_text
 from gpflow_deep_runs.report.changes import older
@@ -186,7 +186,7 @@ def _summary_rows(root: str | os.PathLike[str]) -> list[list[str]]:
     return [list(row) for row in rows]
 
 
-def _placed(path: Path, function: Callable[..., T], *arguments: Any) -> T:
+def _placed(path: Path, function: Callable[..., T], *arguments: object) -> T:
     try:
         return function(*arguments)
     except ValueError as error:

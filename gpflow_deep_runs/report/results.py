@@ -35,7 +35,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from gpflow_deep_base.files import write_text
 from gpflow_deep_runs.report.cells import Entry, Figure, cell, fields, is_number, quantities_shown
@@ -205,7 +205,7 @@ def _check_line(text: str, name: str) -> None:
         raise ValueError(f"{name} must be on one line, got {text!r}.")
 
 
-def parsed(document: Any, name: str) -> Results:
+def parsed(document: object, name: str) -> Results:
     """Results from the content of a JSON file.
 
     :param name: of the file, for errors.
@@ -237,7 +237,7 @@ def read_all(folder: str | os.PathLike[str]) -> dict[str, Results]:
     return results_by_name
 
 
-def write(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
+def write(path: str | os.PathLike[str], document: Mapping[str, object]) -> None:
     """Write the content of a file of results in one piece, after a check.
 
     :raises ValueError: as :func:`parsed`; the file is then as it was.
@@ -246,7 +246,7 @@ def write(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
     write_text(path, as_text(document))
 
 
-def as_text(document: Mapping[str, Any]) -> str:
+def as_text(document: Mapping[str, object]) -> str:
     """How a file of results is laid out: a run, a column, a row on one line each where they fit."""
     return dumped(document) + "\n"
 

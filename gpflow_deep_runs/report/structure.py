@@ -71,7 +71,7 @@ def built(kind: type[T], stored: Any, place: str) -> T:
     return value  # type: ignore[no-any-return]
 
 
-def dumped(value: Any, *, indent: int = 0, taken: int = 0, width: int = 120) -> str:
+def dumped(value: object, *, indent: int = 0, taken: int = 0, width: int = 120) -> str:
     """JSON that people read: an object or a list is on one line if it fits there.
 
     :param indent: of the line that it begins on.
@@ -90,7 +90,7 @@ def dumped(value: Any, *, indent: int = 0, taken: int = 0, width: int = 120) -> 
     return opening + "\n" + ",\n".join(parts) + f"\n{' ' * indent}{closing}"
 
 
-def _of_dataclass(kind: Any, stored: Mapping[str, Any], place: str) -> Any:
+def _of_dataclass(kind: Any, stored: Mapping[str, object], place: str) -> Any:
     hints = get_type_hints(kind)
     # Names that the dataclass does not have, then those that it needs and are missing.
     known_fields = {field.name: field for field in dataclasses.fields(kind)}
@@ -109,7 +109,7 @@ def _of_dataclass(kind: Any, stored: Mapping[str, Any], place: str) -> Any:
         raise ValueError(f"{place}: {error}") from None
 
 
-def _one_of(kinds: tuple[Any, ...], stored: Any, place: str) -> Any:
+def _one_of(kinds: tuple[Any, ...], stored: object, place: str) -> Any:
     """The first of them that `stored` may be, by its type in JSON."""
     for kind in kinds:
         if _is(_json_type(kind), stored):
@@ -117,7 +117,7 @@ def _one_of(kinds: tuple[Any, ...], stored: Any, place: str) -> Any:
     return _refuse(place, f"must be {' or '.join(dict.fromkeys(KINDS[_json_type(kind)] for kind in kinds))}", stored)
 
 
-def _json_type(kind: Any) -> Any:
+def _json_type(kind: object) -> Any:
     origin = get_origin(kind)
     if dataclasses.is_dataclass(kind) or (isinstance(origin, type) and issubclass(origin, Mapping)):
         return dict
@@ -133,7 +133,7 @@ def _check(kind: Any, stored: Any, place: str) -> None:
         _refuse(place, f"must be {KINDS[kind]}", stored)
 
 
-def _refuse(place: str, requirement: str, stored: Any) -> NoReturn:
+def _refuse(place: str, requirement: str, stored: object) -> NoReturn:
     shown = json.dumps(stored, ensure_ascii=False)
     raise ValueError(f"{place}: {requirement}, got {shown if len(shown) < 60 else shown[:57] + '...'}.")
 

@@ -231,7 +231,7 @@ def make_train_step(
         if not optimizer.built:
             optimizer.build(variables)
 
-    def on_replica(batch: Any, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+    def on_replica(batch: object, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         with tf.GradientTape() as tape:
             value, scalars = loss(batch, seed)
             # Keras sums the gradients of all replicas, so that each has its share of the mean.
@@ -240,7 +240,7 @@ def make_train_step(
         optimizer.apply_gradients(zip(gradients, variables, strict=True))  # Keras adds up those of all replicas
         return scalars
 
-    def step(batch: Any, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+    def step(batch: object, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         if strategy is None:
             return on_replica(batch, seed)
         parts = strategy.run(on_replica, args=(batch, seed))
@@ -312,7 +312,7 @@ def _of_all_replicas(strategy: tf.distribute.Strategy, value: tf.Tensor) -> list
     return list(gathered.numpy())
 
 
-def _is_keras(variable: Any) -> bool:
+def _is_keras(variable: object) -> bool:
     return isinstance(variable, tf.keras.Variable)
 
 

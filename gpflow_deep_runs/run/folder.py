@@ -38,7 +38,7 @@ def open_folder(
     *,
     name: str = "run",
     flags_text: str,
-    provenance: Mapping[str, Any],
+    provenance: Mapping[str, object],
     resume: bool,
     free: Collection[str] = (),
 ) -> RunDir:

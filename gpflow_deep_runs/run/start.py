@@ -361,7 +361,7 @@ class Run:
 
     def finish(
         self,
-        result: Mapping[str, Any],
+        result: Mapping[str, object],
         *,
         text: str = "",
         metrics: Mapping[str, float | None] = MappingProxyType({}),

@@ -102,7 +102,7 @@ class Writer:
         self._file.close()
         self._summaries.close()
 
-    def scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
+    def scalars(self, step: int, scalars: Mapping[str, object]) -> None:
         """Write one line of scalars.
 
         :param step: number of finished steps.
@@ -169,7 +169,7 @@ def preformatted(text: str) -> str:
     return "\n".join("    " + line for line in text.splitlines())
 
 
-def _number(tag: str, value: Any) -> float:
+def _number(tag: str, value: object) -> float:
     if not isinstance(tag, str) or not tag or tag == "step":
         raise ValueError(f'a tag must be a string like "valid/nll_nats", got {tag!r}.')
     array = np.asarray(value)

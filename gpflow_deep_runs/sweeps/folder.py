@@ -58,7 +58,7 @@ class SweepDir:
         self,
         sweep: Sweep,
         runs: Sequence[PlannedRun],
-        about: Mapping[str, Any],
+        about: Mapping[str, object],
         full_flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> Iterator[None]:
         """Hold the folder, new or of an earlier start, and record the file and what it is run with.

@@ -136,7 +136,9 @@ def parse(text: str) -> Sweep:
     return Sweep(script, flags, axes, settings, tables, text)
 
 
-def _check_once(flags: Mapping[str, Any], axes: Mapping[str, Any], settings: Mapping[str, Mapping[str, Any]]) -> None:
+def _check_once(
+    flags: Mapping[str, object], axes: Mapping[str, object], settings: Mapping[str, Mapping[str, object]]
+) -> None:
     """A setting may replace a flag of all; an axis may not be set elsewhere."""
     for section, names in {
         "[flags]": flags,
@@ -146,7 +148,7 @@ def _check_once(flags: Mapping[str, Any], axes: Mapping[str, Any], settings: Map
             raise ValueError(f"{repeated[0]} is an axis, and also in {section}; leave it in one of the two.")
 
 
-def _tables(content: Any, axes: Sequence[str], settings: Sequence[str]) -> Tables:
+def _tables(content: object, axes: Sequence[str], settings: Sequence[str]) -> Tables:
     table = _table(content, "[table]")
     _known(table, "[table]", ("numbers", "columns", "over", "baseline"))
     # What is tabulated, in which columns; without columns, each setting is one.
@@ -179,7 +181,7 @@ def _tables(content: Any, axes: Sequence[str], settings: Sequence[str]) -> Table
     return Tables(numbers, columns, tuple(over), baseline)
 
 
-def _number(name: str, value: Any) -> Number:
+def _number(name: str, value: object) -> Number:
     section = f'table.numbers."{name}"'
     # A path alone stands for a number with the usual digits.
     fields = {"path": value} if isinstance(value, str) else _table(value, section, "a path of result.json, or")
@@ -211,7 +213,7 @@ def _words(number: Number) -> set[str]:
     return names
 
 
-def _column(name: str, value: Any, settings: Sequence[str]) -> Column:
+def _column(name: str, value: object, settings: Sequence[str]) -> Column:
     section = f"table.columns.{name}"
     # What is left beside the setting are the words of paths.
     words = dict(_table(value, section))
@@ -224,12 +226,12 @@ def _column(name: str, value: Any, settings: Sequence[str]) -> Column:
     return Column(name, setting, words)
 
 
-def _known(found: Mapping[str, Any], where: str, known: Sequence[str]) -> None:
+def _known(found: Mapping[str, object], where: str, known: Sequence[str]) -> None:
     if unknown := [name for name in found if name not in known]:
         raise ValueError(f"{where} has no {unknown[0]!r}; it may have {', '.join(known)}.")
 
 
-def _table(found: Any, where: str, otherwise: str = "") -> Mapping[str, Any]:
+def _table(found: object, where: str, otherwise: str = "") -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(
             f"{where} must be {otherwise + ' ' if otherwise else ''}a table of names and values, got {found!r}."
@@ -237,7 +239,7 @@ def _table(found: Any, where: str, otherwise: str = "") -> Mapping[str, Any]:
     return found
 
 
-def _flag_table(found: Any, where: str) -> Mapping[str, Any]:
+def _flag_table(found: object, where: str) -> Mapping[str, Any]:
     for name in _table(found, where):
         if name in OWN_FLAGS:
             raise ValueError(f"{where} must not have {name}: the sweep gives it to each run.")
@@ -246,11 +248,11 @@ def _flag_table(found: Any, where: str) -> Mapping[str, Any]:
     return _table(found, where)
 
 
-def _flags(found: Any, where: str) -> dict[str, Flag]:
+def _flags(found: object, where: str) -> dict[str, Flag]:
     return {name: _flag(name, value, where) for name, value in _flag_table(found, where).items()}
 
 
-def _values(name: str, values: Any) -> tuple[Flag, ...]:
+def _values(name: str, values: object) -> tuple[Flag, ...]:
     if not isinstance(values, list) or not values:
         raise ValueError(f"axes.{name} must list at least one value, as {name} = [0, 1], got {values!r}.")
     flags = tuple(_flag(name, value, "[axes]") for value in values)
@@ -262,7 +264,7 @@ def _values(name: str, values: Any) -> tuple[Flag, ...]:
     return flags
 
 
-def _flag(name: str, value: Any, where: str) -> Flag:
+def _flag(name: str, value: object, where: str) -> Flag:
     # A line of a file of flags is one flag.
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, str) and has_control_characters(item):

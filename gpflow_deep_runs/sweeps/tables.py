@@ -97,7 +97,7 @@ def _values(
     )
 
 
-def _at(path: str, run: str, result: Mapping[str, Any] | None) -> float | None:
+def _at(path: str, run: str, result: Mapping[str, object] | None) -> float | None:
     """The number at a path; None for a run without a result, and for null, which stands for NaN.
 
     :raises ValueError: if there is no number.
