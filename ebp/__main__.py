@@ -13,7 +13,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -75,7 +74,7 @@ def _read_csv(path: str) -> np.ndarray:
     return np.loadtxt(path, delimiter=",", ndmin=2, skiprows=int(has_names), encoding="utf-8-sig")
 
 
-def _cell(label: Any) -> str:
+def _cell(label: object) -> str:
     """As a cell of CSV."""
     text = str(label)
     return '"' + text.replace('"', '""') + '"' if set(text) & set('",\r\n') else text

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from gpflow.likelihoods import Gaussian
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_solve, cholesky
 from scipy.stats import norm
 
@@ -147,7 +147,7 @@ def link(chain: Sequence[FunctionDraws | Callable[[Any], Any]]) -> Callable[[Any
     if len(counts) != 1:
         raise ValueError(f"a chain needs draws of emulators, equally many of each, got {sorted(counts)} draws.")
 
-    def values(X: Any) -> Array:
+    def values(X: ArrayLike) -> Array:
         for step in chain:
             X = step(X)
         return np.asarray(X, np.float64)

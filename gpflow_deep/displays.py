@@ -36,7 +36,7 @@ class CalibrationDisplay(NamedTuple):
     name: str = ""
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, name: str = "") -> CalibrationDisplay:
+    def from_estimator(cls, estimator: object, X: ArrayLike, y: ArrayLike, *, name: str = "") -> CalibrationDisplay:
         """Of a model of numbers.
 
         :param estimator: whatever :func:`gpflow_deep.judge.evaluation.evaluate` takes, or a fitted `DeepGPRegressor`.
@@ -137,7 +137,7 @@ class DependenceDisplay(NamedTuple):
         return axes
 
 
-def _axes(axes: Any) -> Any:
+def _axes(axes: object) -> Any:
     if axes is not None:
         return axes
     import matplotlib.pyplot as plt

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import gpflow
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gpflow_deep_base.page import page
 
@@ -351,7 +351,7 @@ def _scores(named: Mapping[str, Evaluation], seconds: Sequence[float]) -> list[l
     return lines
 
 
-def verdict(models: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Evaluation]) -> str:
+def verdict(models: Mapping[str, Mapping[str, object]], judged: Mapping[str, Evaluation]) -> str:
     """One line on the last of some models: beside the best of the others, its intervals, whether its training settled.
 
     :param models: and `judged`, as in :func:`text`.
@@ -382,7 +382,7 @@ def verdict(models: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Evalua
     return f"{label(last, model)}: {'; '.join(parts)}." if parts else ""
 
 
-def html(model: Any, X: Any, y: Any, *, others: Mapping[str, Any] | None = None, heading: str = "") -> str:
+def html(model: Any, X: ArrayLike, y: ArrayLike, *, others: Mapping[str, Any] | None = None, heading: str = "") -> str:
     """A report on a trained model as the text of one HTML file, which needs no network.
 
         model = gpflow_deep.DeepGPRegressor().fit(X_train, y_train)
@@ -455,7 +455,7 @@ def caption(task: Task, target_names: Sequence[str]) -> str:
     return f"log-likelihood: nats per row{scores}"
 
 
-def _with_errors(found: Evaluation) -> dict[str, float]:
+def _with_errors(found: Evaluation) -> dict[str, Any]:
     """Scores of a part and their standard errors, by the names that reports use."""
     numbers = {name.replace("log_density", "log_likelihood"): value for name, value in found.to_json().items()}
     if found.error is not None:

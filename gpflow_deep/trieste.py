@@ -111,7 +111,7 @@ class TriesteModel:
         """Variance of the noise of a Gaussian likelihood."""
         return tf.convert_to_tensor(self.model.likelihood.variance) * self._y_scale[0] ** 2
 
-    def log(self, dataset: Any = None) -> None:
+    def log(self, dataset: object = None) -> None:
         """Nothing."""
 
     # trieste.models.TrainableProbabilisticModel
@@ -186,7 +186,7 @@ class Trajectories:
         """Functions that are drawn when they are called for the first time."""
         return Trajectory(self.model)
 
-    def resample_trajectory(self, trajectory: Any) -> Trajectory:
+    def resample_trajectory(self, trajectory: object) -> Trajectory:
         """New ones."""
         return self.get_trajectory()
 

@@ -134,7 +134,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weight: Mapping[Any, float] | str | None = None,
         standardise: bool = True,
         dtype: str = "float32",
-        random_state: Any = 0,
+        random_state: int | np.random.RandomState | None = 0,
         verbose: int = 0,
     ) -> None:
         self.hidden = hidden
@@ -425,7 +425,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _holds_back(self) -> bool:
         return self._is_calibrated() or bool(self.early_stopping)
 
-    def _remember(self, scores: Any, y: np.ndarray, weight: np.ndarray | None) -> None:
+    def _remember(self, scores: object, y: np.ndarray, weight: np.ndarray | None) -> None:
         """Keep the last rows that were scored before they were learned, with which to calibrate."""
         numbers = np.searchsorted(self.classes_, y)
         new = Scored(np.asarray(scores, np.float64), numbers, np.ones(len(y)) if weight is None else weight)

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ebp.network.inputs import Matrix
+
 from .memory import Memory, stacked
 from .recency import Recency
 
@@ -40,7 +42,7 @@ class Stream(NamedTuple):
 
     def after(
         self,
-        X: Any,
+        X: Matrix,
         numbers: NDArray[np.intp],
         weight: NDArray[np.float64] | None = None,
         *,

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import _check_sample_weight
 
+from ebp.network.inputs import Matrix
+
 from ..network.coding import MAX_DENSE, is_sparse
 from ..network.second_order import UNITS
 from .seen_columns import SeenColumns
@@ -27,7 +29,7 @@ __all__ += ["dense_rows", "is_plain", "say_pass", "start_classes", "weight_of_ro
 Array = NDArray[np.float64]
 
 
-def layer_widths(hidden: Any) -> tuple[int, ...]:
+def layer_widths(hidden: object) -> tuple[int, ...]:
     """Widths of hidden layers as a tuple.
 
     :param hidden: a whole number, for one layer, or a sequence of them.
@@ -58,7 +60,7 @@ def say_pass(verbose: int, number: int, total: int, what: str = "") -> None:
         print(f"pass {number} of {total}{what}", flush=True)
 
 
-def check_whole_numbers(estimator: Any, *names: str, least: int = 1, other: str = "") -> None:
+def check_whole_numbers(estimator: object, *names: str, least: int = 1, other: str = "") -> None:
     """Raises ValueError if a setting is no whole number of at least `least`.
 
     :param other: a text that is allowed, too.
@@ -72,7 +74,7 @@ def check_whole_numbers(estimator: Any, *names: str, least: int = 1, other: str 
             raise ValueError(f"{name} must be a whole number of at least {least}{alternative}, got {value!r}.")
 
 
-def check_second_order(estimator: Any) -> None:
+def check_second_order(estimator: object) -> None:
     """Raises ValueError if a setting of an estimator of second order is out of range."""
     check_whole_numbers(estimator, "epochs", "batch_size", "num_networks")
     if hasattr(estimator, "max_count"):
@@ -135,7 +137,7 @@ def dense_rows(X: Any, columns: SeenColumns) -> Any:
     return X.toarray()
 
 
-def is_plain(estimator: Any, X: Any, y: Any = None, kinds: str = "biuU") -> bool:
+def is_plain(estimator: Any, X: object, y: object = None, kinds: str = "biuU") -> bool:
     """Whether rows need no more of scikit-learn's checks, which take longer than a network learns a row.
 
     :param X: they do not if it is an array [N, n_features_in_] of finite float64, after a call with such an array.
@@ -162,7 +164,7 @@ def is_plain(estimator: Any, X: Any, y: Any = None, kinds: str = "biuU") -> bool
     )
 
 
-def weight_of_rows(X: Any, sample_weight: ArrayLike | None) -> Array | None:
+def weight_of_rows(X: Matrix, sample_weight: ArrayLike | None) -> Array | None:
     """Checked weights [N], or None if all are 1.
 
     :raises ValueError: if they are of another shape, or one is negative or not finite.

@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from ebp.network.inputs import Matrix
 from gpflow_deep_base.scores import standard_error
 from gpflow_deep_base.seeds import named_seed, numpy_rng
 
@@ -149,7 +150,7 @@ class Training:
     def __init__(
         self,
         networks: Networks,
-        X: Any,
+        X: Matrix,
         labels: np.ndarray,
         folds: Sequence[tuple[np.ndarray, np.ndarray]],
         *,
@@ -190,7 +191,7 @@ class Training:
         if self._export is not None:
             self._check_export(self._export)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """All that changes, by name, for a checkpoint: numbers of the last network, and what was recorded."""
         return {"network": self.network, "records": self._records}
 

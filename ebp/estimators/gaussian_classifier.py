@@ -116,7 +116,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         num_networks: int = 1,
         decorrelate: bool | str = "auto",
         common_scale: bool = False,
-        random_state: Any = 0,
+        random_state: int | np.random.RandomState | None = 0,
         verbose: int = 0,
     ) -> None:
         self.hidden = hidden

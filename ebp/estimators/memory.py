@@ -8,6 +8,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from ebp.network.inputs import Matrix
+
 __all__ = ["Memory", "stacked"]
 
 
@@ -31,7 +33,7 @@ class Memory(NamedTuple):
     num_seen: int = 0
 
     def after(
-        self, X: Any, numbers: NDArray[np.intp], weight: NDArray[np.float64] | None, *, size: int, seed: int
+        self, X: Matrix, numbers: NDArray[np.intp], weight: NDArray[np.float64] | None, *, size: int, seed: int
     ) -> tuple[Memory, NDArray[np.bool_]]:
         """The memory after more rows of the stream, and which of these are in it, [N].
 

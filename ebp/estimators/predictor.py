@@ -172,7 +172,7 @@ def _variables(network: EBPNetwork) -> dict[str, Any]:
     return {f"{name}_{layer}": value for name, values in parts.items() for layer, value in enumerate(values, 1)}
 
 
-def _check_sizes(sizes: Any, arrays: Mapping[str, np.ndarray]) -> None:
+def _check_sizes(sizes: object, arrays: Mapping[str, np.ndarray]) -> None:
     """Before there is room made for them."""
     if not isinstance(sizes, list) or len(sizes) < 2 or not all(isinstance(n, int) and n > 0 for n in sizes):
         raise ValueError("layer_sizes must list at least two positive numbers")

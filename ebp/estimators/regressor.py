@@ -15,6 +15,7 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ebp.network.inputs import Matrix
 from gpflow_deep_base.columns import as_numbers
 
 from ..network.coding import Moments
@@ -114,7 +115,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         max_count: int | str = "auto",
         batch_size: int = 10,
         num_networks: int = 1,
-        random_state: Any = 0,
+        random_state: int | np.random.RandomState | None = 0,
         verbose: int = 0,
     ) -> None:
         self.hidden = hidden
@@ -231,7 +232,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
 
     # Private.
 
-    def _check(self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool) -> Rows:
+    def _check(self, X: Matrix, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool) -> Rows:
         X = as_numbers(X, self, reset=reset)
         if reset or not is_plain(self, X, y, kinds="f"):
             X, y = validate_data(
@@ -408,7 +409,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
 
-    def _moments(self, X: Any) -> tuple[Array, Array]:
+    def _moments(self, X: Matrix) -> tuple[Array, Array]:
         """Means and variances of the targets by each network, noise included and in standardised units, [S, N, Q]."""
         check_is_fitted(self, "posteriors_")
         X = as_numbers(X, self, reset=False)

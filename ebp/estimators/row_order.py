@@ -16,6 +16,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from ebp.network.inputs import Matrix
+
 __all__ = ["copies", "row_order"]
 
 #: Of fewer different rows than this, equal ones are no copies: a table of few categories has such rows by itself.
@@ -29,7 +31,7 @@ MIN_AGREEING = 0.9
 _Step = Callable[[NDArray[np.intp]], list[np.ndarray]]
 
 
-def row_order(X: Any, *columns: np.ndarray | None) -> NDArray[np.intp]:
+def row_order(X: Matrix, *columns: np.ndarray | None) -> NDArray[np.intp]:
     """Numbers of the rows in the order of their content, [N]; rows that are equal in all of it stay as they were.
 
     :param X: [N, D], finite; dense, or sparse in rows (CSR).
@@ -44,7 +46,7 @@ def row_order(X: Any, *columns: np.ndarray | None) -> NDArray[np.intp]:
     return np.argsort(place, kind="stable")
 
 
-def copies(X: Any, labels: NDArray[np.intp]) -> NDArray[np.intp] | None:
+def copies(X: Matrix, labels: NDArray[np.intp]) -> NDArray[np.intp] | None:
     """Of each row the number of the row that it is a copy of, [N]; None if rows are not copies of each other.
 
     Where a table has its rows several times, as after oversampling, rows held back are known from their copies,
@@ -75,7 +77,7 @@ def copies(X: Any, labels: NDArray[np.intp]) -> NDArray[np.intp] | None:
     return groups
 
 
-def _steps(X: Any, columns: tuple[np.ndarray | None, ...]) -> Iterator[_Step]:
+def _steps(X: Matrix, columns: tuple[np.ndarray | None, ...]) -> Iterator[_Step]:
     for column in columns:
         if column is not None:
             yield from _steps_of(column if column.ndim == 2 else column[:, None])

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
+from ebp.network.inputs import Matrix
 from gpflow_deep_base.cost import Cost
 
 from ..network.coding import Moments
@@ -170,7 +171,7 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
         sizes = (rows.X.shape[1], *self._design.widths, num_outputs)
         self.posteriors_ = [initial_posterior(sizes, self._rng(number, 0)) for number in range(self.num_networks)]
 
-    def _make_room(self, X: Any) -> int:
+    def _make_room(self, X: Matrix) -> int:
         """Inputs for columns that occur for the first time; how many these are."""
         # Rows so far are 0 in the new columns.
         columns = self._columns.after(X)

@@ -12,6 +12,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from ebp.network.inputs import Matrix
+
 __all__ = ["MIN_ROOM", "SeenColumns"]
 
 #: Up to so many columns all are kept. With more there is room for so many, or else for a power of two of them, since
@@ -39,7 +41,7 @@ class SeenColumns(NamedTuple):
         columns = cls(num_columns, np.unique(X.indices if X.nnz else 0).astype(np.intp))  # one at least
         return columns if 2 * columns.room <= num_columns else cls(num_columns, None)
 
-    def after(self, X: Any) -> SeenColumns:
+    def after(self, X: Matrix) -> SeenColumns:
         """With those of more rows."""
         if self.numbers is None:
             return self
@@ -58,7 +60,7 @@ class SeenColumns(NamedTuple):
             return self.num_columns
         return min(self.num_columns, max(MIN_ROOM, 1 << (len(self.numbers) - 1).bit_length()))
 
-    def inputs(self, X: Any) -> Any:
+    def inputs(self, X: Matrix) -> Any:
         """Rows [N, D] without the columns that have never occurred, [N, room]; sparse, if those are not all kept."""
         if self.numbers is None:
             return X

@@ -28,6 +28,8 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ebp.network.inputs import Matrix
+
 __all__ = [
     "FRACTION_BITS",
     "MAX_DENSE",
@@ -64,7 +66,7 @@ MAX_DENSE = 400_000_000
 """Numbers of the largest sparse matrix that is made dense."""
 
 
-def is_sparse(X: Any) -> bool:
+def is_sparse(X: Matrix) -> bool:
     """Whether `X` is a sparse matrix of SciPy; it is not imported for that."""
     return hasattr(X, "tocsr")
 
@@ -177,7 +179,7 @@ class InputCoding:
     factor: NDArray[np.float64]
 
     @classmethod
-    def fit(cls, kind: str, X: Any) -> InputCoding:
+    def fit(cls, kind: str, X: Matrix) -> InputCoding:
         """Learn the coding from the training part `X` [N, D], an array or a SciPy sparse matrix.
 
         :raises ValueError: if `kind` is unknown.
@@ -233,7 +235,7 @@ class InputCoding:
             return np.where(self.mean < X, np.float32(1), np.float32(-1))
         return _rounded((X if self.kind in _SPARSE else X - self.mean) * self.factor)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A dictionary of lists and numbers for JSON; exact."""
         return {"kind": self.kind, "mean": self.mean.tolist(), "factor": self.factor.tolist()}
 
@@ -254,7 +256,7 @@ class InputCoding:
         return cls(kind, mean, factor)
 
 
-def fraction_bits(X: Any) -> int | None:
+def fraction_bits(X: Matrix) -> int | None:
     """The least e from 0 to 24 such that all of `X` (an array or a sparse matrix) are multiples of 2^-e, or None."""
     values = np.asarray(X.data if is_sparse(X) else X, np.float64)
     for bits in range(25):
@@ -264,7 +266,7 @@ def fraction_bits(X: Any) -> int | None:
     return None
 
 
-def common_fraction_bits(*parts: Any) -> int:
+def common_fraction_bits(*parts: object) -> int:
     """The least e such that all of several arrays or sparse matrices are multiples of 2^-e.
 
     :raises ValueError: if they are not multiples of 2^-24.
@@ -278,7 +280,7 @@ def common_fraction_bits(*parts: Any) -> int:
     return max(bits for bits in part_bits if bits is not None)
 
 
-def recommended(dataset: str, X: Any) -> Kind:
+def recommended(dataset: str, X: Matrix) -> Kind:
     """The coding to begin with: of a known data set, else "root" for sparse and "zscore" for dense `X`."""
     return RECOMMENDED.get(dataset, "root" if is_sparse(X) else "zscore")
 

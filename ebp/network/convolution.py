@@ -144,7 +144,7 @@ def flat_sizes(layers: Sequence[Any]) -> tuple[tuple[int, ...], tuple[Convolved 
     return tuple(sizes), tuple(convolutions)
 
 
-def unfolded(X: Any, convolved: Convolved, reshape: Any = np.reshape, concatenate: Any = np.concatenate) -> Any:
+def unfolded(X: object, convolved: Convolved, reshape: Any = np.reshape, concatenate: Any = np.concatenate) -> Any:
     """Images [B, n_in] as a row for each position, [B P, K].
 
     :param reshape: of X's library, as `tf.reshape` for a tensor.
@@ -158,7 +158,7 @@ def unfolded(X: Any, convolved: Convolved, reshape: Any = np.reshape, concatenat
     return reshape(concatenate(parts, axis=3), [-1, convolved.fan_in])
 
 
-def pooled(values: Any, convolved: Convolved, reshape: Any = np.reshape, reduce: Any = np.sum) -> Any:
+def pooled(values: object, convolved: Convolved, reshape: Any = np.reshape, reduce: Any = np.sum) -> Any:
     """Sums over blocks of the outputs [B P, filters], as images [B, n_out]; means with another `reduce`.
 
     :param reshape: of the library of `values`.

@@ -11,7 +11,7 @@ import tensorflow as tf
 __all__ = ["Matrix", "check_inputs"]
 
 #: Inputs: a dense array, or a SciPy sparse matrix, which is never made dense.
-Matrix: TypeAlias = Any
+Matrix: TypeAlias = "np.ndarray | scipy.sparse.csr_matrix | tf.Tensor"
 
 
 def check_inputs(X: Matrix, num_inputs: int, dtype: tf.DType) -> Any:
@@ -20,7 +20,7 @@ def check_inputs(X: Matrix, num_inputs: int, dtype: tf.DType) -> Any:
     :raises ValueError: for a wrong shape, for NaN or infinity (naming the first column), or for no rows.
     """
     numpy_dtype = dtype.as_numpy_dtype
-    is_sparse = scipy.sparse.issparse(X)
+    is_sparse: bool = scipy.sparse.issparse(X)
     # CSR with sorted indices, or a contiguous array.
     if is_sparse:
         X = scipy.sparse.csr_matrix(X, dtype=numpy_dtype, copy=False)
@@ -37,10 +37,10 @@ def check_inputs(X: Matrix, num_inputs: int, dtype: tf.DType) -> Any:
     if X.shape[0] == 0:
         raise ValueError("inputs must have at least one row, got none.")
     # Values have to be finite; the message names the first column in which one is not.
-    values = X.data if is_sparse else X
+    values = np.asarray(X.data if is_sparse else X)
     if not np.all(np.isfinite(values)):
         if is_sparse:
-            columns = X.indices[~np.isfinite(values)]
+            columns = scipy.sparse.csr_matrix(X).indices[~np.isfinite(values)]
         else:
             columns = np.nonzero(~np.isfinite(values))[1]
         raise ValueError(

@@ -121,7 +121,7 @@ def stream_epoch(architecture: Architecture) -> Callable[..., Any]:
 
     @counted_alone
     def stream(
-        iterator: Any, limit: tf.Tensor, h_1: tf.Variable | None, posterior: Posterior
+        iterator: object, limit: tf.Tensor, h_1: tf.Variable | None, posterior: Posterior
     ) -> tuple[Posterior, tuple[tf.Tensor, ...]]:
         def body(
             t: tf.Tensor, more: Any, posterior: Posterior, seen: tf.Tensor, log_prob: tf.Tensor, damped: tf.Tensor

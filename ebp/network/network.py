@@ -56,7 +56,7 @@ class EBPNetwork(tf.Module):
 
     def __init__(
         self,
-        layer_sizes: Sequence[Any],
+        layer_sizes: Sequence[object],
         prior: str | WeightPrior | Sequence[str | WeightPrior] = "binary",
         *,
         head: str | Head = "binary",
@@ -124,7 +124,7 @@ class EBPNetwork(tf.Module):
 
     # Outputs.
 
-    def predict_moments(self, X: Matrix, *, dtype: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    def predict_moments(self, X: Matrix, *, dtype: object = None) -> tuple[np.ndarray, np.ndarray]:
         """mu_L and sigma2_L of Eqs. (4.1) and (4.2), [N, n_L] each.
 
         :param dtype: of the computation; None: the network's. In float64 a row's result does not depend on its company.
@@ -146,7 +146,7 @@ class EBPNetwork(tf.Module):
         """EBP-P, Eq. (4.7): -1 or +1 (one output) or the number of the class, int [N]; for regression mu, [N, n_L]."""
         return self.architecture.head.decide(self.predict_scores(X))
 
-    def predict_scores(self, X: Matrix, *, dtype: Any = None) -> np.ndarray:
+    def predict_scores(self, X: Matrix, *, dtype: object = None) -> np.ndarray:
         """What EBP-P decides by, [N, n_L]: mu / sigma for signs (which unlike <v_L> does not saturate), else <v_L>."""
         mu, sigma2 = self.predict_moments(X, dtype=dtype)
         if isinstance(self.architecture.head, SignHead):
@@ -278,7 +278,7 @@ def _compiled_moments(architecture: Architecture, is_sparse: bool) -> Callable[.
     """(X, h, b) -> mu_L and sigma2_L, traced once for any number of rows, and of columns if X is sparse."""
 
     @counted_alone
-    def moments(X: Any, h: tuple[tf.Tensor, ...], b: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, tf.Tensor]:
+    def moments(X: Matrix, h: tuple[tf.Tensor, ...], b: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, tf.Tensor]:
         means = architecture.means(h)
         last = architecture.forward(X, means, architecture.variances(h, means), b)[-1]
         return last.mu, last.sigma2
@@ -294,7 +294,7 @@ def _compiled_moments(architecture: Architecture, is_sparse: bool) -> Callable[.
     h_specs = tuple(tf.TensorSpec(shape, dtype) for shape in shapes)
     compiled = tf.function(moments, autograph=False, input_signature=[spec, h_specs, b_specs])
 
-    def call(X: Any, h: Sequence[Any], b: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+    def call(X: Matrix, h: Sequence[object], b: Sequence[object]) -> tuple[np.ndarray, np.ndarray]:
         mu, sigma2 = compiled(X, *(tuple(tf.cast(part, dtype) for part in parts) for parts in (h, b)))
         return mu.numpy(), sigma2.numpy()
 

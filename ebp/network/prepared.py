@@ -102,7 +102,7 @@ def check_coding(X: Matrix) -> None:
         return
     # Columns that vary by less than a third of their mean.
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).reshape(-1)
-    square = X.multiply(X) if scipy.sparse.issparse(X) else np.square(X)
+    square = scipy.sparse.csr_matrix(X).multiply(X) if scipy.sparse.issparse(X) else np.square(X)
     mean_square = np.asarray(square.mean(axis=0), dtype=np.float64).reshape(-1)
     is_constant = mean_square - mean**2 < 0.1 * mean**2
     # How much of the inputs' mean square is theirs.

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ebp.network.inputs import Matrix
 from gpflow_deep_base.files import write_text
 
 from .c_coding import INT32_MAX, input_coding
@@ -108,12 +109,12 @@ _ONE = """\
 
 
 def export_c(
-    network: Any,
+    network: object,
     path: str | os.PathLike[str] | None = None,
     *,
     inputs: Inputs | None = None,
     name: str = "ebp_predict",
-    X: Any = None,
+    X: Matrix = None,
     y: ArrayLike | None = None,
     **options: Any,
 ) -> str:
@@ -180,7 +181,7 @@ def _export_real(
     path: str | os.PathLike[str] | None,
     inputs: str,
     name: str,
-    X: Any,
+    X: object,
     y: ArrayLike | None,
     *,
     bits: int | None = None,

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ebp.network.inputs import Matrix
 from gpflow_deep_base.files import atomic_path, write_bytes
 
 from ..network.coding import FRACTION_BITS, InputCoding, common_fraction_bits
@@ -39,7 +40,7 @@ def export_packed(
     *,
     fraction_bits: int | None = None,
     coding: InputCoding | None = None,
-    classes: Any = None,
+    classes: object = None,
 ) -> int:
     """Write one network, or several of the same shape that vote, to a file: all of it or nothing.
 
@@ -60,15 +61,15 @@ def export_packed(
 
 
 def export_network(
-    network: Any,
+    network: object,
     path: str | os.PathLike[str],
     *,
     fraction_bits: int | None = None,
     coding: InputCoding | None = None,
-    classes: Any = None,
+    classes: object = None,
     num_votes: int = 0,
     seed: int = 0,
-    X: Any = None,
+    X: Matrix = None,
     y: ArrayLike | None = None,
 ) -> int:
     """Write an `EBPNetwork` of binary weights, or a fitted `EBPClassifier`, to a file.
@@ -96,7 +97,7 @@ def export_network(
     return len(content)
 
 
-def packed(network: Any, **options: Any) -> PackedNetwork:
+def packed(network: object, **options: Any) -> PackedNetwork:
     """The network that a file of `export_network` holds, without the file; options are parameters of that."""
     return PackedNetwork(parse(_network_content(network, **options), Path("the network")))
 
@@ -232,13 +233,13 @@ def export_checked(
 
 
 def print_look(
-    model: Any,
+    model: object,
     file: PackedNetwork,
-    X: Any,
+    X: Matrix,
     y: ArrayLike | None = None,
     *,
     coding: InputCoding | None = None,
-    classes: Any = None,
+    classes: object = None,
     num_votes: int = 0,
 ) -> None:
     """Print how the file predicts beside `predict`, and warn if much is lost; parameters as for `export_checked`.
@@ -275,7 +276,7 @@ def _looked_at(
     )
 
 
-def _check_labels(y: ArrayLike | None, network: Any, X: Any, classes: Any) -> None:
+def _check_labels(y: ArrayLike | None, network: Any, X: Matrix, classes: object) -> None:
     """Raises ValueError if they are not one for each row, or none of them is one that the file can give."""
     if y is None:
         return
@@ -302,7 +303,7 @@ def _ways(model: Any, seed: int) -> list[tuple[int, int]]:
     return [(votes, seed) for votes in AUTO_VOTES]
 
 
-def _labels(model: Any, X: Any, classes: Any) -> np.ndarray:
+def _labels(model: Any, X: object, classes: Any) -> np.ndarray:
     """What `predict` gives for rows, in the file's names of the classes, [N]."""
     if hasattr(model, "coding_"):
         return np.asarray(classes)[np.searchsorted(model.classes_, model.predict(X))]
@@ -312,7 +313,7 @@ def _labels(model: Any, X: Any, classes: Any) -> np.ndarray:
     return np.asarray(classes)[(decided > 0).astype(int) if model.layer_sizes[-1] == 1 else decided]
 
 
-def _check_outputs(file: PackedNetwork, network: Any, X: Any, num_votes: int, seed: int) -> None:
+def _check_outputs(file: PackedNetwork, network: Any, X: object, num_votes: int, seed: int) -> None:
     if num_votes:
         file_output = file.vote(X, is_coded=True)
         network_output = network.vote(X, num_votes, seed)
@@ -353,10 +354,10 @@ def _draws(network: Any, num_votes: int, seed: int) -> list[Weights]:
 
 
 def _network_content(
-    network: Any,
+    network: object,
     fraction_bits: int | None = None,
     coding: InputCoding | None = None,
-    classes: Any = None,
+    classes: object = None,
     num_votes: int = 0,
     seed: int = 0,
 ) -> bytes:
@@ -365,7 +366,9 @@ def _network_content(
     return _content(_draws(network, num_votes, seed), fraction_bits, coding, classes)
 
 
-def _content(networks: Sequence[Weights], fraction_bits: int | None, coding: InputCoding | None, classes: Any) -> bytes:
+def _content(
+    networks: Sequence[Weights], fraction_bits: int | None, coding: InputCoding | None, classes: object
+) -> bytes:
     if not networks:
         raise ValueError("export_packed needs at least one network, got none; give Weights(signs, biases).")
     if coding is not None and coding.kind != "raw":

@@ -27,6 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ebp.network.inputs import Matrix
+
 from ..network.coding import is_sparse
 from .packed_file import FILE_VERSION, Content, parse, read
 from .signs import (
@@ -99,7 +101,7 @@ class PackedNetwork:
         engine = _engine(engine)
         return cls(parse(read(Path(path)), Path(path)), engine)
 
-    def integers(self, X: Any, network: int = 0, *, is_coded: bool = False) -> NDArray[np.int32]:
+    def integers(self, X: Matrix, network: int = 0, *, is_coded: bool = False) -> NDArray[np.int32]:
         """The last layer's sums without its biases, [N, n_out]: integers.
 
         Of 2^-e for one layer of such inputs, and of 1 / pool^2 right behind a convolution.
@@ -112,12 +114,12 @@ class PackedNetwork:
         self._check(network)
         return self._sums(self._inputs(X, is_coded), network).astype(np.int32)
 
-    def scores(self, X: Any, network: int = 0, *, is_coded: bool = False) -> NDArray[np.float64]:
+    def scores(self, X: Matrix, network: int = 0, *, is_coded: bool = False) -> NDArray[np.float64]:
         """sqrt(K) u_L of the float network, [N, n_out]: the sums of the last layer plus its biases, in float64."""
         self._check(network)
         return self._scores(self._sums(self._inputs(X, is_coded), network), network)
 
-    def vote(self, X: Any, *, is_coded: bool = False) -> NDArray[np.float64]:
+    def vote(self, X: Matrix, *, is_coded: bool = False) -> NDArray[np.float64]:
         """Mean output over the networks of the file, [N, n_out].
 
         The output of a network is sign(score), or if there are several, +1 for the largest score and -1 for the others.
@@ -132,7 +134,7 @@ class PackedNetwork:
                 total = total + np.where(np.arange(scores.shape[1]) == np.argmax(scores, axis=1)[:, None], 1.0, -1.0)
         return np.asarray(total / self.num_networks)
 
-    def predict(self, X: Any, *, is_coded: bool = False) -> np.ndarray:
+    def predict(self, X: Matrix, *, is_coded: bool = False) -> np.ndarray:
         """The class of each row, [N], by the networks' vote; the first one of a tie.
 
         Its name, if the file has `classes`; else -1 or +1 (one output), or its number.

@@ -138,7 +138,7 @@ def _layers(
     return layers, start
 
 
-def _shapes(shapes: Any, convolutions: Any) -> tuple[list[tuple[int, int]], list[Convolved | None]]:
+def _shapes(shapes: object, convolutions: object) -> tuple[list[tuple[int, int]], list[Convolved | None]]:
     if not isinstance(shapes, list) or not shapes:
         raise ValueError("shapes must list at least one layer")
     for shape in shapes:
@@ -158,7 +158,7 @@ def _shapes(shapes: Any, convolutions: Any) -> tuple[list[tuple[int, int]], list
     return [(n_in, n_out) for n_in, n_out in shapes], checked_convolutions
 
 
-def _convolutions(stored: Any, num_layers: int) -> list[Convolved | None]:
+def _convolutions(stored: object, num_layers: int) -> list[Convolved | None]:
     """Those of all layers, of sizes that a processor can handle."""
     if stored is None:
         return [None] * num_layers
@@ -180,7 +180,7 @@ def _convolutions(stored: Any, num_layers: int) -> list[Convolved | None]:
     return convolutions
 
 
-def _classes(names: Any, num_outputs: int) -> np.ndarray | None:
+def _classes(names: object, num_outputs: int) -> np.ndarray | None:
     if names is None:
         return None
     if not isinstance(names, list) or len(names) != max(2, num_outputs):
@@ -194,7 +194,7 @@ def _classes(names: Any, num_outputs: int) -> np.ndarray | None:
     return np.array(names)
 
 
-def _is_whole(value: Any, low: int, high: int) -> bool:
+def _is_whole(value: object, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ class Weights(NamedTuple):
 
 
 def content_of(
-    networks: Sequence[Weights], fraction_bits: int | None, coding: InputCoding | None = None, classes: Any = None
+    networks: Sequence[Weights], fraction_bits: int | None, coding: InputCoding | None = None, classes: object = None
 ) -> bytes:
     """The file of one network or several of the same shape; see `export.export_packed`.
 

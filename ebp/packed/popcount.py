@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 __all__ = ["masked", "words"]
 
 
-def _count_ones(typing_context: Any, x: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+def _count_ones(typing_context: object, x: Any) -> Any:
+    def generate(context: object, builder: Any, signature: object, args: Any) -> Any:
         return builder.ctpop(args[0])
 
     return x(x), generate

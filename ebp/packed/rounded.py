@@ -26,6 +26,8 @@ import scipy.special
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from ebp.network.inputs import Matrix
+
 from ..network.passes import held_folds
 from ..network.second_order import Gaussian, forward
 
@@ -106,7 +108,7 @@ class RoundedNetwork:
         """Of weights and biases in C."""
         return sum(len(layer.biases) * (-(-len(layer.codes) * layer.bits // 8) + 4) for layer in self.layers)
 
-    def scores(self, X: Any) -> Integers:
+    def scores(self, X: Matrix) -> Integers:
         """Scores of the classes for raw rows [N, num_inputs], [N, C]; of two classes that of the first is 0.
 
         :raises ValueError: if an input is not a whole number of the type.
@@ -123,11 +125,11 @@ class RoundedNetwork:
         scores = self.layers[-1].sums(values)
         return np.pad(scores, ((0, 0), (1, 0))) if len(self.classes) == 2 else scores
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Matrix) -> np.ndarray:
         """The class with the largest score, the first of several, [N]."""
         return np.asarray(self.classes[np.argmax(self.scores(X), axis=1)])
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Matrix) -> Array:
         """Probabilities as C gives them, in 255 parts of one, [N, C]; they sum to one but for rounding."""
         scores = self.scores(X)
         # Powers of two by a table of sixteenths and a shift, in 255 parts of their sum.
@@ -142,7 +144,7 @@ class RoundedNetwork:
 HALVES: Integers = np.rint(2.0**15 * 2.0 ** (-np.arange(16) / 16.0)).astype(np.int64)
 
 
-def round_network(model: Any, X: Any, *, bits: int = 4, inputs: str = "uint8") -> RoundedNetwork:
+def round_network(model: Any, X: Matrix, *, bits: int = 4, inputs: str = "uint8") -> RoundedNetwork:
     """A fitted `EBPGaussianClassifier` of one network of relu units, in whole numbers.
 
     :param model: the classifier, of `units="relu"` and one network.
@@ -206,7 +208,9 @@ def round_network(model: Any, X: Any, *, bits: int = 4, inputs: str = "uint8") -
     return RoundedNetwork(inputs, used, rows.shape[1], tuple(layers), model.classes_, multiplier, cut)
 
 
-def fit_within(model: Any, X: np.ndarray, y: np.ndarray, max_bytes: int, *, inputs: str = "uint8") -> tuple[Any, int]:
+def fit_within(
+    model: object, X: np.ndarray, y: np.ndarray, max_bytes: int, *, inputs: str = "uint8"
+) -> tuple[Any, int]:
     """The classifier whose C takes at most so many bytes, and how many bits its hidden weights have.
 
     Tried are the widest hidden layers that fit with 2, 4 and 8 bits, and none. Each learns the rows but for those held

@@ -9,7 +9,6 @@ for _ in range(10):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,7 +20,7 @@ __all__ = ["thompson"]
 
 
 def thompson(
-    model: Any,
+    model: object,
     bounds: Sequence[tuple[float, float]] | ArrayLike,
     batch: int = 1,
     *,
@@ -82,7 +81,7 @@ def thompson(
     return np.asarray(low + width * ends[range(batch), np.argmax(heights(tf.constant(ends, dtype)), axis=1)])
 
 
-def _box(bounds: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _box(bounds: object) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Lower limits and widths, [D]."""
     box = np.asarray(bounds, np.float64)
     if box.ndim != 2 or box.shape[1] != 2 or not np.isfinite(box).all() or not np.all(box[:, 0] < box[:, 1]):

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import tensorflow as tf
+from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.utilities import deepcopy
@@ -117,7 +118,9 @@ class _NoisyGPs(tf.Module):
 class _Mixed(tf.Module):
     """The outputs of a layer [S, N, P] from its latent functions."""
 
-    def __init__(self, latent: _NoisyGPs, W: tf.Tensor | None, mean_function: Any, input_propagation: int) -> None:
+    def __init__(
+        self, latent: _NoisyGPs, W: tf.Tensor | None, mean_function: MeanFunction, input_propagation: int
+    ) -> None:
         super().__init__()
         self.latent = latent
         self.W = W
@@ -199,7 +202,7 @@ def draw_separate(
     return _Mixed(latent, None, copied(layer.mean_function), 0)
 
 
-def copied(function: Any) -> Any:
+def copied(function: object) -> Any:
     """A copy of a module, with parameters of its own; functions stay what they are."""
     return deepcopy(function) if isinstance(function, tf.Module) else copy.deepcopy(function)
 

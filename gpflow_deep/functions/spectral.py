@@ -217,7 +217,7 @@ def _sobol_points(dim: int, count: int) -> np.ndarray:
         return np.asarray(qmc.Sobol(dim, scramble=True, seed=0).random(count))
 
 
-def _gamma(shape: Any, uniform: tf.Tensor) -> tf.Tensor:
+def _gamma(shape: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     """Gamma variables of mean 1."""
     shape = tf.cast(shape, uniform.dtype)
     return tfp.math.igammainv(shape, uniform) / shape

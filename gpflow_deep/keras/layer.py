@@ -21,6 +21,7 @@ from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel, SquaredExponential
 from gpflow.mean_functions import Identity, Linear, MeanFunction
 from gpflow.utilities import set_trainable
+from numpy.typing import ArrayLike
 
 from gpflow_deep_base.limits import one_line
 
@@ -129,7 +130,7 @@ class GPLayer(keras.layers.Layer):
             self._weights_of_gp = Weights(self, self._gp)
         self.input_spec = keras.layers.InputSpec(ndim=2, axes={-1: D})
 
-    def adapt(self, features: Any) -> None:
+    def adapt(self, features: ArrayLike) -> None:
         """Start from data, before training: inducing inputs by k-means; also the default kernel's lengthscales,
         sqrt(D) standard deviations of each input (of an input that hardly varies the median one), and the principal
         components of a "linear" mean function.
@@ -182,7 +183,7 @@ class GPLayer(keras.layers.Layer):
         """[N, P] or [N, 2, P]."""
         return (input_shape[0], 2, self.units) if self.outputs == "moments" else (input_shape[0], self.units)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """The arguments, with GPflow's parts as text: the values with which they were given, not the trained ones."""
         names = ("units", "num_data", "num_inducing", "outputs", "q_sqrt_scale", "seed", "float_type")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}, **self._texts}

@@ -81,7 +81,7 @@ class LikelihoodLayer(keras.layers.Layer):
         """What a loss takes the mean of."""
         return Density(self.likelihood, self.float_type, self.seed_generator)
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: tuple[int | None, ...] | None = None) -> None:
         """Make the weights."""
         with tf.init_scope(), float_type(self.float_type):
             self._likelihood = from_text(self._text, "likelihood")
@@ -98,7 +98,7 @@ class LikelihoodLayer(keras.layers.Layer):
         """That of the inputs."""
         return tuple(input_shape)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """The arguments, with the likelihood as text."""
         config = {name: value for name, value in super().get_config().items() if name != "autocast"}
         return {**config, "likelihood": self._text, "num_data": self.num_data, "float_type": self.float_type}
@@ -136,7 +136,7 @@ class DeepGPLikelihoodLoss(keras.losses.Loss):
         self._text = None if likelihood is None else to_text(likelihood, "likelihood")
         self.density = None if self._text is None else Density.of(self._text)
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
+    def __call__(self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: tf.Tensor | None = None) -> tf.Tensor:
         """The loss of a batch.
 
         :raises ValueError: if shapes do not fit the likelihood, or there is none.
@@ -154,7 +154,7 @@ class DeepGPLikelihoodLoss(keras.losses.Loss):
         of_rows = _OfRows(density, name=self.name, reduction=self.reduction)
         return tf.cast(of_rows(y_true, F, sample_weight), self.dtype)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """The arguments, with the likelihood as text."""
         kind = None if self.density is None else self.density.float_type
         return {**super().get_config(), "likelihood": self._text, "float_type": kind}

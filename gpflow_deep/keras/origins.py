@@ -31,6 +31,6 @@ def attach(output: tf.Tensor, origin: Origin) -> tf.Tensor:
     return output
 
 
-def origin_of(output: Any) -> Origin:
+def origin_of(output: tf.Tensor) -> Origin:
     """What is attached to an output; nothing if it went through other operations since."""
     return getattr(output, _NAME, Origin())

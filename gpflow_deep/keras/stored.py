@@ -21,7 +21,7 @@ from ..files.stored_objects import decode, encode, plain_dtype
 __all__ = ["from_text", "to_text"]
 
 
-def to_text(part: Any, name: str) -> str:
+def to_text(part: object, name: str) -> str:
     """A kernel, likelihood or another part of a GP as JSON.
 
     :param name: what errors call it.
@@ -48,7 +48,7 @@ def from_text(text: str, name: str) -> Any:
 class _Registered(dict[str, Any]):
     """What Keras knows by a name, in the place of a dictionary of custom objects."""
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> Any:
         registered = keras.saving.get_registered_object(name)
         return default if registered is None else registered
 

@@ -73,7 +73,7 @@ class FeatureLayer(LatentOutputs, Module):
     factors = cache = no_factors
     prior_kl = no_kl
 
-    def latent_moments(self, X: tf.Tensor, factors: Any = (), *, full_cov: bool = False) -> LayerMoments:
+    def latent_moments(self, X: tf.Tensor, factors: object = (), *, full_cov: bool = False) -> LayerMoments:
         """The features [..., N, P], and variances or covariances of 0."""
         F = self(X)
         zeros = tf.zeros_like(F)

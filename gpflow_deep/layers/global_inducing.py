@@ -269,6 +269,6 @@ def _drawn(layer: GlobalInducingLayer, Z: tf.Tensor | None, eps: tf.Tensor | Non
     return parts[0] if len(parts) == 1 else tf.nest.map_structure(lambda *some: tf.concat(some, axis=0), *parts)
 
 
-def _in_front(factors: Any, count: int | None) -> Any:
+def _in_front(factors: object, count: int | None) -> Any:
     """With an axis of length 1 in front, unless `count` is None."""
     return factors if count is None else tf.nest.map_structure(lambda tensor: tensor[None], factors)

@@ -15,7 +15,7 @@ Noise between layers is another number at each input, and has no slope.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["joint_draw"]
 
 
-def joint_draw(layer: Layer, factors: Any, H: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
+def joint_draw(layer: Layer, factors: object, H: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
     """Outputs [R, K, P] of one draw of the layer for each of R groups of inputs H [R, K, D]: Eq. (15) by their joint
     covariance. Parameters have the gradient of that, and each input that of the mean function through the draws.
 

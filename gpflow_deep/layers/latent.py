@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -118,7 +117,7 @@ class LatentVariableLayer(LatentOutputs, Module):
     factors = cache = no_factors
     prior_kl = no_kl  # the divergences of the rows are in the likelihood's part of the bound
 
-    def latent_moments(self, X: tf.Tensor, factors: Any = (), *, full_cov: bool = False) -> LayerMoments:
+    def latent_moments(self, X: tf.Tensor, factors: object = (), *, full_cov: bool = False) -> LayerMoments:
         """Means [..., N, D + Q] and variances of inputs (0) and latent variables (1), which are independent."""
         w = tf.zeros_like(X[..., :1]) + tf.zeros([self.num_latent_gps], X.dtype)
         mean = tf.concat([X, w], axis=-1)

@@ -466,11 +466,11 @@ def prepend_certain(cov: tf.Tensor, count: int, full_cov: bool, full_output_cov:
     return tf.pad(cov, paddings)
 
 
-def no_factors(layer: Any, *, dtype: tf.DType | None = None) -> tuple[()]:
+def no_factors(layer: object, *, dtype: tf.DType | None = None) -> tuple[()]:
     """`factors` and `cache` of a layer without a variational distribution over functions: nothing."""
     return ()
 
 
-def no_kl(layer: Any, factors: Any = ()) -> tf.Tensor:
+def no_kl(layer: Any, factors: object = ()) -> tf.Tensor:
     """`prior_kl` of such a layer: 0."""
     return tf.zeros([], layer.dtype)

@@ -9,7 +9,7 @@ the density that is predicted is the objective, see `posteriors.sigma_points`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -83,7 +83,7 @@ def weighted_noise(
     return noise, tf.exp(integrator.log_weights(dims, S, X.dtype))
 
 
-def for_all_rows(per_row: tf.Tensor, num_data: Any) -> tf.Tensor:
+def for_all_rows(per_row: tf.Tensor, num_data: int | tf.Tensor) -> tf.Tensor:
     """N / B sum_b of values of the rows of a minibatch [B], []; their sum if N is None."""
     total = tf.reduce_sum(per_row)
     if num_data is None:

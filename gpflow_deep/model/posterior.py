@@ -21,7 +21,7 @@ __all__ = ["DeepGPPosterior"]
 def _from_cache(name: str) -> Callable[..., Any]:
     """A prediction of `DeepGP` by its name, with the factors of the cache."""
 
-    def predict(self: DeepGPPosterior, *arguments: Any, **options: Any) -> Any:
+    def predict(self: DeepGPPosterior, *arguments: object, **options: Any) -> Any:
         return getattr(self.model, name)(*arguments, factors=self._factors(), **options)
 
     predict.__name__ = name

@@ -77,7 +77,7 @@ def fit_collapsed(model: DeepGP, X: np.ndarray, Y: np.ndarray, *, max_iter: int 
     variables = collapsed.trainable_variables
     last = [variable.numpy() for variable in variables]
 
-    def keep(step: int, of: Any, values: Any) -> None:
+    def keep(step: int, of: object, values: Any) -> None:
         last[:] = [value.numpy() for value in values]
 
     if max_iter:

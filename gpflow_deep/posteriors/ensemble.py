@@ -85,7 +85,7 @@ def _shape_of(layer: Layer, *, is_last: bool) -> tuple[int, ...]:
     return (0, 0) if gps is None else tuple(gps.q_mu.shape)
 
 
-def members_of(factors: Any) -> int:
+def members_of(factors: object) -> int:
     """K; 1 for factors that are no ensemble."""
     return factors.size if isinstance(factors, Ensemble) else 1
 

@@ -428,7 +428,7 @@ class Sampler(tf.Module):
         return rows[minibatch(self._seed, t, len(rows), self._batch_size)]
 
 
-def _variable(value: Any) -> tf.Variable:
+def _variable(value: object) -> tf.Variable:
     return tf.Variable(value, trainable=False)
 
 

@@ -122,7 +122,7 @@ class _AtAllRows:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.layer, name)
 
-    def latent_moments(self, X: tf.Tensor, factors: Any, *, full_cov: bool = False) -> Any:
+    def latent_moments(self, X: tf.Tensor, factors: object, *, full_cov: bool = False) -> Any:
         """Those of each row; and what returns those of all, for `outputs`."""
         return self.layer.latent_moments(X, factors), functools.partial(self.layer.latent_moments, X, factors)
 

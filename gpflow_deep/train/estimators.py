@@ -125,7 +125,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
             modes = self.predictor_.modes(inputs, prominence=prominence)
         return Modes(*map(self._shaped, modes))
 
-    def _rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
+    def _rows(self, X: Any, y: ArrayLike, *, reset: bool) -> tuple[Array, Array]:
         X = as_numbers(X, self, reset=reset)
         X, Y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset)
         Y = np.asarray(Y, np.float64)

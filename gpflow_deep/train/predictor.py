@@ -116,7 +116,7 @@ class Predictor:
         task: Task = "regression",
         target_names: Sequence[str] = ("y",),
         class_names: Sequence[str] = (),
-        schema: Mapping[str, Any] | None = None,
+        schema: Mapping[str, object] | None = None,
     ) -> None:
         if model.layers[0].input_dim not in (None, len(units.x.mean)):
             raise ValueError(
@@ -412,7 +412,7 @@ def _read_inputs(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is damaged ({error!r}); train again, or take an undamaged copy.") from error
 
 
-def _are_same(some: Sequence[Any], others: Sequence[Any]) -> bool:
+def _are_same(some: Sequence[object], others: Sequence[object]) -> bool:
     """Whether these are the same objects, or equal numbers and shapes."""
     return len(some) == len(others) and all(
         a is b if isinstance(a, tf.Module) else bool(a == b) for a, b in zip(some, others, strict=True)

@@ -103,7 +103,7 @@ class FoundTrainer:
         self.seconds = tf.Variable(seconds, dtype=tf.float64)
         self._bound = float(model.elbo(tuple(map(tf.constant, data))))
 
-    def advance(self, *_: Any) -> tf.Tensor:
+    def advance(self, *_: object) -> tf.Tensor:
         """Nothing; the bound, [], nats. Arguments as of `Trainer.advance`."""
         return tf.constant(self._bound, tf.float64)
 
@@ -115,6 +115,6 @@ class FoundTrainer:
         """The bound in nats, and the seconds of the search."""
         return {"train/elbo_nats": self._bound, "train/seconds": float(np.asarray(self.seconds))}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """All that changes, by name, for a checkpoint."""
         return {"model": self.model, "seconds": self.seconds}

@@ -23,7 +23,7 @@ import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -323,7 +323,7 @@ def between(old: RBM, new: RBM, s: tf.Tensor) -> RBM:
     return mixed
 
 
-def _weights_between(old: RBM, new: RBM, s: Any) -> RBM:
+def _weights_between(old: RBM, new: RBM, s: object) -> RBM:
     """:func:`between` of arrays whose units have no parameters, without a walk through the structure."""
     W, b, c = (start + s * (end - start) for start, end in zip(old[:3], new[:3], strict=True))
     return RBM(W, b, c, *old[3:])

@@ -31,7 +31,7 @@ __all__ = [
 Array = np.ndarray
 
 
-def arrays(structure: Any) -> Any:
+def arrays(structure: object) -> Any:
     """Tensors as arrays, in the structure that they are in."""
     return tf.nest.map_structure(np.asarray, structure)
 

@@ -60,7 +60,7 @@ class RBM(NamedTuple):
 def _repeat(count: int, body: Callable[..., Any], state: Any) -> Any:
     """As a loop of the graph: unrolled, it would be most of what there is to compile."""
 
-    def next_state(i: tf.Tensor, *values: Any) -> tuple[Any, ...]:
+    def next_state(i: tf.Tensor, *values: tf.Tensor) -> tuple[Any, ...]:
         return i + 1, *body(i, *values)
 
     return tf.while_loop(lambda i, *_: i < count, next_state, (tf.constant(0), *state))[1:]

@@ -93,7 +93,7 @@ def load_rbm(path: PathLike, *, max_bytes: int | None = None) -> SavedRBM:
     )
 
 
-def from_description(description: Mapping[str, Any], *own: Any) -> Visible:
+def from_description(description: Mapping[str, object], *own: object) -> Visible:
     """The family of :meth:`Visible.describe`.
 
     :param description: as JSON has it.

@@ -156,7 +156,7 @@ class PartitionTracker:
 
     def observe(
         self,
-        parameters: Any,
+        parameters: object,
         samples: ArrayLike | None = None,
         *,
         beta: ArrayLike | None = None,
@@ -240,7 +240,7 @@ class PartitionTracker:
             raise ValueError("PartitionTracker has not observed anything yet; call observe(parameters, samples) first.")
         return self._current
 
-    def _between(self, parameters: Any) -> Tracked:
+    def _between(self, parameters: object) -> Tracked:
         """log Z of parameters without samples of their own."""
         if self._last is None:
             raise ValueError("the first observation needs samples; call observe(parameters, samples) first.")
@@ -250,7 +250,7 @@ class PartitionTracker:
         self._current = state, known_bias, is_rare
         return self._tracked()
 
-    def _moved(self, parameters: Any, log_z_last: float) -> tuple[FilterState | None, float, bool]:
+    def _moved(self, parameters: object, log_z_last: float) -> tuple[FilterState | None, float, bool]:
         """The filter at new parameters, before their samples; the known bias; whether few samples were left."""
         if self.state is None or self._last is None:
             return None, 0.0, False
@@ -263,7 +263,7 @@ class PartitionTracker:
         moved = predict(self.state, unbiased, bias_variance=last.drift, sigma_z=self._sigma_z, factor=factor)
         return anchor(moved, log_z_last), last.bias, bool(change.ess.min() < LIMITS.min_ess)
 
-    def _reuse_bias(self, parameters: Any, v: Array, learning_rate: float | None) -> float:
+    def _reuse_bias(self, parameters: object, v: Array, learning_rate: float | None) -> float:
         """-rate tr Cov(phi) / N, phi = d log q~ / d parameters, see `learning.reuse_bias`."""
         if learning_rate is None or self._family.gram is None:
             return 0.0
@@ -271,7 +271,7 @@ class PartitionTracker:
         count = len(v)
         return float(-learning_rate * (np.trace(gram) - gram.sum() / count) / ((count - 1.0) * count))
 
-    def _look_at(self, parameters: Any, v: Array, neighbours: tuple[Array, Array]) -> None:
+    def _look_at(self, parameters: object, v: Array, neighbours: tuple[Array, Array]) -> None:
         """At first, and every fifth time, see whether these are samples of the family, and of its temperatures.
 
         r has the mean 0 at each of K entries, and independent particles. sum_k (mean_n r_nk)^2 / var_k without the
@@ -320,7 +320,7 @@ class PartitionTracker:
         last = v[-1].reshape(len(v[-1]), -1)
         return 2 * len(np.unique(last, axis=0)) > len(last)
 
-    def _check(self, parameters: Any, samples: ArrayLike, beta: ArrayLike | None) -> Array:
+    def _check(self, parameters: object, samples: ArrayLike, beta: ArrayLike | None) -> Array:
         array = np.asarray(samples)
         num_temps = len(self.beta)
         if array.ndim < 2 or array.shape[0] != num_temps or array.shape[1] < 2:
@@ -396,7 +396,7 @@ def _slopes(d_upper: Array, d_lower: Array) -> Residuals:
     return Residuals(values.T[None], (spread * off**2).mean(axis=1)[None], LIMITS.max_slope)
 
 
-def _shape(parameters: Any) -> tuple[Any, ...]:
+def _shape(parameters: object) -> tuple[Any, ...]:
     """Shapes of the parts of parameters that are a sequence, else of the one array."""
     return tuple(np.shape(part) for part in parameters) if isinstance(parameters, (tuple, list)) else ()
 
@@ -433,7 +433,7 @@ def rbm_family(visible: Visible) -> Family:
             raise ValueError(f"samples must have the shape [M, N, n_v] = [..., {n_v}], got {v.shape}.")
         units(rbm).check(v.reshape(-1, n_v), name="samples")
 
-    def gram(rbm: Any, v: Array) -> Array:
+    def gram(rbm: object, v: Array) -> Array:
         a = _activations(rbm, v)
         h = hidden_units(rbm).mean(a)
         vv = v @ v.T

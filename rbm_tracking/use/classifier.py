@@ -74,7 +74,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         self.batch_size = batch_size
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike) -> "RBMClassifier":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "RBMClassifier":
         """Train an RBM of rows and labels, and then its conditional.
 
         :param X: [n_samples, n_features] of 0 and 1, or probabilities of bits.
@@ -131,7 +131,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         both: Any = (np.hstack([W, U]), np.concatenate([np.zeros(W.shape[1]), d]), c)
         return np.exp(log_label_probs(RBM(*both), rows, self._columns))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """The most probable classes, [n_samples]."""
         check_is_fitted(self)
         return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])

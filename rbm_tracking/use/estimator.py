@@ -227,7 +227,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> "TrackedRBM":
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> "TrackedRBM":
         """Train from new parameters.
 
         Entries that are NaN are absent. They are drawn anew given the others of their row, by the parameters of every
@@ -586,7 +586,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self._visible.check(X.toarray() if sparse.issparse(X) else X, name="X")
         return X
 
-    def _columns(self, X: Any, *, reset: bool) -> Any:
+    def _columns(self, X: ArrayLike, *, reset: bool) -> Any:
         """The columns of a frame as the units take them; anything else as it is."""
         X = as_numbers(X, self, reset=reset, may_miss=True)
         if reset:
@@ -606,7 +606,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Rows of the units as the user has them."""
         return rows if self._frame is None else self._frame.in_units_of_the_frame(rows)
 
-    def _encoded(self, X: Any, *, reset: bool) -> Any:
+    def _encoded(self, X: ArrayLike, *, reset: bool) -> Any:
         """A column for each level, where X has categories as they come; NaN in all columns of one that is absent."""
         if reset:
             self.encoder_ = as_categories(X)
@@ -674,7 +674,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         of_rows = {} if weights is None else {"valid": weights[valid]}
         return Evaluations({"valid": self._drawn(X[valid])}, config, weights=of_rows)
 
-    def _drawn(self, rows: Any) -> np.ndarray:
+    def _drawn(self, rows: ArrayLike) -> np.ndarray:
         """Dense rows as the units take them; probabilities of bits are drawn."""
         return drawn(rows, self._layer, self.random_state_)
 

@@ -238,7 +238,7 @@ def refill(rows: Rows, chosen: NDArray[np.int64], rbm: RBM, rng: np.random.Rando
 # Categories as they come
 
 
-def as_categories(X: Any) -> OneHotEncoder | None:
+def as_categories(X: ArrayLike) -> OneHotEncoder | None:
     """The levels of the columns of X, fitted, if they are categories as they come: texts, codes, or those of pandas.
 
     None for zeros and ones, which are a column for each level already, and for numbers that are no codes.
@@ -264,7 +264,7 @@ def as_categories(X: Any) -> OneHotEncoder | None:
     )
 
 
-def one_hot(encoder: OneHotEncoder, X: Any) -> NDArray[np.float32]:
+def one_hot(encoder: OneHotEncoder, X: ArrayLike) -> NDArray[np.float32]:
     """A column for each level, NaN in all of those of a category that is absent.
 
     :raises ValueError: if X has another number of columns, or levels that were not there before.

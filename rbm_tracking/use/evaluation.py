@@ -543,7 +543,7 @@ def _choice(scalars: Mapping[str, float]) -> Choice:
 
 
 def _with_likelihoods(
-    rbm: RBM, parts: Mapping[str, Rows], evidence: Evidence, found: dict[str, Any], line: Mapping[str, Any]
+    rbm: RBM, parts: Mapping[str, Rows], evidence: Evidence, found: dict[str, Any], line: Mapping[str, object]
 ) -> dict[str, Any]:
     """What was found, with the verdict on all of it and the log-likelihoods of the parts by each log Z."""
     log_q = {name: log_probs_unnormalised(rbm, rows) for name, rows in parts.items()}
