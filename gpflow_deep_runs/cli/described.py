@@ -227,6 +227,8 @@ def _check(name: str, description: Description, arguments: Sequence[str], progra
         raise SystemExit(0) from None
     except ValueError as error:
         _refuse(program, str(error))
+    except OSError as error:
+        _refuse(program, f"{error.filename}: {(error.strerror or '').lower()}; check the path.")
 
 
 def _check_texts(description: Description, values: Mapping[str, object]) -> None:

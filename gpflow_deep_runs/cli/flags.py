@@ -202,6 +202,8 @@ def read(
         for word in value if isinstance(value, list) else (value,):
             if isinstance(word, str) and has_control_characters(word):
                 raise ValueError(f"--{flag.name} must be in one line without control characters, got {word!r}.")
+            if isinstance(word, str) and re.search("[\ud800-\udfff]", word):
+                raise ValueError(f"--{flag.name} must be UTF-8, got {word!r}; give the file another name.")
     return values
 
 

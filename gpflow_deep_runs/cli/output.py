@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
-__all__ = ["open_closed_streams", "output_may_be_lost", "print_asked_for"]
+__all__ = ["open_streams", "output_may_be_lost", "print_asked_for"]
 
 
 class _MayBeLost:
@@ -64,10 +65,11 @@ def print_asked_for(text: object) -> None:
         print(text)
 
 
-def open_closed_streams() -> None:
+def open_streams() -> None:
     """Give a process that was started without standard input, output or error (`>&-`) streams that lead nowhere.
 
-    The next file it opened would else get their numbers, and what libraries print.
+    The next file it opened would else get their numbers, and what libraries print. Where the locale has no ± or ß, they
+    are printed as \\xb1 and \\xdf.
     """
     for descriptor in (0, 1, 2):
         try:
@@ -78,3 +80,6 @@ def open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (as long as the process)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")

@@ -1,5 +1,6 @@
 """gpflow_deep_runs.cli.described and gpflow_deep_runs.command: what is said before TensorFlow starts."""
 
+import functools
 import json
 import os
 import subprocess
@@ -126,6 +127,17 @@ def test_help_is_that_of_the_program(capsys: pytest.CaptureFixture[str], monkeyp
     answer(["another.py", "--help"])  # another program
 
 
+def test_an_interpreter_of_another_kind() -> None:
+    """A locale without ± loses no line, and what Keras cannot do without is said."""
+    program = "import gpflow_deep_runs.early; print('2 ± 1 ß')"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    start = functools.partial(subprocess.run, capture_output=True, text=True, env=environment)
+    assert start([sys.executable, "-c", program]).stdout == "2 \\xb1 1 \\xdf\n"
+    bare = start([sys.executable, "-OO", "-c", program])
+    assert (bare.returncode, bare.stdout) == (2, "")
+    assert bare.stderr.endswith("Keras needs docstrings; leave out -OO, or PYTHONOPTIMIZE=2.\n")
+
+
 @pytest.mark.parametrize(
     ("script", "flags", "status", "message"),
     [
@@ -142,6 +154,7 @@ def test_help_is_that_of_the_program(capsys: pytest.CaptureFixture[str], monkeyp
         ("compress_network.py", ["--run_dir=a", "--data=nowhere/x.csv"], 2, "nowhere is none, either"),
         ("compress_with_darn.py", ["encode", "--x=1"], 2, "Unknown command line flag 'x'"),
         ("predict_dgp.py", ["stray"], 2, "all arguments must be flags"),
+        ("track_rbm.py", [f"--run_dir={'x' * 300}", "--dataset=adult"], 2, "file name too long; check the path."),
     ],
 )
 def test_before_tensorflow_starts(script: str, flags: list[str], status: int, message: str) -> None:

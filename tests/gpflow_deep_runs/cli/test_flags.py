@@ -205,6 +205,7 @@ def test_yes_no_or_a_word(argument: str, value: object) -> None:
         ("--kernel=a\nb", "--kernel must be in one line without control characters, got 'a\\nb'."),
         ("--columns=a,b\x1b[2J", "--columns must be in one line without control characters, got 'b\\x1b[2J'."),
         ("--kernel=a\u2028--seed=3", "--kernel must be in one line without control characters"),
+        ("--kernel=a\udcff", "--kernel must be UTF-8, got 'a\\udcff'; give the file another name."),
         ("--again=perhaps", "--again=perhaps"),
         ("--flagfile=/absent/flags.txt", "--flagfile=/absent/flags.txt: no such file or directory."),
     ],
