@@ -5,22 +5,22 @@
 
 The loaded model predicts as the saved one, bit for bit, and can be trained further; it needs no training data. Kept are
 all parts and settings, values, transforms, priors, which parameters are trainable and which are shared. Kernels,
-likelihoods and other classes of the user's own are kept by name: import their modules before loading.
+likelihoods and other classes of the user's own are kept by name, and given when the model is loaded:
 
-A file runs no code: it has no pickled objects, imports nothing, and names only what `stored_names` finds, which are
-parts of models. The memory that loading takes is in proportion to the file's length, or it is refused.
+    model = load_model("model.npz", custom_objects=[MyKernel])
+
+A file runs no code: it has no pickled objects, imports nothing, calls no constructors of parts, and names only what
+`stored_names` finds. The memory that loading takes is in proportion to the file's length, or it is refused.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import gpflow
-import numpy as np
 import tensorflow_probability as tfp
 
 from gpflow_deep_base.container import Arrays, container_bytes, load_container
@@ -28,16 +28,16 @@ from gpflow_deep_base.files import write_bytes
 from gpflow_deep_base.limits import one_line
 
 from ..model.deep_gp import DeepGP
-from .stored_names import CustomObjects, Refused, given_names
+from .stored_names import CustomObjects, Imported, Refused, given_names
 from .stored_objects import Encoded, decode, encode
 
 __all__ = ["check_savable", "load_model", "save_model"]
 
 #: What a file is, and the version of its content.
 _KIND = "a deep GP"
-_VERSION = 4
+_VERSION = 5
 
-#: Of the packages whose objects a file describes by attributes and arguments, which may change.
+#: Of the packages whose objects a file describes by attributes, which may change.
 _VERSIONS = {"gpflow": gpflow.__version__, "tensorflow_probability": tfp.__version__}
 
 
@@ -67,19 +67,17 @@ def load_model(
 ) -> DeepGP:
     """Build the model that `save_model` wrote.
 
-    :param custom_objects: classes and functions of your own that the model has. Classes that derive from `tf.Module`,
-        as kernels, likelihoods and layers do, need not be given if their modules were imported, unless the model keeps
-        the class itself. A mapping {"module:Name": thing} gives those which had other names when the model was saved.
-    :param max_bytes: that the arrays of the file may take, and what is made from them; None: 100 MB and three times the
-        file's length.
-    :raises ValueError: in one line, if the file is missing or damaged, is no saved model, names what is neither given
-        nor imported (saying what), would take more memory, or has another float type than GPflow's current default
-        (call `gpflow.config.set_default_float` first).
+    :param custom_objects: classes and functions of your own that the model has. A mapping {"module:Name": thing} gives
+        those which had other names when the model was saved.
+    :param max_bytes: that the arrays of the file may take; None: 100 MB and three times the file's length.
+    :raises ValueError: in one line, if the file is missing or damaged, is no saved model, names what is not given
+        (saying what), would take more memory, or has another float type than GPflow's current default (call
+        `gpflow.config.set_default_float` first).
     """
     named = given_names(custom_objects)
     _, structure, arrays = load_container(path, kind=_KIND, versions=(_VERSION,), max_bytes=max_bytes)
     _check_settings(path, structure)
-    model = _decoded(structure, arrays, named, str(path), max_bytes)
+    model = _decoded(structure.get("model"), arrays, named, str(path))
     if not isinstance(model, DeepGP):
         raise ValueError(f"{path} must have a DeepGP, got {type(model).__name__}; it was not written by save_model.")
     return model
@@ -89,6 +87,18 @@ def _content(model: DeepGP) -> bytes:
     """The file of a model, after a copy made from it has shown that nothing is lost."""
     if not isinstance(model, DeepGP):
         raise ValueError(f"the model must be a DeepGP, got {type(model).__name__}.")
+    content, encoded = _written(model)
+    # A copy has to make the same file.
+    try:
+        copy = _decoded(encoded.node, encoded.arrays, Imported(), "the model")
+    except ValueError as error:
+        raise ValueError(f"the model cannot be saved, because its copy could not be made: {error}") from error
+    if _written(copy)[0] != content:
+        raise ValueError("the model cannot be saved: a part of it comes back as something else than its attributes.")
+    return content
+
+
+def _written(model: DeepGP) -> tuple[bytes, Encoded]:
     encoded = encode(model, "model")
     structure = {
         "float": gpflow.default_float().__name__,
@@ -96,44 +106,12 @@ def _content(model: DeepGP) -> bytes:
         "versions": _VERSIONS,
         "model": encoded.node,
     }
-    content = container_bytes(kind=_KIND, version=_VERSION, header=structure, arrays=encoded.arrays)
-    # The copy has to have the same structure, the same arrays, and the same parameters and priors.
+    return container_bytes(kind=_KIND, version=_VERSION, header=structure, arrays=encoded.arrays), encoded
+
+
+def _decoded(node: Any, arrays: Arrays, given: Mapping[str, Any], what: str) -> Any:
     try:
-        copy = _decoded(structure, encoded.arrays, encoded.named, "the model", sys.maxsize)
-    except ValueError as error:
-        raise ValueError(f"the model cannot be saved, because its copy could not be made: {error}") from error
-    lost = _lost(model, copy) if _is_same(encode(copy, "model"), encoded) else "a part of the model"
-    if lost is not None:
-        raise ValueError(
-            f"the model cannot be saved: {lost} comes back as something else. Transforms and priors come back by the "
-            "arguments of their constructors, all other parts by their attributes."
-        )
-    return content
-
-
-def _lost(model: DeepGP, copy: DeepGP) -> str | None:
-    """A parameter that has another value or prior; a user's own transform may not be what its arguments say."""
-    for old, new in zip(model.parameters, copy.parameters, strict=True):
-        pairs = [(old, new), (old.log_prior_density(), new.log_prior_density())]
-        if not all(_is_equal(before.numpy(), after.numpy()) for before, after in pairs):
-            return f"the parameter {old.name}"
-    return None
-
-
-def _is_same(one: Encoded, other: Encoded) -> bool:
-    """Whether two objects have the same structure, and the same arrays in it."""
-    return one.node == other.node and all(_is_equal(one.arrays[name], other.arrays[name]) for name in other.arrays)
-
-
-def _is_equal(old: np.ndarray, new: np.ndarray) -> bool:
-    return old.dtype == new.dtype and old.shape == new.shape and old.tobytes() == new.tobytes()
-
-
-def _decoded(
-    structure: dict[str, Any], arrays: Arrays, given: Mapping[str, Any], what: str, max_bytes: int | None
-) -> Any:
-    try:
-        return decode(structure["model"], arrays, given, max_bytes=max_bytes)
+        return decode(node, arrays, given)
     except Exception as error:  # of constructors of TensorFlow and Keras, with arguments of whoever made the file
         if (refused := _refused(error)) is not None:
             raise ValueError(f"{what} {one_line(refused)}.") from error

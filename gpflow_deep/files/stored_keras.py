@@ -20,7 +20,7 @@ import tensorflow as tf
 from gpflow_deep_base.limits import one_line
 
 from ..model.upstream import take_variable
-from .stored_names import Refused, find_class
+from .stored_names import Imported, Refused, find
 
 __all__ = ["decode", "encode", "is_layer", "is_variable"]
 
@@ -54,8 +54,8 @@ def is_variable(value: Any) -> bool:
     return "keras" in sys.modules and isinstance(value, sys.modules["keras"].Variable)
 
 
-def encode(layer: Any) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
-    """The configuration of a layer; its variables, which are weights and seeds; and classes and functions by name.
+def encode(layer: Any) -> tuple[dict[str, Any], list[Any]]:
+    """The configuration of a layer, and its variables, which are weights and seeds.
 
     :raises Refused: if Keras cannot write the configuration, or `decode` would not take it.
     """
@@ -75,7 +75,8 @@ def encode(layer: Any) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
         part.pop("compile_config", None)
         if part.get("module", "") is None:  # what Keras writes for a class of the program itself
             part["module"] = "__main__"
-    return config, list(layer.variables), _custom_objects(config, {})
+    _custom_objects(config, Imported())
+    return config, list(layer.variables)
 
 
 def decode(
@@ -147,7 +148,7 @@ def _custom_objects(config: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         thing = next((thing for thing in things if thing is not None), None)
         if thing is None and is_function:
             raise Refused(f"has a Keras layer with the function {name}: decorate it by {_DECORATOR}, and import it")
-        objects.update(dict.fromkeys(keys, find_class(keys[0], given, keras.Layer) if thing is None else thing))
+        objects.update(dict.fromkeys(keys, find(keys[0], given) if thing is None else thing))
     return objects
 
 

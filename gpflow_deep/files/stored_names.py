@@ -1,16 +1,9 @@
-"""What a model file may name: classes, and functions of one array.
+"""What a model file may name: a closed list, and what the caller gives.
 
-A file may come from anybody, so what it names is looked up and never fetched: no module is imported because a file says
-so (but for modules of GPflow and of this package), and what is found has to be of a kind that does nothing by existing.
-For objects, whose constructors are not called:
-
-- a class that derives from `tf.Module`, as kernels, likelihoods, layers, transforms and priors do, of any module that
-  the program has imported;
-- any class of GPflow and of this package;
-- a class that the caller gives: the one door for everything else.
-
-For values that the objects may call: an elementwise function of TensorFlow, the class of a transform or prior (see
-`stored_objects`), and a function or class that the caller gives. No layer of Keras 2, which could load a program.
+On the list are the classes of GPflow and of this package, transforms, distributions and linear operators of TensorFlow,
+some of its functions of arrays, and types of numbers. All else, such as a kernel of the user's own, comes through one
+door, `load_model(path, custom_objects=[MyKernel])`. A file may come from anybody, so no module is imported because a
+file says so, but for modules of GPflow and of this package.
 
 A name is "module:qualified name", as in "gpflow.kernels.linears:Polynomial".
 """
@@ -20,45 +13,77 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import gpflow
+import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
+from tensorflow_probability.python.distributions.transformed_distribution import _default_kwargs_split_fn
 
-__all__ = ["CustomObjects", "Refused", "find_class", "find_function", "given_names", "name_of", "of_given"]
+__all__ = [
+    "OF_TENSORFLOW",
+    "CustomObjects",
+    "Imported",
+    "Refused",
+    "door",
+    "find",
+    "given_names",
+    "name_of",
+    "of_given",
+]
 
 #: Classes and functions that a caller gives, or the same by name: "module:name" or "name", as they are in the file.
 CustomObjects = Iterable[Any] | Mapping[str, Any]
 
+#: Transforms, priors and what they are made of.
+OF_TENSORFLOW = (tfp.bijectors.Bijector, tfp.distributions.Distribution, tf.linalg.LinearOperator)
+
 _OWN_PACKAGES = ("gpflow", "gpflow_deep")
+_NO_PARTS = ("gpflow.monitor", "gpflow.optimizers")
 
-#: Packages whose classes are no part of a model even if they derive from `tf.Module`: those of Keras 2.
-_KERAS_2 = ("tf_keras.", "tensorflow.python.keras.", "tensorflow.python.feature_column.")
+#: Packages whose other classes are no part of a model: what they hold cannot be restored.
+_FOREIGN = frozenset({"keras", "numpy", "tensorflow", "tf_keras", *sys.stdlib_module_names})
 
-#: Packages whose classes are no part of a model unless they derive from `tf.Module`: what they hold cannot be restored.
-_FOREIGN = frozenset({"keras", "numpy", "tensorflow", *sys.stdlib_module_names})
-
-_ELEMENTWISE = {
+_FUNCTIONS = {
     "tf": "clip_by_value identity",
     "tf.math": "abs acos acosh add asin asinh atan atan2 atanh cos cosh digamma divide divide_no_nan erf erfc erfinv "
     "exp expm1 lgamma log log1p log_sigmoid log_softmax maximum minimum multiply ndtri negative pow reciprocal rsqrt "
     "sigmoid sign sin sinh softmax softplus softsign sqrt square subtract tan tanh",
+    "tf.linalg": "cholesky",
     "tf.nn": "crelu elu gelu leaky_relu relu relu6 selu silu",
 }
+
+
+#: What this process has named in something that it wrote.
+written: dict[str, Any] = {}
 
 
 class Refused(ValueError):
     """What is wrong with a part of a model or with a file, as a predicate: whoever catches it names the subject."""
 
 
+class Imported(dict[str, Any]):
+    """All that this process has imported, as what a caller gives: for what it has written itself."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """What has this name in a module that is there already."""
+        thing = _looked_up(name)
+        return default if thing is None else thing
+
+
 @functools.cache
-def _functions() -> dict[str, Callable[..., Any]]:
-    spaces = {"tf": tf, "tf.math": tf.math, "tf.nn": tf.nn}
+def _listed() -> dict[str, Any]:
+    """Functions and types of the list, by name."""
+    spaces = {"tf": tf, "tf.linalg": tf.linalg, "tf.math": tf.math, "tf.nn": tf.nn}
     functions = {
-        f"{space}.{name}": getattr(spaces[space], name) for space in spaces for name in _ELEMENTWISE[space].split()
+        f"{space}.{name}": getattr(spaces[space], name) for space in spaces for name in _FUNCTIONS[space].split()
     }
-    return {**functions, "gpflow.likelihoods.utils.inv_probit": gpflow.likelihoods.utils.inv_probit}
+    kinds = {f"numpy.{kind.__name__}": kind for kind in np.sctypeDict.values() if np.dtype(kind).kind in "biufcSU"}
+    plain = {kind.__name__: kind for kind in (bool, int, float, str)}
+    others = {"inv_probit": gpflow.likelihoods.utils.inv_probit, "split_of_options": _default_kwargs_split_fn}
+    return {**functions, **kinds, **plain, **others}
 
 
 def given_names(custom_objects: CustomObjects) -> dict[str, Any]:
@@ -86,74 +111,53 @@ def of_given(name: str, given: Mapping[str, Any]) -> Any:
 
 
 def name_of(thing: Any) -> str:
-    """The name by which `find_class` finds a class, and `find_function` a function, though it may have to be given.
+    """The name by which `find` finds a class or function, though it may have to be given.
 
-    :raises Refused: if they would not.
+    :raises Refused: if it would not.
     """
-    for name, function in _functions().items():
-        if function is thing:
+    for name, listed in _listed().items():
+        if listed is thing:
             return name
     name = _full_name(thing)
     subject = f"{'is of the class' if isinstance(thing, type) else 'is the function'} {_readable(name)}"
-    if isinstance(thing, type) and _is_forbidden(thing, tf.Module):
+    if isinstance(thing, type) and thing.__module__.split(".")[0] in _FOREIGN and not _is_listed(thing):
         raise Refused(f"{subject}, which no file may have (of Keras, layers of version 3 can be saved)")
     if getattr(_looked_up(name), "__qualname__", None) != thing.__qualname__:  # a notebook may define it once more
-        places = {"<lambda>": "is a lambda", "<locals>": "is defined inside a function"}
-        reasons = (reason for place, reason in places.items() if place in thing.__qualname__)
-        reason = next(reasons, "its module does not have by this name")
+        reason = "is a lambda" if "<lambda>" in name else "its module does not have by this name"
         raise Refused(f"{subject}, which {reason}: define it by `def` or `class` at the top of a module")
+    written[name] = thing
     return name
 
 
-def find_class(name: str, given: Mapping[str, Any], base: type = tf.Module) -> type:
-    """The class of a name that a file has.
+def find(name: str, given: Mapping[str, Any]) -> Any:
+    """The class or function of a name that a file has.
 
     :param given: what `given_names` returned.
-    :param base: a class of another module than GPflow's and this package's has to derive from it, unless it is given.
-    :raises Refused: if the class is not of a kind that a file may name, or its module was not imported.
+    :raises Refused: if it is neither given nor on the list.
     """
-    subject = f"has an object of the class {_readable(name)}"
-    cls = of_given(name, given)
-    if cls is not None:
-        if not isinstance(cls, type):
-            raise Refused(f"{subject}, but custom_objects gives {cls!r} for it")
-        return cls
-    cls = _looked_up(name)
-    if not isinstance(cls, type):
-        module = name.partition(":")[0]
-        reason = "that module does not have: " if module in sys.modules else f"is not known: import {module} first, or "
-        raise Refused(f"{subject}, which {reason}give it, {_door(name)}")
-    if _is_forbidden(cls, base):
-        raise Refused(f"{subject}, which no file may have")
-    if not issubclass(cls, base) and cls.__module__.split(".")[0] not in _OWN_PACKAGES:
-        raise Refused(f"{subject}, which does not derive from {base.__name__}: if you trust it, give it, {_door(name)}")
-    return cls
+    thing = of_given(name, given)
+    if thing is None:
+        thing = _listed().get(name)
+    if thing is None:
+        thing = _looked_up(name)
+        if not isinstance(thing, type) or not _is_listed(thing):
+            subject = f"has {_readable(name)}, which not every file may name"
+            raise Refused(f"{subject}: if you trust it, import it and give it, {door(name)}")
+    return thing
 
 
-def find_function(name: str, given: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function of a name that a file has.
-
-    :raises Refused: if it is neither given nor one that every file may name.
-    """
-    function = of_given(name, given) or _functions().get(name)
-    if not callable(function):
-        raise Refused(f"has the function {_readable(name)}: if you trust it, import it and give it, {_door(name)}")
-    return function
+def door(name: str) -> str:
+    """How what a name says is given, to `load_model` or to Keras."""
+    qualname = name.rpartition(":")[2]
+    return f'load_model(path, custom_objects={{"{qualname}": {qualname}}})'
 
 
-def _door(name: str) -> str:
-    """How what a name says is given."""
-    return f"load_model(path, custom_objects=[{name.rpartition(':')[2].rpartition('.')[2]}])"
-
-
-def _is_forbidden(cls: type, base: type) -> bool:
-    """Whether no file may have a class that the caller does not give.
-
-    :param base: from which those of other packages have to derive.
-    """
-    is_keras_2 = any(f"{parent.__module__}.".startswith(_KERAS_2) for parent in cls.__mro__)
-    is_foreign = cls.__module__.split(".")[0] in _FOREIGN and not issubclass(cls, base)
-    return is_keras_2 or is_foreign or hasattr(cls, "__del__")
+def _is_listed(cls: type) -> bool:
+    package = cls.__module__.split(".")[0]
+    if package in _OWN_PACKAGES:
+        return not cls.__module__.startswith(_NO_PARTS)
+    is_part = issubclass(cls, (*OF_TENSORFLOW, tfp.util.TransformedVariable))
+    return is_part and package in ("tensorflow", "tensorflow_probability")
 
 
 def _full_name(thing: Any) -> str:

@@ -1,14 +1,9 @@
 """Objects as JSON and arrays, and back: the state of a model, whatever it is composed of.
 
-An object that derives from `tf.Module` becomes its class and its attributes, which are all that training has changed
-and predicting needs; its constructor is not called when it comes back. Distributions, transforms and linear operators
-of TensorFlow record their constructors' arguments, and become those. Keras layers become what Keras says of them. All
-other values are rows of one table, `_PLAIN`, or names of classes and functions. Variables, arrays and objects that are
-in several places are written once, and come back as one.
-
-A few bytes can ask a constructor for much: a column and a row that are compared with each other, a chain of two chains
-of two chains. So what its arguments may take, if all are broadcast, is reckoned before it is called, for all
-constructors together; and what a constructor made is no argument of two others: it is written out for each.
+An object becomes its class and its attributes, which are all that training has changed and predicting needs; no
+constructor is called when it comes back, so that what a file takes is in proportion to its length. Keras layers become
+what Keras says of them. All other values are rows of two tables, or names of classes and functions. Variables, arrays
+and objects that are in several places are written once, and come back as one.
 """
 
 from __future__ import annotations
@@ -20,7 +15,6 @@ import math
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,31 +23,20 @@ import tensorflow_probability as tfp
 from gpflow.likelihoods import HeteroskedasticTFPConditional
 
 from gpflow_deep_base.container import Arrays
-from gpflow_deep_base.limits import budget_of
 
 from ..model.upstream import TRACKING_PREFIX, distribution_class
 from . import stored_keras
-from .stored_names import Refused, find_class, find_function, name_of, of_given
+from .stored_names import OF_TENSORFLOW, Refused, door, find, name_of, of_given
 
 __all__ = ["Encoded", "decode", "encode", "plain_dtype"]
 
-#: What records the arguments of its constructor in `parameters`.
-_BY_ARGUMENTS = (tfp.bijectors.Bijector, tfp.distributions.Distribution, tf.linalg.LinearOperator)
+_MAPPINGS = {"dict": dict, "ordered": OrderedDict}
 
-#: Those of them whose constructors do more work than their arguments are long.
-_LABORIOUS = (
-    tfp.bijectors.BatchNormalization,
-    tfp.bijectors.Glow,
-    tfp.distributions.PixelCNN,
-    tfp.distributions.PoissonLogNormalQuadratureCompound,
-)
-
-#: Constructors inside constructors: each may walk through all that is inside.
-_MAX_DEPTH = 20
-
-_BYTES_PER_NUMBER = 8
-_MAPPINGS = {cls.__name__: cls for cls in (dict, OrderedDict)}
-_TYPES = {cls.__name__: cls for cls in (bool, int, float, str)}
+#: How draws of a distribution depend on its parameters: two objects, of which TensorFlow asks for these themselves.
+_REPARAMETERIZATIONS = {
+    "full": tfp.distributions.FULLY_REPARAMETERIZED,
+    "not": tfp.distributions.NOT_REPARAMETERIZED,
+}
 
 
 def plain_dtype(text: str) -> np.dtype:
@@ -68,14 +51,22 @@ def plain_dtype(text: str) -> np.dtype:
 
 
 def _distinct(items: Iterable[Any]) -> list[Any]:
-    """The same items, unless they are numbers that were chosen to be hard to find in a set or dictionary."""
+    """The same items, unless they are chosen to be hard to find in a set or dictionary."""
     items = list(items)
+    if not _is_plain(tuple(items)):
+        raise Refused("has a set or dictionary of other items than numbers and texts")
     if len({hash(item) for item in items}) < len(items) // 2:
         raise Refused("has a set or dictionary of items with few different hashes")
     return items
 
 
-class _Plain(NamedTuple):
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (tuple, frozenset)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str, np.generic, enum.Enum, type, tf.DType))
+
+
+class _Kind(NamedTuple):
     """A class of values that are made of a few others.
 
     :ivar cls: the class.
@@ -88,23 +79,88 @@ class _Plain(NamedTuple):
     make: Callable[..., Any]
 
 
-_PLAIN = {
-    "scalar": _Plain(np.generic, lambda x: [x.dtype.str, x.item()], lambda kind, x: plain_dtype(kind).type(x)),
-    "float": _Plain(float, lambda x: [str(x)], float),
-    "tuple": _Plain(tuple, list, lambda *items: items),
-    "set": _Plain(set, lambda x: sorted(x, key=repr), lambda *items: set(_distinct(items))),
-    "frozenset": _Plain(frozenset, lambda x: sorted(x, key=repr), lambda *items: frozenset(_distinct(items))),
-    "slice": _Plain(slice, lambda x: [x.start, x.stop, x.step], slice),
-    "range": _Plain(range, lambda x: [x.start, x.stop, x.step], range),
-    "dtype": _Plain(tf.DType, lambda x: [x.name], tf.as_dtype),
-    "numpy_dtype": _Plain(np.dtype, lambda x: [x.str], plain_dtype),
-    "shape": _Plain(tf.TensorShape, lambda x: [None if x.rank is None else x.as_list()], tf.TensorShape),
-    "name_scope": _Plain(tf.name_scope, lambda x: [x.name], tf.name_scope),
-    "partial": _Plain(
-        functools.partial,
-        lambda x: [x.func, list(x.args), dict(x.keywords)],
-        lambda function, arguments, options: functools.partial(function, *arguments, **options),
+def _of_variable(variable: tf.Variable) -> list[Any]:
+    if getattr(variable, "constraint", None) is not None:
+        raise Refused("has a constraint, which no file can have: use a Parameter with a transform")
+    return [variable.numpy(), bool(variable.trainable), variable.name.split(":")[0], variable.shape]
+
+
+def _variable(array: np.ndarray, trainable: bool, name: str, shape: tf.TensorShape) -> tf.Variable:
+    return tf.Variable(array, trainable=trainable, name=name, shape=shape)
+
+
+def _scalar(kind: str, value: Any) -> np.generic:
+    if not isinstance(value, (bool, int, float, complex, str)):
+        raise Refused(f"has a {type(value).__name__} where a number is needed")
+    return plain_dtype(kind).type(value)  # type: ignore[no-any-return]
+
+
+def _shape(sizes: list[int | None] | None) -> tf.TensorShape:
+    if not isinstance(sizes, list | None):
+        raise Refused(f"has a {type(sizes).__name__} where a shape is needed")
+    return tf.TensorShape(sizes)
+
+
+def _of_method(method: types.MethodType) -> list[Any]:
+    if not isinstance(method.__self__, OF_TENSORFLOW):
+        raise Refused(f"is the method {method.__qualname__}: keep the object itself, and call its method")
+    return [method.__self__, method.__name__]
+
+
+def _method(value: Any, name: str) -> Any:
+    """A method of a transform or prior."""
+    is_method = inspect.isfunction(inspect.getattr_static(type(value), name, None))
+    if not isinstance(value, OF_TENSORFLOW) or name.startswith("_") or not is_method:
+        raise Refused(f"has the method {name} of an object of the class {type(value).__name__}")
+    return getattr(value, name)
+
+
+def _soft_clip(low: Any, high: Any, softness: Any, name: str) -> tfp.bijectors.Bijector:
+    if not all(
+        value is None or isinstance(value, (tf.Tensor, tf.Variable, tf.Module)) for value in (low, high, softness)
+    ):
+        raise Refused("has a SoftClip without tensors")
+    return tfp.bijectors.SoftClip(low, high, softness, name=name)
+
+
+def _partial(function: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
+    if not (isinstance(arguments, list) and isinstance(options, dict)):
+        raise Refused("has a partial without a list of arguments")
+    return functools.partial(function, *arguments, **options)
+
+
+#: What has an array, the first of its parts, and comes back as one object where it is in several places.
+_ARRAYS = {
+    "array": _Kind(np.ndarray, lambda x: [x], lambda array: array),
+    "tensor": _Kind(tf.Tensor, lambda x: [x.numpy()], tf.constant),
+    "variable": _Kind(tf.Variable, _of_variable, _variable),
+}
+
+_KINDS = {
+    "scalar": _Kind(np.generic, lambda x: [x.dtype.str, x.item()], _scalar),
+    "float": _Kind(float, lambda x: [str(x)], float),
+    "enum": _Kind(enum.Enum, lambda x: [type(x), x.name], lambda cls, name: cls.__members__[name]),
+    "tuple": _Kind(tuple, list, lambda *items: items),
+    "set": _Kind(set, lambda x: sorted(x, key=repr), lambda *items: set(_distinct(items))),
+    "frozenset": _Kind(frozenset, lambda x: sorted(x, key=repr), lambda *items: frozenset(_distinct(items))),
+    "slice": _Kind(slice, lambda x: [x.start, x.stop, x.step], slice),
+    "range": _Kind(range, lambda x: [x.start, x.stop, x.step], range),
+    "dtype": _Kind(tf.DType, lambda x: [x.name], tf.as_dtype),
+    "numpy_dtype": _Kind(np.dtype, lambda x: [x.str], plain_dtype),
+    "shape": _Kind(tf.TensorShape, lambda x: [None if x.rank is None else x.as_list()], _shape),
+    "name_scope": _Kind(tf.name_scope, lambda x: [x.name], tf.name_scope),
+    "draws": _Kind(
+        tfp.distributions.ReparameterizationType,
+        lambda x: [key for key, kind in _REPARAMETERIZATIONS.items() if kind is x],
+        _REPARAMETERIZATIONS.__getitem__,
     ),
+    "soft_clip": _Kind(  # of closures that its constructor makes
+        tfp.bijectors.SoftClip,
+        lambda x: [x.low, x.high, x.hinge_softness, x.name],
+        _soft_clip,
+    ),
+    "method": _Kind(types.MethodType, _of_method, _method),
+    "partial": _Kind(functools.partial, lambda x: [x.func, list(x.args), dict(x.keywords)], _partial),
 }
 
 
@@ -113,12 +169,10 @@ class Encoded(NamedTuple):
 
     :ivar node: JSON.
     :ivar arrays: by the names that they have in the JSON.
-    :ivar named: classes and functions in it, by the names that they have in the JSON.
     """
 
     node: Any
     arrays: Arrays
-    named: dict[str, Any]
 
 
 def encode(root: Any, name: str) -> Encoded:
@@ -129,21 +183,19 @@ def encode(root: Any, name: str) -> Encoded:
     """
     encoder = _Encoder()
     try:
-        return Encoded(encoder.node(root, name), encoder.arrays, encoder.named)
+        return Encoded(encoder.node(root, name), encoder.arrays)
     except RecursionError:
         raise ValueError(f"{name} is nested too deeply, or has a list in itself, so it cannot be saved.") from None
 
 
-def decode(node: Any, arrays: Arrays, given: Mapping[str, Any], *, max_bytes: int | None = None) -> Any:
+def decode(node: Any, arrays: Arrays, given: Mapping[str, Any]) -> Any:
     """The object that `encode` wrote.
 
     :param given: classes and functions by name, beside those that every file may name.
-    :param max_bytes: that constructors of distributions, transforms and linear operators may take together; None:
-        100 MB and three times what the arrays have.
-    :raises Refused: if a class or function may not be named, the structure is damaged, or it would take more. A damaged
-        structure may also raise what TensorFlow's constructors do.
+    :raises Refused: if a class or function may not be named, or the structure is damaged, which may also raise what
+        constructors do.
     """
-    decoder = _Decoder(arrays, given, max_bytes)
+    decoder = _Decoder(arrays, given)
     root = decoder.value(node)
     if unused := sorted(arrays.keys() - decoder.used):
         raise Refused(f"has arrays that its structure does not use: {', '.join(unused)}")
@@ -155,10 +207,8 @@ class _Encoder:
 
     def __init__(self) -> None:
         self.arrays: Arrays = {}
-        self.named: dict[str, Any] = {}
         self._numbers: dict[int, int] = {}
         self._met: list[Any] = []  # keeps the objects alive, and so their ids theirs
-        self._depth = 0  # of constructors inside constructors
 
     def node(self, value: Any, path: str) -> Any:
         """The JSON of a value: itself, a list, or a dictionary of one item."""
@@ -166,64 +216,47 @@ class _Encoder:
             return value
         if _is_a(value, list):
             return self._nodes(value, path)
-        if id(value) in self._numbers and not (self._depth and isinstance(value, _BY_ARGUMENTS)):
+        if id(value) in self._numbers:
             return {"again": self._numbers[id(value)]}
         try:
-            for kind, plain in _PLAIN.items():
-                if _is_a(value, plain.cls):
-                    return {kind: self._nodes(plain.parts(value), path)}
-            for describe in (self._container, self._array, self._callable, self._object):
-                if (node := describe(value, path)) is not None:
-                    return node
-            raise Refused(f"is of the class {type(value).__module__}.{type(value).__qualname__}")
+            return self._described(value, path)
         except Refused as error:
             raise ValueError(f"{path} {error}, so it cannot be saved.") from None
 
+    def _described(self, value: Any, path: str) -> dict[str, Any]:
+        cls = value.__class__  # that of a tuple which TensorFlow has wrapped is tuple
+        for kind, mapping in _MAPPINGS.items():
+            if cls is mapping:
+                pairs = [[self.node(key, path), self.node(item, f"{path}[{key!r}]")] for key, item in value.items()]
+                return {kind: pairs}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return {"namedtuple": [name_of(cls), self._nodes(value, path)]}
+        for kind, row in _ARRAYS.items():
+            if _is_a(value, row.cls) and (cls is np.ndarray or hasattr(value, "numpy")):
+                array, *options = row.parts(value)
+                self._number(value)
+                return {kind: [self._stored(np.asarray(array), path), *self._nodes(options, path)]}
+        for kind, row in _KINDS.items():
+            if _is_a(value, row.cls):
+                return {kind: self._nodes(row.parts(value), path)}
+        if hasattr(value, "python_function"):
+            raise Refused("is compiled by tf.function: delete it, and compile again after loading")
+        if isinstance(value, type) or inspect.isroutine(value):
+            return {"name": name_of(value)}
+        if stored_keras.is_layer(value):
+            return self._keras(value, path)
+        if stored_keras.is_variable(value):
+            raise Refused("is a variable of a Keras layer that comes after it: keep the layer first")
+        return self._object(value, path)
+
     def _nodes(self, values: Iterable[Any], path: str) -> list[Any]:
         return [self.node(value, f"{path}[{i}]") for i, value in enumerate(values)]
-
-    def _attributes(self, values: Mapping[str, Any], path: str) -> dict[str, Any]:
-        return {name: self.node(value, f"{path}.{name}") for name, value in values.items()}
 
     def _number(self, value: Any) -> None:
         self._numbers[id(value)] = len(self._met)
         self._met.append(value)
 
-    def _name(self, thing: Any) -> str:
-        name = name_of(thing)
-        self.named[name] = thing
-        return name
-
-    def _container(self, value: Any, path: str) -> Any:
-        cls = value.__class__  # that of a tuple which TensorFlow has wrapped is tuple
-        if isinstance(value, enum.Enum):
-            return {"enum": [self._name(cls), value.name]}
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return {"namedtuple": [self._name(cls), self._nodes(value, path)]}
-        if cls in _MAPPINGS.values():
-            pairs = [[self.node(key, path), self.node(item, f"{path}[{key!r}]")] for key, item in value.items()]
-            return {cls.__name__: pairs}
-        return None
-
-    def _array(self, value: Any, path: str) -> Any:
-        node: dict[str, Any]
-        if isinstance(value, tf.Variable):
-            if getattr(value, "constraint", None) is not None:
-                raise Refused("has a constraint, which no file can have: use a Parameter with a transform")
-            shape = None if value.shape.rank is None else value.shape.as_list()
-            array = self._stored(value.numpy(), path)
-            node = {"variable": [array, bool(value.trainable), value.name.split(":")[0], shape]}
-        elif isinstance(value, tf.Tensor) and hasattr(value, "numpy"):
-            node = {"tensor": self._stored(value.numpy(), path)}
-        elif type(value) is np.ndarray:
-            node = {"array": self._stored(value, path)}
-        else:
-            return None
-        self._number(value)
-        return node
-
-    def _stored(self, array: Any, path: str) -> str:
-        array = np.asarray(array)
+    def _stored(self, array: np.ndarray, path: str) -> str:
         try:
             plain_dtype(array.dtype.str)
         except Refused:
@@ -234,36 +267,10 @@ class _Encoder:
         self.arrays[name] = array
         return name
 
-    def _callable(self, value: Any, path: str) -> Any:
-        if isinstance(value, type):
-            if issubclass(value, np.generic):
-                return {"numpy_type": value.__name__}
-            return {"type": value.__name__} if value in _TYPES.values() else {"class": self._name(value)}
-        if isinstance(value, types.MethodType):
-            if isinstance(value.__self__, _BY_ARGUMENTS):
-                return {"method": [value.__name__, self.node(value.__self__, path)]}
-            raise Refused(f"is the method {value.__qualname__}: keep the object itself, and call its method")
-        if hasattr(value, "python_function"):
-            raise Refused("is compiled by tf.function: delete it, and compile again after loading")
-        return {"function": self._name(value)} if inspect.isroutine(value) else None
-
-    def _object(self, value: Any, path: str) -> Any:
-        if isinstance(value, _BY_ARGUMENTS):
-            self._depth += 1
-            node = {"made": [self._name(type(value)), self._attributes(_arguments(value), path)]}
-            self._depth -= 1
-            if not self._depth:
-                self._number(value)
-            return node
-        if stored_keras.is_layer(value):
-            return self._keras(value, path)
-        if stored_keras.is_variable(value):
-            raise Refused("is a variable of a Keras layer that comes after it: keep the layer first")
-        if not hasattr(value, "__dict__") or isinstance(value, types.ModuleType):
-            return None
+    def _object(self, value: Any, path: str) -> dict[str, Any]:
         cls: Any = type(value)
-        name = self._name(cls)
-        if any(getattr(base, "__slots__", ()) for base in cls.__mro__):
+        name = name_of(cls)
+        if not hasattr(value, "__dict__") or any(getattr(base, "__slots__", ()) for base in cls.__mro__):
             raise Refused("has __slots__")
         self._number(value)
         # Attributes, but for those that the class or TensorFlow makes again.
@@ -272,21 +279,20 @@ class _Encoder:
             for key, item in vars(value).items()
             if not key.startswith(TRACKING_PREFIX) and not isinstance(_of_class(cls, key), functools.cached_property)
         }
+        if isinstance(value, tfp.bijectors.Identity):
+            state = {key: item for key, item in state.items() if key not in ("_from_x", "_from_y")}  # nothing uses them
+        untracked = [key for key, item in state.items() if isinstance(value, tf.Module) and type(item) in (list, dict)]
         if isinstance(value, HeteroskedasticTFPConditional) and (made_by := distribution_class(value)) is not None:
             # A function inside its constructor, which has this argument, and is called before anything else is set.
             del state["conditional_distribution"]
             state = {"conditional_distribution": made_by, **state}
         for key in state:
             _check_attribute(cls, key)
-        outer_depth = self._depth
-        self._depth = 0
-        node = {"object": [name, self._attributes(state, path)]}
-        self._depth = outer_depth
-        return node
+        nodes = {key: self.node(item, f"{path}.{key}") for key, item in state.items()}
+        return {"object": [name, nodes, untracked]}
 
-    def _keras(self, layer: Any, path: str) -> Any:
-        config, variables, named = stored_keras.encode(layer)
-        self.named.update(named)
+    def _keras(self, layer: Any, path: str) -> dict[str, Any]:
+        config, variables = stored_keras.encode(layer)
         if any(id(variable) in self._numbers for variable in variables):
             raise Refused("shares weights with another Keras layer of the model: keep one of them, and ask it")
         # TensorFlow's variables, which other parts of the model may have, too; the layer, and Keras' own variables.
@@ -299,14 +305,11 @@ class _Encoder:
 class _Decoder:
     """`used` are the names of the arrays that the objects so far needed."""
 
-    def __init__(self, arrays: Arrays, given: Mapping[str, Any], max_bytes: int | None) -> None:
+    def __init__(self, arrays: Arrays, given: Mapping[str, Any]) -> None:
         self.used: set[str] = set()
         self._arrays = arrays
         self._given = given
         self._met: list[Any] = []
-        self._budget = budget_of(sum(array.nbytes for array in arrays.values()), max_bytes)
-        self._depth = 0
-        self._made: dict[int, tuple[Any, tuple[int, ...]]] = {}  # by a constructor, by its id: itself, and its shape
 
     def value(self, node: Any) -> Any:
         """The object of a node."""
@@ -315,58 +318,28 @@ class _Decoder:
         if not isinstance(node, dict):
             return node
         match next(iter(node.items())) if len(node) == 1 else (None, None):
-            # What was met before.
             case "again", int(number):
                 if not 0 <= number < len(self._met):
                     raise Refused(f"has no object with the number {number} where it is needed")
-                again = self._met[number]
-                if self._depth and isinstance(again, _BY_ARGUMENTS):
-                    raise Refused(f"has a {type(again).__name__} inside a constructor that it has elsewhere, too")
-                return again
-            # Plain values, and containers.
-            case str(kind), [*parts] if kind in _PLAIN:
-                value = _PLAIN[kind].make(*map(self.value, parts))
-                if isinstance(value, range):
-                    self._take((len(value),), "a range")
-                return value
-            case str(kind), [*pairs] if kind in _MAPPINGS:
-                keys = _distinct(self.value(key) for key, _ in pairs)
-                return _MAPPINGS[kind](zip(keys, (self.value(item) for _, item in pairs), strict=True))
-            case "enum", [str(name), str(member)]:
-                choices: Any = find_class(name, self._given, enum.Enum)
-                return choices.__members__[member]
-            case "namedtuple", [str(name), [*items]]:
-                return tuple.__new__(find_class(name, self._given), map(self.value, items))
-            # Arrays.
-            case "variable", [str(array), bool(trainable), str(name), shape]:
-                return self._numbered(
-                    tf.Variable(self._stored(array), trainable=trainable, name=name, shape=tf.TensorShape(shape))
-                )
-            case "tensor", str(array):
-                return self._numbered(tf.constant(self._stored(array)))
-            case "array", str(array):
-                return self._numbered(self._stored(array))
-            # Classes and functions.
-            case "numpy_type", str(name):
-                return plain_dtype(name).type
-            case "type", str(name):
-                return _TYPES[name]
-            case "class", str(name):
-                return self._class(name)
-            case "function", str(name):
-                return find_function(name, self._given)
-            case "method", [str(name), of]:
-                return _method(self.value(of), name)
-            # Objects.
-            case "object", [str(name), dict(state)]:
-                return self._object(find_class(name, self._given), state)
-            case "made", [str(name), dict(arguments)]:
-                return self._construct(find_class(name, self._given), arguments)
+                return self._met[number]
+            case "name", str(name):
+                return self._named(name)
+            case "object", [str(name), dict(state), [*untracked]]:
+                return self._object(self._class(name), state, untracked)
             case "keras", [dict(config), [*values], [*trainable]]:
                 layer = stored_keras.decode(config, self.value(values), trainable, self._given)
                 for numbered in (layer, *layer.variables):
                     self._numbered(numbered)
                 return layer
+            case "namedtuple", [str(name), [*items]]:
+                return tuple.__new__(self._class(name), map(self.value, items))
+            case str(kind), [*pairs] if kind in _MAPPINGS:
+                keys = _distinct(self.value(key) for key, _ in pairs)
+                return _MAPPINGS[kind](zip(keys, (self.value(item) for _, item in pairs), strict=True))
+            case str(kind), [str(name), *options] if kind in _ARRAYS:
+                return self._numbered(_ARRAYS[kind].make(self._stored(name), *map(self.value, options)))
+            case str(kind), [*parts] if kind in _KINDS:
+                return _KINDS[kind].make(*map(self.value, parts))
         raise Refused(f"has an unknown part in its structure: {', '.join(map(repr, [*node][:3]))}")
 
     def _numbered(self, value: Any) -> Any:
@@ -379,112 +352,44 @@ class _Decoder:
         self.used.add(name)
         return self._arrays[name]
 
-    def _class(self, name: str) -> type:
-        """A class as a value: what has it may call it with anything, as a link function, say."""
-        cls = find_class(name, self._given)
-        if of_given(name, self._given) is None and not _is_made_by_arguments(cls):
-            raise Refused(
-                f"has the class {name.replace(':', '.')} as a value: if you trust it, give it, "
-                f"load_model(path, custom_objects=[{cls.__name__}])"
-            )
+    def _class(self, name: str) -> Any:
+        cls = find(name, self._given)
+        if not isinstance(cls, type):
+            raise Refused(f"has an object of the class {name.replace(':', '.')}, but {cls!r} is none")
         return cls
 
-    def _object(self, cls: type, state: dict[str, Any]) -> Any:
+    def _named(self, name: str) -> Any:
+        """A class or function as a value: what has it may call it with anything, as a link function, say."""
+        thing = find(name, self._given)
+        is_class = isinstance(thing, type) and ":" in name  # the types of numbers have no colon
+        is_given = of_given(name, self._given) is not None
+        if is_class and not is_given and not issubclass(thing, (*OF_TENSORFLOW, enum.Enum)):
+            raise Refused(f"has the class {name.replace(':', '.')} as a value: if you trust it, give it, {door(name)}")
+        return thing
+
+    def _object(self, cls: type, state: dict[str, Any], untracked: list[str]) -> Any:
         """An object by its attributes, without its constructor."""
-        if issubclass(cls, _BY_ARGUMENTS):
-            raise Refused(f"has an object of the class {cls.__name__} without arguments")
         instance = self._numbered(object.__new__(cls))
-        set_attribute = tf.Module.__setattr__ if isinstance(instance, tf.Module) else object.__setattr__
-        outer_depth = self._depth
-        self._depth = 0
         for name, node in state.items():
             _check_attribute(cls, name)
             value = self.value(node)
             is_likelihood = isinstance(instance, HeteroskedasticTFPConditional)
             if is_likelihood and name == "conditional_distribution" and isinstance(value, type):
                 HeteroskedasticTFPConditional.__init__(instance, value)
+            elif isinstance(instance, tf.Module) and name not in untracked:
+                tf.Module.__setattr__(instance, name, value)
             else:
-                set_attribute(instance, name, value)
-        self._depth = outer_depth
-        if isinstance(instance, tfp.util.TransformedVariable):
-            shape = instance.bijector.forward_event_shape(instance.pretransformed_input.shape)
-            if not shape.is_compatible_with(instance.shape):
-                raise Refused(f"has a parameter of shape {instance.shape} with a value of shape {shape}")
+                object.__setattr__(instance, name, value)
         return instance
-
-    def _construct(self, cls: type, arguments: dict[str, Any]) -> Any:
-        """An object by its constructor."""
-        if not _is_made_by_arguments(cls):
-            raise Refused(f"has an object of the class {cls.__name__} with arguments")
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            raise Refused(f"has a {cls.__name__} inside more than {_MAX_DEPTH} transforms or distributions")
-        values = {key: self.value(node) for key, node in arguments.items()}
-        self._depth -= 1
-        # What it may take is compared before it is called, as it may broadcast all arrays that are in it.
-        shape = self._shape(values)
-        self._take(shape, f"a {cls.__name__}")
-        instance = cls(**values)
-        self._made[id(instance)] = instance, shape
-        return instance if self._depth else self._numbered(instance)
-
-    def _shape(self, value: Any) -> tuple[int, ...]:
-        """That all arrays in an argument have if they are broadcast, or a larger one."""
-        match value:
-            case dict():
-                return _broadcast(map(self._shape, value.values()))
-            case range():
-                return (len(value),)
-            case list() | tuple() | set() | frozenset():
-                return len(value), *_broadcast(map(self._shape, value))
-            case tf.Variable():
-                return tuple(value.numpy().shape)  # it may say of itself that its shape is not known
-            case np.ndarray() | tf.Tensor() | tfp.util.TransformedVariable():
-                return tuple(value.shape)
-        return self._made[id(value)][1] if id(value) in self._made else ()
-
-    def _take(self, shape: tuple[int, ...], what: str) -> None:
-        try:
-            self._budget.take(_BYTES_PER_NUMBER * math.prod(shape), f"has {what}, which")
-        except ValueError as error:
-            raise Refused(str(error)) from error
 
 
 def _is_a(value: Any, cls: type) -> bool:
-    """Whether a value is of a class itself, or of one that NumPy or TensorFlow has derived from it."""
+    """Whether a value is of a class itself, or of one that NumPy or TensorFlow has derived from it; or a choice."""
     kind = value.__class__
-    return kind is cls or (issubclass(kind, cls) and kind.__module__.split(".")[0] in ("numpy", "tensorflow"))
-
-
-def _is_made_by_arguments(cls: type) -> bool:
-    return issubclass(cls, _BY_ARGUMENTS) and not issubclass(cls, _LABORIOUS)
-
-
-def _arguments(value: Any) -> dict[str, Any]:
-    """Those that a constructor recorded, but for the object itself and functions that are defaults."""
-    if isinstance(value, _LABORIOUS):
-        raise Refused(f"is a {type(value).__name__}")
-    if value.parameters is None:
-        raise Refused(
-            f"is a {type(value).__name__}, which does not say what made it: its constructor has to call "
-            "super().__init__ with parameters=dict(locals())"
-        )
-    signature = inspect.signature(type(value).__init__).parameters
-    return {
-        key: item
-        for key, item in value.parameters.items()
-        if key != "__class__"
-        and item is not value
-        and not (callable(item) and key in signature and item is signature[key].default)
-    }
-
-
-def _method(value: Any, name: str) -> Any:
-    """A method of what is made by arguments."""
-    is_method = inspect.isfunction(inspect.getattr_static(type(value), name, None))
-    if not isinstance(value, _BY_ARGUMENTS) or name.startswith("_") or not is_method:
-        raise Refused(f"has the method {name} of an object of the class {type(value).__name__}")
-    return getattr(value, name)
+    is_derived = issubclass(kind, cls) and (
+        cls is enum.Enum or kind.__module__.split(".")[0] in ("numpy", "tensorflow")
+    )
+    return kind is cls or is_derived
 
 
 def _check_attribute(cls: type, name: str) -> None:
@@ -497,9 +402,3 @@ def _check_attribute(cls: type, name: str) -> None:
 @functools.lru_cache(1024)
 def _of_class(cls: Any, name: str) -> Any:
     return inspect.getattr_static(cls, name, None)
-
-
-def _broadcast(shapes: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    """The largest of each axis, from the last one on."""
-    axes = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
-    return tuple(max(sizes) for sizes in axes)[::-1]

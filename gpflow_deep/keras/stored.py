@@ -1,8 +1,8 @@
 """Parts of GPs as text, for Keras' configurations: the encoding of `save_model`, with the arrays in the same text.
 
 No pickle: a text names classes and functions, which `stored_names` looks up, and the memory that decoding takes is in
-proportion to the text's length. What is registered by `keras.saving.register_keras_serializable`, or given to
-`load_model(path, custom_objects=...)`, may be named, too.
+proportion to the text's length. Kernels and others of your own are registered by
+`@keras.saving.register_keras_serializable()`, or given to `keras.models.load_model(path, custom_objects={...})`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from gpflow_deep_base.limits import one_line
 
+from ..files.stored_names import written
 from ..files.stored_objects import decode, encode, plain_dtype
 
 __all__ = ["from_text", "to_text"]
@@ -27,7 +28,7 @@ def to_text(part: object, name: str) -> str:
     :param name: what errors call it.
     :raises ValueError: if it cannot be saved, naming what of it.
     """
-    node, arrays, _ = encode(part, name)
+    node, arrays = encode(part, name)
     stored = {key: [array.dtype.str, array.shape, _base64(array)] for key, array in arrays.items()}
     return json.dumps({"part": node, "arrays": stored}, allow_nan=False, separators=(",", ":"))
 
@@ -46,11 +47,12 @@ def from_text(text: str, name: str) -> Any:
 
 
 class _Registered(dict[str, Any]):
-    """What Keras knows by a name, in the place of a dictionary of custom objects."""
+    """What Keras knows by a name, or has written itself, as for a clone; in the place of custom objects."""
 
     def get(self, name: str, default: object = None) -> Any:
-        registered = keras.saving.get_registered_object(name)
-        return default if registered is None else registered
+        given = keras.saving.get_registered_object(name)
+        registered = {thing.__qualname__: thing for thing in keras.saving.get_custom_objects().values()}
+        return registered.get(name, written.get(name, default)) if given is None else given
 
 
 def _base64(array: np.ndarray) -> str:

@@ -196,8 +196,11 @@ def own_conditional(F: tf.Tensor) -> tfp.distributions.Distribution:
     return tfd.Laplace(F[..., :1], tf.exp(F[..., 1:]))
 
 
-OWN = (OwnIntegrator, own_link, own_conditional)
-"""What has to be given to `load_model`; it finds the classes above by itself."""
+OWN = (
+    *(OwnKernel, Network, KerasFunction, OwnLikelihood, OwnInducing, OwnLayer, OwnModel, OwnBijector, OwnIntegrator),
+    *(own_link, own_conditional),
+)
+"""What has to be given to `load_model`."""
 
 
 # Data.

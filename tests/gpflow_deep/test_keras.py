@@ -31,8 +31,9 @@ from gpflow_deep import (
     linear_mean,
 )
 from gpflow_deep.judge import evaluation
-from gpflow_deep.keras import DeepGPLikelihoodLoss, GPLayer, LikelihoodLayer, Predictor, adapt
+from gpflow_deep.keras import DeepGPLikelihoodLoss, GPLayer, LikelihoodLayer, Predictor, adapt, stored
 from tests.golden.compare import environment
+from tests.gpflow_deep.saved_models import OwnKernel
 
 ROOT = Path(__file__).resolve().parents[2]
 N, D, M = 60, 3, 5
@@ -285,6 +286,22 @@ def test_a_file_has_the_loss(X: np.ndarray, Y: np.ndarray, tmp_path: Path, rng: 
     loaded.run_eagerly = True
     assert loaded.test_on_batch(X, labels) == model.test_on_batch(X, labels)
     np.testing.assert_array_equal(Predictor(loaded).predict(X).mean, Predictor(model).predict(X).mean)
+
+
+def test_a_kernel_of_the_users_own(X: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clone has it by itself; a file needs the class, as it does for a layer of the user's own."""
+    model = sequential(gp_layer(kernel=OwnKernel(0.7)))
+    clone = keras.models.clone_model(model)
+    np.testing.assert_allclose(clone.layers[0].gp.kernel.lengthscales, 1 / 0.7)
+    model.save(tmp_path / "model.keras")
+    monkeypatch.setattr(stored, "written", {})
+    with pytest.raises((TypeError, ValueError), match=r"custom_objects=\{\\?\"OwnKernel\\?\": OwnKernel"):
+        keras.models.load_model(tmp_path / "model.keras")
+    given = {"OwnKernel": OwnKernel}
+    loaded = keras.models.load_model(tmp_path / "model.keras", custom_objects=given)
+    np.testing.assert_array_equal(loaded(X), model(X))
+    monkeypatch.setitem(keras.saving.get_custom_objects(), "tests>OwnKernel", OwnKernel)
+    np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras")(X), model(X))
 
 
 def test_a_clone_starts_anew(X: np.ndarray, rng: np.random.Generator) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import gpflow
 import numpy as np
 import pytest
-import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import kernels, likelihoods
 from gpflow.utilities import parameter_dict
@@ -27,7 +26,7 @@ from gpflow_deep.files import serialization
 from gpflow_deep.files.serialization import check_savable, load_model, save_model
 from gpflow_deep_base.container import Arrays, load_container, save_container
 from tests.gpflow_deep import saved_models
-from tests.gpflow_deep.saved_models import CASES, OWN, OwnLikelihood
+from tests.gpflow_deep.saved_models import CASES, OWN
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -143,7 +142,7 @@ def test_a_name_that_has_changed(rng: np.random.Generator, tmp_path: Path, monke
     save_model(model, path)
     monkeypatch.delitem(sys.modules, "old_kernels")
     with pytest.raises(
-        ValueError, match=r"old_kernels\.OwnKernel, which is not known: import old_kernels first, or give"
+        ValueError, match=r"old_kernels\.OwnKernel, which .*: if you trust it, import it and give it, load_model\(path"
     ):
         load_model(path)
     X = rng.normal(size=(2, 3))
@@ -154,8 +153,12 @@ def test_a_name_that_has_changed(rng: np.random.Generator, tmp_path: Path, monke
 
 def test_functions_and_other_classes_have_to_be_given(rng: np.random.Generator, tmp_path: Path) -> None:
     for name, message in [
-        ("poisson_own_link", r"own_link: if you trust it, import it and give it, .*custom_objects=\[own_link\]"),
-        ("own_integrator", r"OwnIntegrator, which does not derive from Module: .*custom_objects=\[OwnIntegrator\]"),
+        (
+            "poisson_own_link",
+            r"own_link, which .* if you trust it, import it and give it, .*custom_objects=\{.own_link.: own_link",
+        ),
+        ("own_integrator", r"OwnIntegrator, which not every file .*custom_objects=\{.OwnIntegrator.: OwnIntegrator"),
+        ("own_kernel", r"OwnKernel, which not every file .*custom_objects=\{.OwnKernel.: OwnKernel"),
     ]:
         save_model(CASES[name](rng).model, tmp_path / "model.npz")
         with pytest.raises(ValueError, match=message):
@@ -164,18 +167,18 @@ def test_functions_and_other_classes_have_to_be_given(rng: np.random.Generator, 
 
 def test_classes_that_a_model_keeps(rng: np.random.Generator, tmp_path: Path) -> None:
     """A class can be called, with whatever a file has: one that is neither transform nor prior has to be given."""
-    model, path = small(rng, kernel=with_attribute(kind=OwnLikelihood, prior=tfp.distributions.Gamma)), tmp_path / "m"
+    model, path = small(rng, kernel=with_attribute(kind=kernels.White, prior=tfp.distributions.Gamma)), tmp_path / "m"
     save_model(model, path)
-    with pytest.raises(ValueError, match=r"OwnLikelihood as a value: .*custom_objects=\[OwnLikelihood\]"):
+    with pytest.raises(ValueError, match=r"White as a value: .*custom_objects=\{.White.: White"):
         load_model(path)
-    kernel = load_model(path, custom_objects=[OwnLikelihood]).kernel
-    assert (kernel.kind, kernel.prior) == (OwnLikelihood, tfp.distributions.Gamma)
+    kernel = load_model(path, custom_objects=[kernels.White]).kernel
+    assert (kernel.kind, kernel.prior) == (kernels.White, tfp.distributions.Gamma)
 
 
 def test_a_predictor_passes_on_what_is_given(rng: np.random.Generator, tmp_path: Path) -> None:
     model, X, Y = CASES["own_integrator"](rng)
     Predictor(model, Units.fit(X, Y, "gaussian")).save(tmp_path)
-    with pytest.raises(ValueError, match=r"custom_objects=\[OwnIntegrator\]"):
+    with pytest.raises(ValueError, match=r"custom_objects=\{.OwnIntegrator.: OwnIntegrator"):
         Predictor.load(tmp_path)
     loaded = Predictor.load(tmp_path, custom_objects=OWN)
     assert loaded.model.integrator == model.integrator
@@ -184,26 +187,8 @@ def test_a_predictor_passes_on_what_is_given(rng: np.random.Generator, tmp_path:
 # What cannot be saved.
 
 
-class LyingBijector(tfp.bijectors.Bijector):
-    """Says that it has no arguments, but has a scale."""
-
-    def __init__(self) -> None:
-        super().__init__(forward_min_event_ndims=0, parameters={}, name="lying")
-        self.scale = 1.0
-
-    def _forward(self, x: tf.Tensor) -> tf.Tensor:
-        return self.scale * x
-
-    def _inverse(self, y: tf.Tensor) -> tf.Tensor:
-        return y / self.scale
-
-
-def lying() -> kernels.Kernel:
-    bijector = LyingBijector()
-    bijector.scale = 2.0
-    kernel = kernels.Matern12()
-    kernel.variance = gpflow.Parameter(1.0, transform=bijector)
-    return kernel
+class OwnItems(dict[str, Any]):
+    """Holds more than attributes."""
 
 
 def with_attribute(**attributes: Any) -> kernels.Kernel:
@@ -218,7 +203,7 @@ def with_attribute(**attributes: Any) -> kernels.Kernel:
     [
         (lambda: with_attribute(link=lambda x: x), r"model\.layers\[0\]\.kernel\.link is the function .*is a lambda"),
         (lambda: with_attribute(lock=threading.Lock()), r"model\.layers\[0\]\.kernel\.lock is of the class _thread"),
-        (lying, "the parameter lying comes back as something else"),
+        (lambda: with_attribute(items=OwnItems(a=1)), "its copy could not be made: the model has a damaged structure"),
     ],
 )
 def test_what_cannot_be_saved_is_refused_before_training_and_nothing_is_written(
@@ -246,12 +231,12 @@ def test_only_deep_gps_are_saved(tmp_path: Path) -> None:
 def stored(rng: np.random.Generator, tmp_path: Path) -> tuple[Path, dict[str, Any], Arrays]:
     """A file, and what is in it."""
     save_model(small(rng), tmp_path / "model.npz")
-    _, structure, arrays = load_container(tmp_path / "model.npz", kind="a deep GP", versions=(4,))
+    _, structure, arrays = load_container(tmp_path / "model.npz", kind="a deep GP", versions=(5,))
     return tmp_path / "model.npz", structure, arrays
 
 
 def write(path: Path, structure: dict[str, Any], arrays: Arrays) -> None:
-    save_container(path, kind="a deep GP", version=4, header=structure, arrays=arrays)
+    save_container(path, kind="a deep GP", version=5, header=structure, arrays=arrays)
 
 
 def test_missing_cut_and_other_files(tmp_path: Path, stored: tuple[Path, dict[str, Any], Arrays]) -> None:
@@ -263,7 +248,7 @@ def test_missing_cut_and_other_files(tmp_path: Path, stored: tuple[Path, dict[st
     with pytest.raises(ValueError, match=r"model\.npz cannot be read as a deep GP \("):
         load_model(path)
     save_container(path, kind="a deep GP", version=99, header={}, arrays={})
-    with pytest.raises(ValueError, match=r"cannot be read as a deep GP \(it has version 99, and this program reads 4"):
+    with pytest.raises(ValueError, match=r"cannot be read as a deep GP \(it has version 99, and this program reads 5"):
         load_model(path)
     with pytest.raises(
         ValueError, match=r"takes [0-9,]+ bytes, and all of it may take 1,000; .* allow more with max_bytes"
@@ -297,7 +282,7 @@ def unknown_class(structure: dict[str, Any]) -> None:
 
 def class_to_call(structure: dict[str, Any]) -> None:
     """Called as a link function, it would write a file; others of Keras 2 would load programs from a path."""
-    writer = {"class": "gpflow.monitor:ScalarToTensorBoard"}
+    writer = {"name": "gpflow.monitor:ScalarToTensorBoard"}
     state_of(kernel_of(structure))["link"] = {"partial": [writer, [str(Path.cwd() / "sprung"), 1], {"dict": []}]}
 
 
@@ -317,9 +302,12 @@ def other_object(structure: dict[str, Any]) -> None:
     ("change", "message"),
     [
         (no_settings, "is damaged .it has no settings"),
-        (no_model, "has a damaged structure .KeyError: 'model'.; save the model again"),
-        (unknown_class, "class trap.Kernel, which is not known: import trap first, or give it"),
-        (class_to_call, "class gpflow.monitor.ScalarToTensorBoard as a value: if you trust it, give it"),
+        (no_model, "has arrays that its structure does not use"),
+        (
+            unknown_class,
+            "has trap.Kernel, which not every file may name: if you trust",
+        ),
+        (class_to_call, "has gpflow.monitor.ScalarToTensorBoard, which not every file may name"),
         (abstract, "has a damaged structure .TypeError: .*abstract"),
         (circle, "has no object with the number 7000 where it is needed|arrays that its structure does not use"),
         (other_object, "must have a DeepGP, got tuple"),
@@ -344,60 +332,3 @@ def test_files_of_strangers_are_refused_in_one_line(
     assert str(error.value).startswith(str(path))
     assert sorted(part.name for part in path.parent.iterdir()) == ["model.npz", "trap.py"]
     assert "trap" not in sys.modules
-
-
-# Small files that ask for much.
-
-
-def made(cls: type, **arguments: Any) -> dict[str, Any]:
-    return {"made": [f"{cls.__module__}:{cls.__qualname__}", arguments]}
-
-
-def nested(depth: int) -> dict[str, Any]:
-    """Chains in chains: each would walk through all that is inside."""
-    node = made(tfp.bijectors.Exp)
-    for _ in range(depth):
-        node = made(tfp.bijectors.Chain, bijectors=[node])
-    return node
-
-
-LONG = {"range": [0, 10**8, 1]}
-ONE = {"float": ["1"]}
-COLUMN, ROW = [[0.0]] * 40_000, [1.0] * 40_000
-BOMBS: dict[str, dict[str, Any]] = {
-    "normal": made(tfp.distributions.Normal, loc=LONG, scale=ONE),
-    "categorical": made(tfp.distributions.Categorical, logits=LONG),
-    "permute": made(tfp.bijectors.Permute, permutation=LONG),
-    "operator": made(tf.linalg.LinearOperatorDiag, diag=LONG),
-    "not called": {"tuple": [LONG]},
-    "many ranges": {"tuple": [{"range": [0, 10**5, 1]}] * 1000},
-    "uniform": made(tfp.distributions.Uniform, low=COLUMN, high=ROW, validate_args=True),
-    "inside another one": made(tfp.bijectors.Chain, bijectors=[made(tfp.bijectors.Sigmoid, low=COLUMN, high=ROW)]),
-    "many smaller ones": {"tuple": [made(tfp.bijectors.Sigmoid, low=COLUMN[:2000], high=ROW[:2000])] * 20},
-    "chain of chains": {"tuple": [nested(21)]},
-    "equal hashes": {"set": [k * (2**61 - 1) for k in range(10_000)]},
-    "equal keys": {"dict": [[k * (2**61 - 1), 0] for k in range(10_000)]},
-}
-
-
-@pytest.mark.parametrize("name", BOMBS)
-def test_small_files_that_ask_for_much_are_refused_before_anything_is_made(
-    name: str, stored: tuple[Path, dict[str, Any], Arrays]
-) -> None:
-    """A few bytes of a file would take gigabytes, or more steps than there is time."""
-    path, structure, arrays = stored
-    state_of(structure["model"])["more"] = BOMBS[name]
-    write(path, structure, arrays)
-    with pytest.raises(ValueError, match=r"may take \d|inside more than 20|few different hashes") as error:
-        load_model(path)
-    assert str(error.value).startswith(f"{path} has a ")
-    assert "\n" not in str(error.value)
-
-
-def test_what_is_refused_for_its_memory_can_be_allowed(
-    stored: tuple[Path, dict[str, Any], Arrays],
-) -> None:
-    path, structure, arrays = stored
-    state_of(structure["model"])["more"] = {"tuple": [{"range": [0, 10**8, 1]}]}
-    write(path, structure, arrays)
-    assert load_model(path, max_bytes=10**9).more == (range(10**8),)
