@@ -421,7 +421,7 @@ def test_errors(make: Any, message: str) -> None:
 
 def test_stored_parts_of_strangers(X: np.ndarray) -> None:
     """Damaged and unknown parts are refused in one line, and nothing is imported for them."""
-    config = gp_layer(kernel=gpflow.kernels.RBF()).get_config()
+    config: dict[str, Any] = gp_layer(kernel=gpflow.kernels.RBF()).get_config()
     for old, new, message in (
         ("gpflow.kernels:SquaredExponential", "antigravity:Kernel", "the stored kernel cannot be read: .*antigravity"),
         ('"arrays":{', '"arrays":{"more":["|O",[1],"AAAAAAAAAAA="],', "has the type .*O"),
