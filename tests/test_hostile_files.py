@@ -22,6 +22,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 import ebp
 from compression import load_bcz
@@ -82,7 +83,11 @@ class Format(NamedTuple):
 
 
 def _model(path: Path) -> None:
-    layer = SVGPLayer(gpflow.kernels.Matern32(), np.linspace(0.0, 1.0, 12).reshape(4, 3))
+    """With a prior, and a transform that is rebuilt."""
+    kernel = gpflow.kernels.Matern32()
+    kernel.lengthscales.prior = tfp.distributions.LogNormal(np.zeros([]), np.ones([]))
+    kernel.variance = gpflow.Parameter(1.0, transform=tfp.bijectors.SoftClip(np.full([], 0.1), np.full([], 9.0)))
+    layer = SVGPLayer(kernel, np.linspace(0.0, 1.0, 12).reshape(4, 3))
     save_model(DeepGP([layer], gpflow.likelihoods.Gaussian(), num_predict_samples=3), path)
 
 
