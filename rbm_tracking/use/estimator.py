@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
@@ -19,10 +20,11 @@ from gpflow_deep_base.cost import Cost
 from gpflow_deep_base.stopping import Best
 from gpflow_deep_base.threads import one_blas_thread
 from rbm_tracking import evaluation
-from rbm_tracking.estimates.ais import Bracket
-from rbm_tracking.estimates.strata import starts
+from rbm_tracking.estimates import strata
+from rbm_tracking.estimates.ais import Bracket, linear_schedule
 from rbm_tracking.estimates.trajectories import Trajectory, distances, half_precision, is_node, trajectory
 from rbm_tracking.estimates.trajectory_tempering import tempered, trajectory_bracket
+from rbm_tracking.model import plain
 from rbm_tracking.model.conditionals import Imputed, impute
 from rbm_tracking.model.exact import log_z_exact, num_terms
 from rbm_tracking.model.groups import blocks
@@ -43,6 +45,7 @@ from rbm_tracking.model.units import (
 )
 from rbm_tracking.model.visible import Bernoulli, Visible
 from rbm_tracking.track.evidence import (
+    AIS_ERRORS,
     Z_95,
     Annealing,
     Choice,
@@ -50,6 +53,7 @@ from rbm_tracking.track.evidence import (
     Verdict,
     flag_names,
     is_better,
+    is_even,
     is_in_doubt,
     judge,
     rise,
@@ -82,6 +86,7 @@ from rbm_tracking.use.estimator_rows import (
 )
 from rbm_tracking.use.evaluation import Evaluations
 from rbm_tracking.use.frames import FrameUnits, units_of_frame
+from rbm_tracking.use.population import settled
 from rbm_tracking.use.search import DECAY, WIDTH, Trial, best_trial
 from rbm_tracking.use.training import not_finite
 
@@ -274,8 +279,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             best = best_trial(self._given_width, self.l2, trial)
             self.__dict__.update(best.left)
             self.trials_ = trials
-            # Log Z is checked once more, for modes that the chains miss
-            self._check_again(self._nodes, first)
+            # A population with modes that chains miss takes the last steps, and log Z is checked once more
+            sample = self._drawn(first[:: -(-first.shape[0] // _SCORE_ROWS)])
+            if missing is None and len(valid):
+                of_valid = None if weights is None else weights[valid]
+                self._settle(sample, self._drawn(rows[valid]), of_valid)
+            self._check_again(self._nodes, sample)
         self.trajectory_ = self._nodes if self.keep_trajectory else []
         del self._nodes
         return self
@@ -812,7 +821,54 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         ratio = _FINE if self.keep_trajectory else _COARSE
         return any(is_node(step, ratio=ratio) for step in range(first, self.n_updates_ + 1))
 
-    def _check_again(self, nodes: list[RBM], rows: Any) -> None:
+    def _settle(self, rows: np.ndarray, valid: np.ndarray, valid_weights: np.ndarray | None) -> None:
+        """The last steps by a population, if the rows set aside are better off, with its chains and its log Z."""
+        settings = self._settings
+        config = self._config()
+        is_usual = config.method == "tempering" and config.penalties.sparsity_target is None
+        if not (settings.last_steps and is_usual and self._state.average and self._generator == "numpy"):
+            return
+        rbm = self._parameters
+        seed = tf.random.fold_in(self._seed, -self.n_updates_)
+        rng = plain.noise_of(seed.numpy(), 1)
+        base_b = strata.with_maxima(rbm, strata.starts(rows, rbm.visible), rng)
+        options: Execution = {"generator": self._generator, "jit_compile": self._jit}
+        betas = linear_schedule(max(2, settings.ais_temps // 32))
+        population = strata.stratified(rbm, betas, base_b, base_b, seed=seed, **options)
+        if not is_even(evaluation.annealing(population)):
+            return
+        shuffled = rng.permutation(rows)
+        found = settled(
+            rbm,
+            shuffled,
+            population,
+            len(base_b),
+            valid,
+            valid_weights,
+            settings.last_steps,
+            config.penalties,
+            rng,
+        )
+        if found is None:
+            return
+        # The model's chains at beta = 1, and its log Z with the error of AIS, are those of the population
+        model = self._model
+        measured = found.population
+        v, _, level = plain.arrays(model.chains)
+        chosen = rng.choice(len(measured.v), v.shape[1], p=softmax(measured.log_weights))
+        v = np.where((level == 0)[..., None], measured.v[chosen].astype(v.dtype), v)
+        chains = model.chains._replace(v=tf.constant(v), a=activations(found.rbm, tf.constant(v)))
+        mean, cov = model.tracker.mean.numpy(), model.tracker.cov.numpy()
+        mean[0] = measured.log_z
+        cov[0] = cov[:, 0] = 0.0
+        cov[0, 0] = (AIS_ERRORS / Z_95 * measured.standard_error) ** 2
+        tracker = model.tracker._replace(mean=tf.constant(mean), cov=tf.constant(cov))
+        nothing = np.zeros_like(self._observed.flags)  # to say of the filter, which this log Z is not from
+        self._take(self._state._replace(average=found.rbm), self._observed._replace(lag=nothing, flags=nothing))
+        self._kept = model._replace(rbm=found.rbm, chains=chains, tracker=tracker)
+        self._is_refuted = False
+
+    def _check_again(self, nodes: list[RBM], rows: np.ndarray) -> None:
         """Log Z of the model by enumeration, if that is cheap; else judge it by more AIS, for modes that the chains and
         the first one miss: from each cluster of the rows, and along the parameters of training."""
         settings = self._settings
@@ -827,7 +883,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         seed = tf.random.fold_in(self._seed, self.n_updates_)
         options: Execution = {"generator": self._generator, "jit_compile": self._jit}
         # AIS from each cluster of the rows
-        base_b = starts(self._drawn(rows[:: -(-rows.shape[0] // _SCORE_ROWS)]), model.rbm.visible)
+        base_b = strata.starts(rows, model.rbm.visible)
         self._lower, self._rise = evaluation.checked_again(model.rbm, base_b, settings.ais_temps, seed, **options)
         # AIS along the parameters of training
         self._along = evaluation.along_training(

@@ -82,6 +82,9 @@ class TrainingConfig:
     :param sparsity_cost: how strongly.
     :param average: decay of the moving average of the parameters, which then are the model's; 0 for none.
     :param n_modes: start from so many leading modes of the data, and not from noise alone.
+    :param last_steps: of the gradient at the end of :meth:`TrackedRBM.fit`, by a population of AIS that has the masses
+        of modes right, of which those stay that rows set aside are better off with; see `rbm_tracking.use.population`.
+        They are for what is trained by "tempering" in NumPy, with averages, early stopping and whole rows; 0 for none.
     :param learn_variances: of Gaussian units; else they stay those of the columns.
     :param ais_temps: temperatures of AIS with 100 chains, which with early stopping checks log Z wherever parameters
         are about to become the best, or the filter doubts itself (a quarter of them in NumPy). At the end of every fit
@@ -108,6 +111,7 @@ class TrainingConfig:
     sparsity_cost: float = 0.1
     average: float = 0.999
     n_modes: int = 0
+    last_steps: int = 30
     learn_variances: bool = True
     ais_temps: int = 1000
     generator: Generator | None = None
@@ -116,4 +120,4 @@ class TrainingConfig:
     stopping: StoppingConfig = StoppingConfig()
 
     def __post_init__(self) -> None:
-        check_whole(self, {"n_modes": 0, "ais_temps": 2, "gibbs_steps": 1})
+        check_whole(self, {"n_modes": 0, "last_steps": 0, "ais_temps": 2, "gibbs_steps": 1})
