@@ -10,7 +10,7 @@ which is AIS along these steps: the gradient of the likelihood is that of the ro
 step is halved until few of the weights degenerate (Krause, Fischer and Igel, "Population-contrastive-divergence", 2018,
 weigh the states of CD so).
 
-Particles that drive a step understate the change of log Z by it. So each other chain drives, and the rest measure log Z,
+Particles that drive a step understate the change of log Z by it. So each other chain drives, and the rest measure it,
 by which the likelihood of rows that were set aside decides what step is the last.
 """
 
