@@ -858,7 +858,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         chosen = rng.choice(len(measured.v), v.shape[1], p=softmax(measured.log_weights))
         v = np.where((level == 0)[..., None], measured.v[chosen].astype(v.dtype), v)
         chains = model.chains._replace(v=tf.constant(v), a=activations(found.rbm, tf.constant(v)))
-        mean, cov = model.tracker.mean.numpy(), model.tracker.cov.numpy()
+        mean, cov = (np.array(part) for part in (model.tracker.mean, model.tracker.cov))
         mean[0] = measured.log_z
         cov[0] = cov[:, 0] = 0.0
         cov[0, 0] = (AIS_ERRORS / Z_95 * measured.standard_error) ** 2
