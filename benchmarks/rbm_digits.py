@@ -5,10 +5,15 @@
 
 The digits of scikit-learn as bits (above 8), 1,397 rows to train with and 400 to test, 100 hidden units. Ours with no
 other setting, so that its seconds hold the choice of updates, early stopping and all checks of log Z; `BernoulliRBM`
-with its defaults and with a tuned rate and 240 passes; persistent contrastive divergence in NumPy. The log-likelihoods
-of all are by the same long AIS. Fits are made one after the other in each repetition, so that all see the same load.
+with its defaults and with a tuned rate and 240 passes; persistent contrastive divergence in NumPy; and, where
+RIVAL_PYTHON names an interpreter that has it, that of the PyPI package rbms, with our batches, chains and falling rate.
+The log-likelihoods of all are by the same long AIS. Fits are made one after the other in each repetition, so that all
+see the same load.
 """
 
+import json
+import os
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -69,15 +74,57 @@ def pcd(X: Rows, seed: int, *, passes: int = 240, size: int = 20, rate: float = 
     return as_rbm(W, b, c), np.nan
 
 
+_RIVAL = r"""
+import json, sys, time
+import numpy as np
+import torch
+from rbms.bernoulli_bernoulli.classes import BBRBM
+from rbms.training.pcd import fit_batch_pcd
+torch.set_num_threads(1)
+order = json.loads(sys.argv[1])
+torch.manual_seed(order["seed"])
+X = torch.tensor(np.load(order["rows"]), dtype=torch.float32)
+begin = time.process_time()
+with torch.no_grad():
+    mean = X.mean(0).clamp(1e-3, 1 - 1e-3)
+    W = 0.01 * torch.randn(X.shape[1], order["hidden"])
+    model = BBRBM(W, torch.log(mean / (1 - mean)), torch.zeros(order["hidden"]))
+    model.init_grad()
+    chains = model.init_chains(100)
+    optimiser = torch.optim.SGD(model.parameters(), lr=1.0, maximize=True)
+    for number in range(order["updates"]):
+        share = 1 - number / order["updates"]
+        optimiser.param_groups[0]["lr"] = order["rate"] * min(1.0, share / 0.7)
+        chosen = torch.randperm(len(X))[:100]
+        optimiser.zero_grad(set_to_none=False)
+        chains, _ = fit_batch_pcd((X[chosen], torch.ones(100)), chains, model, 1, 1.0)
+        optimiser.step()
+seconds = time.process_time() - begin
+parts = [part.tolist() for part in (model.weight_matrix.T, model.vbias, model.hbias)]
+print("ANSWER" + json.dumps({"seconds": seconds, "parts": parts}))
+"""
+
+
+def rbms(X: Rows, seed: int, *, updates: int = 2000, rate: float = 0.5) -> tuple[RBM, float, float]:
+    """PCD of the package rbms, and its CPU seconds without imports."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rows.npy")
+        np.save(path, X)
+        order = json.dumps({"rows": path, "seed": seed, "hidden": HIDDEN, "updates": updates, "rate": rate})
+        answer = bench.answer_of(os.environ["RIVAL_PYTHON"], _RIVAL, order, OMP_NUM_THREADS="1", PYTHONPATH="")
+    return as_rbm(*map(np.array, answer["parts"])), np.nan, answer["seconds"]
+
+
 def as_rbm(*parts: Rows) -> RBM:
     return RBM(*(tf.constant(part, tf.float32) for part in parts))
 
 
-FITS: dict[str, Callable[[Rows, int], tuple[RBM, float]]] = {
+FITS: dict[str, Callable[[Rows, int], tuple[Any, ...]]] = {
     "TrackedRBM(100)": tracked,
     "BernoulliRBM(100)": bernoulli(),
     "BernoulliRBM(100, n_iter=240, learning_rate=0.01)": bernoulli(n_iter=240, learning_rate=0.01),
     "PCD in NumPy, 240 passes": pcd,
+    **({"rbms, 2,000 updates at a rate of 0.5": rbms} if "RIVAL_PYTHON" in os.environ else {}),
 }
 COLUMNS = {
     "fit": "{name}",
@@ -93,8 +140,8 @@ def measured(name: str, seed: int, parts: list[Rows]) -> dict[str, Any]:
     """One fit and its log-likelihoods."""
     train, test = parts
     begin = time.process_time()
-    rbm, stated = FITS[name](train, seed)
-    seconds = time.process_time() - begin
+    rbm, stated, *own = FITS[name](train, seed)
+    seconds = own[0] if own else time.process_time() - begin  # of a process of its own
     # log Z by a long AIS, for all fits alike.
     betas = linear_schedule(3000)
     base_b = base_rate_biases(train)
