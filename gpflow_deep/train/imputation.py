@@ -10,7 +10,8 @@ The inner outputs W at the rows are the inputs of an exact GP of the targets, an
 W is drawn by elliptical slices (Murray, Adams and MacKay 2010), some columns after the others, as Sauer, Gramacy and
 Higdon (2023) and Ming, Williamson and Guillas (2023) do. It starts at the inputs, with k2 of the single layer. After
 each round the parameters of both kernels go a step of Adam up log p(Y, W, parameters), a stochastic approximation of
-EM; then they stay, and every few rounds W is kept.
+EM; then they stay, and every few rounds W is kept. Some chains of W share the parameters, which climb the mean over
+these: a single one can stay where it fits the rows by other parameters and predicts half as well.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from scipy.linalg import cholesky, lapack, solve_triangular
 from .config import KernelName
 from .single_layer import SingleLayer, log_marginal_likelihood, squared_distances, stationary
 
-__all__ = ["INNER", "MAX_INPUTS", "MAX_ROWS", "NOISE", "Imputed", "impute"]
+__all__ = ["DRAWS", "INNER", "MAX_INPUTS", "MAX_ROWS", "NOISE", "Imputed", "impute"]
 
 Array = NDArray[np.float64]
 
@@ -41,14 +42,20 @@ BLOCKS = 6
 BURN_IN = 200
 """Rounds in which the parameters move."""
 
-KEPT = 16
-"""Draws that are kept."""
+CHAINS = 3
+"""Of inner outputs, with the same parameters."""
+
+KEPT = 18
+"""Draws that are kept, in all."""
 
 THIN = 10
 """Rounds from one of these to the next."""
 
 NOISE = 1e-6
 """Variance that covariances of the targets and of the inner outputs have beside."""
+
+DRAWS = 8
+"""Of the inner outputs at new inputs, of each W."""
 
 RATE = 0.05
 """Of Adam."""
@@ -58,7 +65,6 @@ INNER: KernelName = "squared_exponential"
 
 _INNER_START = (0.3, 1.0)  # variance of W - X, and lengthscales, in which it is smooth enough to be learnt
 _LARGEST_START = 3.0  # lengthscale of the last layer
-_DRAWS = 8  # of the inner outputs at new inputs, of each W
 _FAILED = -1e25
 
 
@@ -85,7 +91,7 @@ class Imputed:
         return np.stack([solve_triangular(root, W - X, lower=True) for W in self.draws])
 
     def predict(self, X: Array, Y: Array, X_new: Array, *, seed: int) -> tuple[Array, Array]:
-        """Means [S, n, P] and variances [S, n] of targets at X_new [n, D], by rows X [N, D] and Y [N, P]: `_DRAWS` of
+        """Means [S, n, P] and variances [S, n] of targets at X_new [n, D], by rows X [N, D] and Y [N, P]: `DRAWS` of
         each W."""
         root = _root(INNER, self.inner, X)
         A = solve_triangular(root, _covariance(INNER, self.inner, X, X_new), lower=True)
@@ -98,7 +104,7 @@ class Imputed:
             root_W = _root(self.kernel, self.outer, W)
             right = solve_triangular(root_W, Y, lower=True)
             # The exact GP at draws of the inner outputs.
-            for _ in range(_DRAWS):
+            for _ in range(DRAWS):
                 F = middle + spread * rng.standard_normal(middle.shape)
                 B = solve_triangular(root_W, _covariance(self.kernel, self.outer, W, F), lower=True)
                 means.append(B.T @ right)
@@ -106,21 +112,22 @@ class Imputed:
         return np.stack(means), np.maximum(np.stack(variances), 0.0) + np.exp(self.outer[-1])
 
 
-def impute(single: SingleLayer, kernel: KernelName, X: Array, Y: Array, *, seed: int) -> Imputed:
+def impute(single: SingleLayer, kernel: KernelName, X: Array, Y: Array, *, seed: int, chains: int = CHAINS) -> Imputed:
     """Draw the inner outputs.
 
     :param single: exact; the parameters of the last layer start at its variance and lengthscales.
     :param kernel: of the last layer, without a linear part.
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, P].
+    :param chains: how many; one is enough to see whether two layers are clearly better.
     """
-    return _Chain(single, kernel, X, Y, seed).run()
+    return _Chains(single, kernel, X, Y, seed, chains).run()
 
 
-class _Chain:
+class _Chains:
     """Inner outputs and parameters, and how they move."""
 
-    def __init__(self, single: SingleLayer, kernel: KernelName, X: Array, Y: Array, seed: int) -> None:
+    def __init__(self, single: SingleLayer, kernel: KernelName, X: Array, Y: Array, seed: int, chains: int) -> None:
         D = X.shape[1]
         self.X = X
         self.Y = Y
@@ -131,41 +138,42 @@ class _Chain:
         scales = np.minimum(single.theta[1 : D + 1], np.log(_LARGEST_START))
         self.outer = np.array([np.clip(single.theta[0], -1.0, 2.0), *scales, np.log(NOISE)])
         self.moments = [np.zeros((2, D + 1)) for _ in range(2)]
-        self.F = np.zeros_like(X)  # W - X
+        self.F = np.zeros((chains, *X.shape))  # W - X
         self.evaluations = 0
 
     def run(self) -> Imputed:
         """To the end."""
         draws = []
-        for step in range(BURN_IN + KEPT * THIN):
+        for step in range(BURN_IN + -(-KEPT // len(self.F)) * THIN):
             root = _root(INNER, self.inner, self.X)
-            self._draw(root)
+            for F in self.F:
+                self._draw(root, F)
             if step < BURN_IN:
                 self._climb(step)
             elif (step - BURN_IN) % THIN == THIN - 1:
                 draws.append(self.X + self.F)
-        return Imputed(self.kernel, self.inner, self.outer, np.stack(draws), self.evaluations)
+        return Imputed(self.kernel, self.inner, self.outer, np.concatenate(draws), self.evaluations)
 
-    def _draw(self, root: Array) -> None:
-        """A round of elliptical slices: of W - X, whose columns have a prior with this root [N, N], some columns after
-        the others."""
+    def _draw(self, root: Array, F: Array) -> None:
+        """A round of elliptical slices: of F [N, D], W - X of a chain, whose columns have a prior with this root
+        [N, N], some columns after the others."""
         (N, D) = self.X.shape
-        value = self._value(self.F)
+        value = self._value(F)
         for columns in np.array_split(np.arange(D), min(D, BLOCKS)):
-            now = self.F[:, columns]
+            now = F[:, columns]
             other = root @ self.rng.standard_normal((N, len(columns)))
             # The level of the slice, and a bracket of angles that shrinks towards where the chain is.
             level = value + np.log(self.rng.random())
             angle = self.rng.random() * 2 * np.pi
             low, high = angle - 2 * np.pi, angle
             while True:
-                self.F[:, columns] = np.cos(angle) * now + np.sin(angle) * other
-                value = self._value(self.F)
+                F[:, columns] = np.cos(angle) * now + np.sin(angle) * other
+                value = self._value(F)
                 if value > level:
                     break
                 if high - low < 1e-9:  # rounding hides where the chain was
-                    self.F[:, columns] = now
-                    value = self._value(self.F)
+                    F[:, columns] = now
+                    value = self._value(F)
                     break
                 low, high = (angle, high) if angle < 0 else (low, angle)
                 angle = self.rng.uniform(low, high)
@@ -181,13 +189,12 @@ class _Chain:
         return float(-0.5 * np.sum(right * right) - self.Y.shape[1] * np.sum(np.log(root.diagonal())))
 
     def _climb(self, step: int) -> None:
-        """A step of Adam for the parameters of both layers, up the posterior density at the present W."""
+        """A step of Adam for the parameters of both layers, up the mean posterior density at the present W."""
         rate = RATE * min(1.0, 2.0 * (1 - step / BURN_IN))
-        for number, (theta, kernel, inputs, outputs) in enumerate(
-            ((self.inner, INNER, self.X, self.F), (self.outer, self.kernel, self.X + self.F, self.Y))
-        ):
-            _, gradient = log_marginal_likelihood(theta, kernel, inputs, outputs)
-            slope = gradient[:-1] + _prior_slope(theta, is_inner=number == 0)
+        of_inner = [log_marginal_likelihood(self.inner, INNER, self.X, F)[1] for F in self.F]
+        of_outer = [log_marginal_likelihood(self.outer, self.kernel, self.X + F, self.Y)[1] for F in self.F]
+        for number, (theta, gradients) in enumerate(((self.inner, of_inner), (self.outer, of_outer))):
+            slope = np.mean(gradients, axis=0)[:-1] + _prior_slope(theta, is_inner=number == 0)
             mean, square = self.moments[number]
             mean += 0.2 * (slope - mean)
             square += 0.05 * (np.square(slope) - square)

@@ -20,7 +20,7 @@
    place of the log density. Of few such rows, or of 100 at most that look as if they had noise, two layers have no
    steps: their inner outputs are drawn, see `imputation`. They are taken if they are not behind by a standard error and
    the mean logarithm of the CRPS is clearly lower: in the mean itself errors at a few rows, between which the function
-   jumps, outweigh all others.
+   jumps, outweigh all others. Where some targets are equal, the rows of others have to gain by it, too.
    Of many noisy rows deep sigma points, which are trained by what they predict, are tried last, where left-out
    residuals of the best model so far have long tails, or are large in one place and small in another.
 4. What was chosen is fitted to all rows. A single layer gets more inducing inputs for as long as its bound rises.
@@ -47,6 +47,7 @@ from gpflow_deep_base.cost import LEAST_SECONDS, tell
 from gpflow_deep_base.text import within
 from gpflow_deep_base.threads import one_blas_thread
 
+from ..model.deep_gp import NUM_PREDICT_SAMPLES
 from ..model.scaling import Units
 from ..model.scores import GaussianMixture
 from ..posteriors.collapsed import MAX_ROWS, fit_collapsed, set_exact_q
@@ -56,7 +57,7 @@ from .choice import Candidate, Choice
 from .config import LINEAR, KernelName, LayerConfig, ModelConfig, make_kernel
 from .course import TrainingConfig
 from .fitting import Fitted, batches, check_counts, draws, fit, train
-from .imputation import INNER, MAX_INPUTS, NOISE, Imputed, impute
+from .imputation import DRAWS, INNER, MAX_INPUTS, NOISE, Imputed, impute
 from .imputation import MAX_ROWS as MAX_IMPUTED
 from .predictor import Predictor
 from .presets import modern, with_global_inducing
@@ -735,7 +736,7 @@ class _Search:
         tried: dict[KernelName, list[Scores]] = {kernel: [] for kernel in kernels}
         for part, held in folds:
             for kernel, parts in tried.items():
-                drawn = impute(single, kernel, self.x[part], self.y[part], seed=self.course.seed)
+                drawn = impute(single, kernel, self.x[part], self.y[part], seed=self.course.seed, chains=1)
                 means, variances = drawn.predict(self.x[part], self.y[part], self.x[held], seed=self.course.seed)
                 parts.append(self._scores_of(means, variances, held))
             of_kernels = {kernel: Scores.joined(parts) for kernel, parts in tried.items()}
@@ -748,12 +749,21 @@ class _Search:
                     break
         # By which factor the CRPS is smaller: in its mean, errors at a few rows, between which the function jumps,
         # outweigh all others.
-        factors, factor_error = paired_gain(np.log(FLOOR - rival_merit), np.log(FLOOR - joined.merit))
+        logs_before, logs_after = np.log(FLOOR - rival_merit), np.log(FLOOR - joined.merit)
+        factors, factor_error = paired_gain(logs_before, logs_after)
+        is_clear = factors > SURE * factor_error
+        # Equal targets, as of what is cut off at 0, are met exactly without noise: others have to gain, too.
+        held = np.concatenate([held for _, held in folds])[: len(rival_merit)]
+        _, of_value, counts = np.unique(self.Y, axis=0, return_inverse=True, return_counts=True)
+        is_single = (counts[of_value.ravel()] == 1)[held]
+        if 1 < is_single.sum() < len(held):
+            gain_of_others, error_of_others = paired_gain(logs_before[is_single], logs_after[is_single])
+            is_clear = is_clear and gain_of_others > error_of_others
         imputed = self._imputed_config(kernel)
         logs = f"its log {-factors:+.1f} ± {factor_error:.1f}"
         words = f"held out, {self._gained(gain, error)}, {logs}, against the best before"
         self._add(self._name(imputed), joined.log_density, words, began=began, gain=(gain, error))
-        return imputed if gain > -error and factors > SURE * factor_error else None
+        return imputed if gain > -error and is_clear else None
 
     def _scores_of(self, means: Array, variances: Array, held: np.ndarray) -> Scores:
         """Of a mixture of Gaussians with means [S, n, P] and variances [S, n] for rows with these numbers."""
@@ -1059,7 +1069,9 @@ def build_imputed(drawn: Imputed, X: Array, Y: Array, config: ModelConfig) -> An
         kernel.variance.assign(np.exp(theta[0]))  # once the model is built, as in `build_single`
     model.num_data = tf.Variable(len(X), dtype=gpflow.default_float(), trainable=False, name="num_data")
     model.num_samples = config.num_samples
-    model.num_predict_samples = config.num_predict_samples
+    # By as many components as it is judged by, unless their number is given: without noise each of them is narrow.
+    is_given = config.num_predict_samples != NUM_PREDICT_SAMPLES
+    model.num_predict_samples = config.num_predict_samples if is_given else DRAWS * len(drawn.draws)
     for layer in model.layers:
         layer.jitter = NOISE  # of the draws
     # The last layer has seen the targets; q(u) of the inner one has mean and variance of the draws.

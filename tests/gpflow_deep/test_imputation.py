@@ -41,13 +41,13 @@ def test_inner_outputs_have_the_posterior_of_given_parameters() -> None:
     X = np.array([[-1.0], [-0.2], [0.9]])
     Y = np.array([[-1.0], [0.4], [0.8]])
     single = SingleLayer(INNER, np.log([1.0, 1.0, 0.1]), None, 0.0, 0)
-    chain = imputation._Chain(single, INNER, X, Y, 0)
+    chain = imputation._Chains(single, INNER, X, Y, 0, 1)
     chain.outer[-1] = np.log(0.1)
     root = imputation._root(INNER, chain.inner, X)
     kept = []
     for _ in range(6000):
-        chain._draw(root)
-        kept.append(chain.F[:, 0].copy())
+        chain._draw(root, chain.F[0])
+        kept.append(chain.F[0, :, 0].copy())
     blocks = np.array(kept).reshape(30, 200, 3).mean(axis=1)  # far longer than the chain remembers
     # By importance sampling.
     prior = (root @ rng.standard_normal((3, 20_000))).T
@@ -79,7 +79,7 @@ def test_rows_are_met(drawn: tuple[Imputed, Array, Array]) -> None:
 
 
 def test_the_model_predicts_what_the_draws_do(drawn: tuple[Imputed, Array, Array]) -> None:
-    """Means and standard deviations of mixtures; those by NumPy are of 128 components, those of the model of 256."""
+    """Means and standard deviations of mixtures; those by NumPy are of 144 components, those of the model of 256."""
     imputed, X, Y = drawn
     config = ModelConfig(preset="modern", posterior="imputed", num_predict_samples=256)
     model = selection.build_imputed(imputed, X, Y, config)
@@ -150,6 +150,13 @@ def test_what_few_rows_cannot_tell_stays_one_layer(rng: np.random.Generator) -> 
         search._scores_of = lambda *_, values=values: selection.Scores(-values, -values)
         taken[name] = search._try_imputed(single, folds) is not None
     assert taken == {"all": True, "half": False, "one": True, "far": False}
+    # Equal targets are met exactly by what has no noise: alone they tell nothing.
+    search.Y[10:16] = 0.0
+    for name, others in {"worse": 1.1, "better": 0.5}.items():
+        values = np.append(np.full(6, 1e-4), others + np.linspace(0, 0.1, 4))
+        search._scores_of = lambda *_, values=values: selection.Scores(-values, -values)
+        taken[name] = search._try_imputed(single, folds) is not None
+    assert (taken["worse"], taken["better"]) == (False, True)
 
 
 def test_imputed_by_name(rng: np.random.Generator) -> None:
