@@ -4,10 +4,13 @@ import gpflow
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 from scipy.stats import norm
 
 from gpflow_deep import ModelConfig, Predictor, Scale, Units, design, modern
-from gpflow_deep.train.selection import build_single
+from gpflow_deep.train import imputation
+from gpflow_deep.train.imputation import INNER, impute
+from gpflow_deep.train.selection import build_imputed, build_single
 from gpflow_deep.train.single_layer import SingleLayer
 
 Array = NDArray[np.float64]
@@ -80,6 +83,36 @@ def test_rows_are_left_out(fitted: tuple[Predictor, Array, Array, SingleLayer]) 
     deep = Predictor(modern(x, np.zeros([5, 1]), 2, num_inducing=3), units())
     with pytest.raises(ValueError, match="one SVGPLayer with one kernel and Gaussian noise"):
         design.leave_one_out(deep, X, Y)
+
+
+def test_rows_are_left_out_of_drawn_inner_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside chains without the row, with the same parameters. A row that was seen has a standard deviation of 1e-3."""
+    X = np.random.default_rng(0).uniform(-1.5, 1.5, (12, 1))
+    Y = np.tanh(4 * X)
+    single = SingleLayer(INNER, np.log([1.0, 1.0, 1e-6]), None, 0.0, 0)
+    drawn = impute(single, INNER, X, Y, seed=0)
+    config = ModelConfig(preset="modern", posterior="imputed")
+    predictor = Predictor(build_imputed(drawn, X, Y, config), Units(Scale(np.zeros(1), np.ones(1)), units().y))
+    found = design.leave_one_out(predictor, X, 10 + 3 * Y)
+    means, stds, densities = [], [], []
+    for n in range(len(X)):
+        others = np.arange(len(X)) != n
+        chains = imputation._Chains(single, INNER, X[others], Y[others], n, 3)
+        chains.inner, chains.outer = drawn.inner, drawn.outer
+        monkeypatch.setattr(chains, "_climb", lambda step: None)
+        mean, variance = chains.run().predict(X[others], Y[others], X[n : n + 1], seed=n)
+        means.append(mean.mean())
+        stds.append(np.sqrt(mean.var() + variance.mean()))
+        logs = norm.logpdf(Y[n, 0], mean[:, 0, 0], np.sqrt(variance[:, 0]))
+        densities.append(logsumexp(logs) - np.log(len(logs)))
+    mean, std = (found.mean[:, 0] - 10) / 3, found.std[:, 0] / 3
+    ratios = np.log(std / stds)
+    assert np.abs(np.median(ratios)) < np.log(1.5)
+    assert np.all(np.abs(ratios) < np.log(4))
+    assert np.all(np.abs(mean - means) < 2 * (std + stds))
+    assert abs(found.log_density.mean() + np.log(3) - np.mean(densities)) < 0.5
+    with pytest.raises(ValueError, match="inner outputs were drawn at the training rows"):
+        design.leave_one_out(predictor, X[1:], Y[1:])
 
 
 def test_draws_go_through_both_emulators(fitted: tuple[Predictor, Array, Array, SingleLayer]) -> None:
