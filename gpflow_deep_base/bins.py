@@ -60,7 +60,7 @@ class Bins:
         names = [first if first == last else f"{first} to {last}" for first, last in shown]
         return cls(edges, middles, tuple(names))
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """A dictionary for JSON."""
         return {"edges": self.edges.tolist(), "values": self.values.tolist(), "names": list(self.names)}
 

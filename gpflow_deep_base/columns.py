@@ -17,7 +17,7 @@ _NUMERIC = "biuf"
 _SHOWN = 5
 
 
-def as_numbers(X: ArrayLike, estimator: Any, *, reset: bool, may_miss: bool = False) -> Any:
+def as_numbers(X: Any, estimator: Any, *, reset: bool, may_miss: bool = False) -> Any:
     """The rows of a frame as numbers; other inputs, and frames of numbers without gaps, as they are.
 
     Levels become zeros and ones, dates the parts that vary; a value that is missing becomes what the training rows say,

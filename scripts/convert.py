@@ -15,7 +15,7 @@ from typing import Literal
 
 import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from gpflow_deep_runs import cli
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.spec import FileSpec, TableSpec
 from gpflow_deep_runs.data.streams.convert import convert
 
 
@@ -47,11 +47,8 @@ class Flags:
 def main(flags: Flags) -> None:
     """Convert, and say what was read."""
     spec = TableSpec(
-        encoding=flags.encoding,
-        names=flags.names,
-        skip_rows=flags.skip_rows,
-        max_bytes=flags.max_bytes,
         bad_rows=flags.bad_rows,
+        file=FileSpec(flags.encoding, flags.names, max_bytes=flags.max_bytes, skip_rows=flags.skip_rows),
     )
     conversion = convert(flags.data, flags.output, spec=spec, rows_per_group=flags.rows_per_group)
     for note in conversion.said:

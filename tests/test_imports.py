@@ -261,6 +261,38 @@ def test_savers_take_the_model_first_and_the_path_second(package: str) -> None:
     assert wrong == []
 
 
+NOT_TURNED = {
+    "gpflow_deep_runs/run/loop.py:fit",  # what happens at each step: functions of a program, which no user gives
+}
+
+
+def settings_of(source: str) -> Iterator[tuple[str, int]]:
+    """Functions, methods and dataclasses, and how many of their parameters people may turn: those with a default."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.FunctionDef(args=args):
+                yield node.name, len(args.defaults) + sum(default is not None for default in args.kw_defaults)
+            case ast.ClassDef(body=body) if any("dataclass" in ast.unparse(each) for each in node.decorator_list):
+                yield node.name, sum(isinstance(part, ast.AnnAssign) and part.value is not None for part in body)
+
+
+@pytest.mark.parametrize("package", [*PRESENT, GROUND, "gpflow_deep_runs"])
+def test_people_turn_at_most_fifteen_parameters(package: str) -> None:
+    """The rest is in a group, such as `training=TrainingConfig(...)`."""
+    found = {
+        f"{path.relative_to(ROOT)}:{name}": count
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for name, count in settings_of(path.read_text(encoding="utf-8"))
+    }
+    assert found
+    assert {name: count for name, count in found.items() if count > 15 and name not in NOT_TURNED} == {}
+
+
+def test_the_check_counts_what_has_a_default() -> None:
+    source = "@dataclass\nclass A:\n    a: int\n    b: int = 1\n\ndef f(a, b=1, *, c, d=2):\n    pass\n"
+    assert dict(settings_of(source)) == {"A": 1, "f": 2}
+
+
 def test_no_private_name_of_another_module() -> None:
     wrong = [f"{path.relative_to(ROOT)}:{use}" for path in CODE for use in private_uses(path.read_text("utf-8"))]
     assert not wrong

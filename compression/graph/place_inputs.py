@@ -50,6 +50,6 @@ class PlaceInputs(keras.layers.Layer):
         """For Keras."""
         return (*input_shape[:-1], len(self.indices))
 
-    def get_config(self) -> dict[str, object]:
+    def get_config(self) -> dict[str, Any]:
         """For Keras: the arguments."""
         return {**super().get_config(), "indices": self.indices.tolist()}

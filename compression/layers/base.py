@@ -214,7 +214,7 @@ class BayesianLayer(keras.layers.Layer):
 
     # Keras
 
-    def get_config(self) -> dict[str, object]:
+    def get_config(self) -> dict[str, Any]:
         """For Keras: the arguments."""
         return {
             **super().get_config(),

@@ -62,7 +62,7 @@ class BayesianDense(BayesianLayer):
     def _sample_scales(self, batch: tf.Tensor) -> tf.Tensor:
         raise NotImplementedError
 
-    def get_config(self) -> dict[str, object]:
+    def get_config(self) -> dict[str, Any]:
         """For Keras: the arguments."""
         return {**super().get_config(), "units": self.units}
 
@@ -170,7 +170,7 @@ class BayesianConv(BayesianLayer):
     def _sample_scales(self, batch: tf.Tensor) -> tf.Tensor:
         raise NotImplementedError
 
-    def get_config(self) -> dict[str, object]:
+    def get_config(self) -> dict[str, Any]:
         """For Keras: the arguments."""
         return {
             **super().get_config(),
@@ -239,7 +239,7 @@ class BayesianConvTranspose(BayesianConv):
             inputs, kernel, self.strides, self.padding, self.output_padding, "channels_last", self.dilation_rate
         )
 
-    def get_config(self) -> dict[str, object]:
+    def get_config(self) -> dict[str, Any]:
         """For Keras: the arguments."""
         return {**super().get_config(), "output_padding": self.output_padding}
 

@@ -64,7 +64,7 @@ class NormalJeffreys(BayesianLayer):
         noise = self._normal([batch, self.z_mean_scaled.shape[0]])
         return self.mask * (self.z_mean + tf.exp(0.5 * self.z_log_var) * noise)
 
-    def get_config(self) -> dict[str, object]:
+    def get_config(self) -> dict[str, Any]:
         """For Keras: the arguments."""
         return {**super().get_config(), "kl": self.kl}
 
@@ -167,7 +167,7 @@ class Horseshoe(BayesianLayer):
         log_s = mean_s + tf.sqrt(var_s) * noise[:, :1]
         return self.mask * tf.exp(log_s + mean + tf.sqrt(var) * noise[:, 1:])
 
-    def get_config(self) -> dict[str, object]:
+    def get_config(self) -> dict[str, Any]:
         """For Keras: the arguments."""
         return {
             **super().get_config(),
@@ -223,7 +223,7 @@ class PerWeight(BayesianLayer):
         variance = self._linear(tf.square(inputs), self.mask * tf.exp(self.kernel_log_var))
         return self._add_noise(mean, variance, self._normal(tf.shape(mean)))
 
-    def get_config(self) -> dict[str, object]:
+    def get_config(self) -> dict[str, Any]:
         """For Keras: the arguments."""
         return {**super().get_config(), "kl": self.kl}
 

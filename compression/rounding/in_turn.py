@@ -44,7 +44,7 @@ class InTurn:
     :param curvatures: one for each kernel.
     """
 
-    def __init__(self, model: keras.Model, X: ArrayLike, curvatures: Sequence[Curvature]) -> None:
+    def __init__(self, model: keras.Model, X: ArrayLike | None, curvatures: Sequence[Curvature]) -> None:
         self._model = copy_of(model)
         pairs = kernel_variables(self._model)
         self._kernels = [np.asarray(variable, np.float64) for _, variable in pairs]

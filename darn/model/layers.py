@@ -182,9 +182,7 @@ class Layer(tf.Module):
     :ivar network: None for a layer without parents: the prior, or the visible layer of a model without stochastic ones.
     """
 
-    def __init__(
-        self, network: Callable[[tf.Tensor], tf.Tensor] | None, conditional: Conditional, name: str | None = None
-    ) -> None:
+    def __init__(self, network: Any, conditional: Conditional, name: str | None = None) -> None:
         super().__init__(name=name)
         self.network = network
         self.conditional = conditional

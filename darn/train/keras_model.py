@@ -144,7 +144,7 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         prior, bits_back, visible = code_lengths(self.darn, self._rows(data), as_seed(self.seed))
         return self._noted(prior + bits_back, visible)
 
-    def get_config(self) -> dict[str, object]:
+    def get_config(self) -> dict[str, Any]:
         """What :meth:`from_config` makes such a model of."""
         settings = {"darn": self.darn.config.to_json(), "estimator": self.estimator}
         return {**super().get_config(), **settings, "entropy": self.entropy, "seed": self.seed}

@@ -145,7 +145,7 @@ class LearningRate(tf.keras.optimizers.schedules.LearningRateSchedule):  # type:
             rate *= 0.5 * (1.0 + tf.cos(math.pi * tf.minimum(t / self.cosine, 1.0)))
         return rate * tf.minimum((t + 1.0) / self.warm_up, 1.0) if self.warm_up else rate
 
-    def get_config(self) -> dict[str, object]:
+    def get_config(self) -> dict[str, Any]:
         """What it is made of."""
         return {name: getattr(self, name) for name in ("initial", "half_life", "warm_up", "cosine")}
 

@@ -133,7 +133,7 @@ class Choice:
     alone: Trial
     is_cut: bool = False
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """The configurations, and chosen and rejected candidates with their scores, as JSON has them."""
         chosen, *rejected = [_flat(trial) for trial in self.trials]
         configs: dict[str, Any] = {"model": json.loads(self.model.to_json())}

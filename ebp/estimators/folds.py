@@ -191,7 +191,7 @@ class Training:
         if self._export is not None:
             self._check_export(self._export)
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> dict[str, Any]:
         """All that changes, by name, for a checkpoint: numbers of the last network, and what was recorded."""
         return {"network": self.network, "records": self._records}
 

@@ -235,7 +235,7 @@ class InputCoding:
             return np.where(self.mean < X, np.float32(1), np.float32(-1))
         return _rounded((X if self.kind in _SPARSE else X - self.mean) * self.factor)
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """A dictionary of lists and numbers for JSON; exact."""
         return {"kind": self.kind, "mean": self.mean.tolist(), "factor": self.factor.tolist()}
 

@@ -96,7 +96,7 @@ class Evaluation(NamedTuple):
         """Kolmogorov's distance of `pit` from the uniform distribution, between 0 and 1; None without `pit`."""
         return None if self.pit is None else float(kstest(np.ravel(self.pit), "uniform").statistic)
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """The scores as plain numbers, for a report: "crps" and "crps_se", "coverage_90" and "coverage_90_se", ..."""
         units = {"log_density": "log_density_nats"}
         scores: dict[str, Score | None] = {

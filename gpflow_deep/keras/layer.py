@@ -183,7 +183,7 @@ class GPLayer(keras.layers.Layer):
         """[N, P] or [N, 2, P]."""
         return (input_shape[0], 2, self.units) if self.outputs == "moments" else (input_shape[0], self.units)
 
-    def get_config(self) -> dict[str, object]:
+    def get_config(self) -> dict[str, Any]:
         """The arguments, with GPflow's parts as text: the values with which they were given, not the trained ones."""
         names = ("units", "num_data", "num_inducing", "outputs", "q_sqrt_scale", "seed", "float_type")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}, **self._texts}

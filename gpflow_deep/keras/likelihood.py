@@ -98,7 +98,7 @@ class LikelihoodLayer(keras.layers.Layer):
         """That of the inputs."""
         return tuple(input_shape)
 
-    def get_config(self) -> dict[str, object]:
+    def get_config(self) -> dict[str, Any]:
         """The arguments, with the likelihood as text."""
         config = {name: value for name, value in super().get_config().items() if name != "autocast"}
         return {**config, "likelihood": self._text, "num_data": self.num_data, "float_type": self.float_type}
@@ -154,7 +154,7 @@ class DeepGPLikelihoodLoss(keras.losses.Loss):
         of_rows = _OfRows(density, name=self.name, reduction=self.reduction)
         return tf.cast(of_rows(y_true, F, sample_weight), self.dtype)
 
-    def get_config(self) -> dict[str, object]:
+    def get_config(self) -> dict[str, Any]:
         """The arguments, with the likelihood as text."""
         kind = None if self.density is None else self.density.float_type
         return {**super().get_config(), "likelihood": self._text, "float_type": kind}

@@ -86,7 +86,7 @@ class Scale:
         """Standardised units [..., D] to raw units [..., D]."""
         return np.asarray(self._checked(array) * self.scale + self.mean)
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """A dictionary of lists of numbers; exact, as Python writes floats in full."""
         return {
             "mean": self.mean.tolist(),

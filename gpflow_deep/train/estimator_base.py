@@ -309,7 +309,7 @@ class DeepGPEstimator(BaseEstimator):
 
     # Copies and files.
 
-    def __getstate__(self) -> dict[str, object]:
+    def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         if "predictor_" in state:
             with self._in_float(), tempfile.TemporaryDirectory() as folder:

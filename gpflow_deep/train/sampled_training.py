@@ -93,11 +93,11 @@ class SampledTrainer:
             return self.trainer.scalars()
         return {"train/potential_nats": self._potential, "train/seconds": self.seconds}
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> dict[str, Any]:
         """All that changes, by name, for a checkpoint."""
         return {**self.trainer.state(), "chain": self.sampler, "chain_begun_at": self._begun_at}
 
-    def about(self) -> dict[str, object]:
+    def about(self) -> dict[str, Any]:
         """What a report says of the chain: its steps, and how far its samples can be trusted."""
         trust = {name: layer_trust._asdict() for name, layer_trust in self.sampler.trust().items()}
         gain = {"held_out_gain_nats": self.sampler.gain} if self.sampler.config.hyper_steps else {}

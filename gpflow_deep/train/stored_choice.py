@@ -115,6 +115,6 @@ class FoundTrainer:
         """The bound in nats, and the seconds of the search."""
         return {"train/elbo_nats": self._bound, "train/seconds": float(np.asarray(self.seconds))}
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> dict[str, Any]:
         """All that changes, by name, for a checkpoint."""
         return {"model": self.model, "seconds": self.seconds}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -168,7 +169,7 @@ class Trainer:
             raise FloatingPointError(f"the bound is {bound} at step {self._num_steps}. {CURE}")
         return {"train/elbo_nats": bound, "train/seconds": float(self.seconds)}
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> dict[str, Any]:
         """All that changes, by name, for a checkpoint.
 
         :raises FloatingPointError: naming parameters that are not finite, or if the bound is not.

@@ -11,6 +11,7 @@ from typing import Any
 from absl import logging
 
 from gpflow_deep_base.files import parse_json
+from gpflow_deep_base.groups import by_group, group_names
 from gpflow_deep_runs.data import inputs, views
 from gpflow_deep_runs.data.documents import is_documents
 from gpflow_deep_runs.data.spec import NewRows, TableSpec
@@ -43,7 +44,7 @@ def check(script: str, values: Mapping[str, Any]) -> None:
 
 def _read(script: str, path: Path, values: Mapping[str, Any]) -> None:
     source = views.Source(data=str(path))
-    spec = TableSpec(**_fields_of(TableSpec, values))
+    spec = TableSpec(**by_group(TableSpec, _fields_of(TableSpec, values)))
     match script:
         case "train_dgp":
             division = {name: values[name] for name in ("split", "valid_fraction", "seed")}
@@ -63,7 +64,8 @@ def _read(script: str, path: Path, values: Mapping[str, Any]) -> None:
 
 def _fields_of(kind: type[TableSpec | NewRows], values: Mapping[str, object]) -> dict[str, Any]:
     """The flags that are fields of a dataclass; a script may leave some of them out."""
-    return {field.name: values[field.name] for field in fields(kind) if field.name in values}
+    names = [*(field.name for field in fields(kind)), *group_names(kind)]
+    return {name: values[name] for name in names if name in values}
 
 
 def _schema(script: str, run: Path) -> Schema | None:

@@ -80,7 +80,7 @@ class Column:
     order: tuple[str, ...] = ()
     note: str = ""
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """A dictionary for `gpflow_deep_base.files.write_json`: name, kind, version, and what is not the default."""
         defaults = {field.name: field.default for field in fields(self)}
         stored = {key: value for key, value in asdict(self).items() if value != defaults[key]}

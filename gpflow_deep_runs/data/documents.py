@@ -89,7 +89,7 @@ class Vectoriser:
         counter = _counter(self.ngrams, self.counts, vocabulary=list(self.words))
         return scipy.sparse.csr_matrix(counter.transform(texts))
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """A dictionary for JSON."""
         return {"words": list(self.words), "ngrams": self.ngrams, "counts": self.counts}
 

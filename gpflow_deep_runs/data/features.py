@@ -146,7 +146,7 @@ class Feature:
                 f"--unknown=level to read it as {'a rare level' if self.rare else 'none of them'}, or drop such rows."
             )
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """A dictionary for JSON; entries that say nothing are left out."""
         facts: dict[str, Any] = {"levels": self.levels, "rare": self.rare, "parts": self.parts}
         facts |= {"num_missing": self.num_missing, "is_open": self.is_open}

@@ -100,9 +100,9 @@ class Schema:
             na_values=spec.na_values,
             missing=spec.missing or "error",
             unknown=spec.unknown,
-            names=spec.names,
-            encoding=spec.encoding,
-            sheet=spec.sheet,
+            names=spec.file.names,
+            encoding=spec.file.encoding,
+            sheet=spec.file.sheet,
         )
 
     @property
@@ -223,7 +223,7 @@ class Schema:
         becomes = f"target, {self.task}{f': {_shown(self.class_names)}' if self.class_names else ''}"
         return rows + [[column.name, column.kind, column.note, becomes] for column in self.targets]
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """A dictionary for `gpflow_deep_base.files.write_json`."""
         return {
             "version": _VERSION,

@@ -122,7 +122,7 @@ def read_source(source: object, *, names_optional: bool = False, spec: TableSpec
         columns, left_out = _arrow_columns(path, spec)
         return Table(_checked(columns, where), where, name, left_out=left_out)
     if path.suffix.lower() == ".npz":
-        return _npz_table(read_npz(path, max_bytes=spec.max_bytes), where, name)
+        return _npz_table(read_npz(path, max_bytes=spec.file.max_bytes), where, name)
     raise ValueError(f"--data must end in {SUFFIXES}, got {path.name}; convert the file.")
 
 
@@ -142,10 +142,10 @@ def _other_table(path: Path, spec: TableSpec) -> Table:
             frame = pd.read_stata(path)
         elif suffix in (".jsonl", ".ndjson", ".json"):
             content = path.read_text(encoding="utf-8-sig")
-            frame = _json_frame(content, budget_of(path, spec.max_bytes), is_lines=suffix != ".json")
+            frame = _json_frame(content, budget_of(path, spec.file.max_bytes), is_lines=suffix != ".json")
         else:
             _check_archive(path, spec)
-            sheets = _sheets_of(path, spec.sheet)
+            sheets = _sheets_of(path, spec.file.sheet)
     except ImportError as error:
         raise ValueError(f"reading {path} needs a library that is not installed ({error}); write it as CSV.") from error
     except Exception as error:  # of libraries, whose errors are of many kinds where a file is damaged
@@ -232,8 +232,8 @@ def _sheet_table(sheets: Mapping[str, pd.DataFrame | None], path: Path, spec: Ta
     :param sheets: as of :func:`_sheets_of`.
     :raises ValueError: naming the sheets, if there is none of that name.
     """
-    if spec.sheet and spec.sheet not in sheets:
-        raise ValueError(f"--sheet must be one of {', '.join(map(repr, sheets))} in {path}, got {spec.sheet!r}.")
+    if spec.file.sheet and spec.file.sheet not in sheets:
+        raise ValueError(f"--sheet must be one of {', '.join(map(repr, sheets))} in {path}, got {spec.file.sheet!r}.")
     chosen, cells = [(name, cells) for name, cells in sheets.items() if cells is not None][-1]
     where = str(path)
     notes = list[str]()
@@ -245,9 +245,14 @@ def _sheet_table(sheets: Mapping[str, pd.DataFrame | None], path: Path, spec: Ta
     cells.apply(_as_texts).to_csv(buffer, header=False, index=False, sep="\t")
     content = buffer.getvalue().encode()
     dialect = dialect_of(
-        content, where, is_whole=True, names=spec.names, skip_rows=spec.skip_rows, wanted=(*spec.target, *spec.features)
+        content,
+        where,
+        is_whole=True,
+        names=spec.file.names,
+        skip_rows=spec.file.skip_rows,
+        wanted=(*spec.target, *spec.features),
     )
-    table = read_text(content, dialect, where, skip_footer=spec.skip_footer)
+    table = read_text(content, dialect, where, skip_footer=spec.file.skip_footer)
     return _trimmed(Table(table, where, path.name.split(".")[0], "\t"), [*notes, *dialect.notes], spec)
 
 
@@ -275,7 +280,7 @@ def _check_archive(path: Path, spec: TableSpec) -> None:
     if not zipfile.is_zipfile(path):
         return
     with zipfile.ZipFile(path) as archive:
-        budget = budget_of(path, spec.max_bytes)
+        budget = budget_of(path, spec.file.max_bytes)
         budget.take(sum(info.file_size for info in archive.infolist()), "the sheets, unpacked")
         for name in archive.namelist():
             if name.startswith("xl/worksheets/") and name.endswith(".xml"):
@@ -319,7 +324,7 @@ def _trimmed(table: Table, notes: Sequence[str], spec: TableSpec) -> Table:
         first = columns.schema.metadata[b"first"].decode()
         said.append(f"{foot.decode()} left out, the first {first!r} (--skip_footer=N leaves out N at the foot)")
         columns = columns.replace_schema_metadata()
-    if spec.skip_footer is None and (count := foot_of(columns)):
+    if spec.file.skip_footer is None and (count := foot_of(columns)):
         first = columns.column(0)[len(columns) - count].as_py() or ""
         said.append(
             f"{count} lines at the foot left out, the first {first[:40]!r} (--skip_footer=0 takes them for rows)"
@@ -336,7 +341,7 @@ def _has_values(column: pa.ChunkedArray) -> bool:
 def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
     where = str(path)
     dialect = file_dialect(path, spec, names_optional=names_optional)
-    if len(dialect.names) > _MAX_COLUMNS and spec.max_bytes is None:
+    if len(dialect.names) > _MAX_COLUMNS and spec.file.max_bytes is None:
         raise ValueError(
             f"{path} has {len(dialect.names):,} columns, more than {_MAX_COLUMNS:,}; give --max_bytes=N if you "
             "trust the file."
@@ -346,11 +351,13 @@ def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
     except ValueError as error:
         if dialect.encoding != "utf-8" or "UTF8" not in str(error):
             raise
-        with open_unpacked(path, spec.max_bytes) as stream:  # it is no UTF-8 below its first lines
+        with open_unpacked(path, spec.file.max_bytes) as stream:  # it is no UTF-8 below its first lines
             guess = encoding_of(stream.read(), where)
         if not guess:
             raise
-        dialect = file_dialect(path, replace(spec, encoding=guess), names_optional=names_optional)
+        dialect = file_dialect(
+            path, replace(spec, file=replace(spec.file, encoding=guess)), names_optional=names_optional
+        )
         columns = joined(text_batches(path, dialect, spec))
     return _trimmed(Table(columns, where, path.name.split(".")[0], dialect.delimiter), dialect.notes, spec)
 
@@ -360,17 +367,17 @@ def file_dialect(path: Path, spec: TableSpec, *, names_optional: bool) -> Dialec
 
     :raises ValueError: naming the file.
     """
-    with _readable(path), open_unpacked(path, spec.max_bytes) as stream:
-        head_bytes = HEAD_BYTES if spec.max_bytes is None else max(HEAD_BYTES, spec.max_bytes // 8)
+    with _readable(path), open_unpacked(path, spec.file.max_bytes) as stream:
+        head_bytes = HEAD_BYTES if spec.file.max_bytes is None else max(HEAD_BYTES, spec.file.max_bytes // 8)
         head = stream.read(head_bytes)
     return dialect_of(
         head,
         str(path),
         is_whole=len(head) < head_bytes,
         names_optional=names_optional,
-        names=spec.names,
-        encoding=spec.encoding,
-        skip_rows=spec.skip_rows,
+        names=spec.file.names,
+        encoding=spec.file.encoding,
+        skip_rows=spec.file.skip_rows,
         wanted=(*spec.target, *spec.features),
     )
 
@@ -380,15 +387,15 @@ def text_batches(path: Path, dialect: Dialect, spec: TableSpec) -> Iterator[pa.T
 
     :raises ValueError: naming the file.
     """
-    options: Any = {"skip_footer": spec.skip_footer, "drops_bad_rows": spec.bad_rows == "drop"}
+    options: Any = {"skip_footer": spec.file.skip_footer, "drops_bad_rows": spec.bad_rows == "drop"}
     is_odd = False
-    with _readable(path), open_unpacked(path, spec.max_bytes) as stream:
+    with _readable(path), open_unpacked(path, spec.file.max_bytes) as stream:
         for table in read_batches(stream, dialect, str(path), **options):
             is_odd |= any(map(_has_odd_quotes, table.columns))
             yield table
     # A quotation mark in a value of several lines may have joined rows
     if is_odd and dialect.delimiter != " ":
-        with _readable(path), open_unpacked(path, spec.max_bytes) as stream:
+        with _readable(path), open_unpacked(path, spec.file.max_bytes) as stream:
             check_quotes(stream, dialect, str(path))
 
 
@@ -435,7 +442,7 @@ def names_of_pandas(schema: pa.Schema) -> tuple[list[str], list[str]]:
 
 
 def _arrow_columns(path: Path, spec: TableSpec) -> tuple[pa.Table, tuple[tuple[str, str], ...]]:
-    budget = budget_of(path, spec.max_bytes)
+    budget = budget_of(path, spec.file.max_bytes)
     kind = path.suffix.lower()[1:]
     try:
         table = _parquet_table(path, budget) if kind == "parquet" else _feather_table(path, budget)

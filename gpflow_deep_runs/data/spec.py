@@ -4,7 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
-__all__ = ["PARTS", "BadRows", "DatePart", "Missing", "NewRows", "TableSpec", "Task", "TotalRows", "Unknown"]
+from gpflow_deep_base.groups import grouped
+
+__all__ = [
+    "PARTS",
+    "BadRows",
+    "DatePart",
+    "FileSpec",
+    "Missing",
+    "NewRows",
+    "TableSpec",
+    "Task",
+    "TotalRows",
+    "Unknown",
+]
 
 Task = Literal["regression", "binary", "multiclass"]
 
@@ -25,6 +38,48 @@ PARTS: tuple[DatePart, ...] = get_args(DatePart)
 _COLUMNS = ("target", "features", "ignore", "categorical", "numeric", "dates")
 
 
+def _checked_names(flag: str, value: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ValueError(f"{flag} must be a tuple, as ({value!r},), got {value!r}.")
+    names = tuple(map(str, value))  # frames may have whole numbers for names
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"--{flag} must list different columns, but {twice[0]!r} occurs twice.")
+    return names
+
+
+@dataclass(frozen=True)
+class FileSpec:
+    """How the file of a table is read.
+
+    :param encoding: of a text, such as windows-1252; UTF-8, UTF-16 with its mark, and what is found out if not given.
+    :param names: of the columns of a file that does not have them.
+    :param sheet: of a spreadsheet; the first one if not given.
+    :param max_bytes: how much memory a packed file may take when it is unpacked; 100 MB and 20 times its size if not
+        given.
+    :param skip_rows: lines above the line of names in a text; found out if not given.
+    :param skip_footer: lines below the rows of a text, such as notes; found out if not given.
+    :param total_rows: what to do with a last row that sums up the others; drop leaves it out, as --bad_rows=drop does,
+        keep takes it for a row like the others.
+    :raises ValueError: naming the flag.
+    """
+
+    encoding: str = ""
+    names: tuple[str, ...] = ()
+    sheet: str = ""
+    max_bytes: int | None = None
+    skip_rows: int | None = None
+    skip_footer: int | None = None
+    total_rows: TotalRows = "error"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", _checked_names("names", self.names))
+        for name, least in (("max_bytes", 1), ("skip_rows", 0), ("skip_footer", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"--{name} must be at least {least}, got {value}.")
+
+
+@grouped
 @dataclass(frozen=True)
 class TableSpec:
     """How the columns of a table are read; what is not given is found out from their values.
@@ -48,15 +103,7 @@ class TableSpec:
     :param bad_rows: what to do with rows that cannot be read, such as text among numbers; drop leaves them out.
     :param keep_value: values that are what they look like, though they lie so far from the others that they may stand
         for a missing one, such as -999 or 9999-12-31.
-    :param total_rows: what to do with a last row that sums up the others; drop leaves it out, as --bad_rows=drop does,
-        keep takes it for a row like the others.
-    :param encoding: of a text, such as windows-1252; UTF-8, UTF-16 with its mark, and what is found out if not given.
-    :param names: of the columns of a file that does not have them.
-    :param sheet: of a spreadsheet; the first one if not given.
-    :param max_bytes: how much memory a packed file may take when it is unpacked; 100 MB and 20 times its size if not
-        given.
-    :param skip_rows: lines above the line of names in a text; found out if not given.
-    :param skip_footer: lines below the rows of a text, such as notes; found out if not given.
+    :param file: how the file is read.
     :raises ValueError: naming the flag.
     """
 
@@ -74,35 +121,20 @@ class TableSpec:
     rare: int | None = None
     bad_rows: BadRows = "error"
     keep_value: tuple[str, ...] = ()
-    total_rows: TotalRows = "error"
-    encoding: str = ""
-    names: tuple[str, ...] = ()
-    sheet: str = ""
-    max_bytes: int | None = None
-    skip_rows: int | None = None
-    skip_footer: int | None = None
+    file: FileSpec = FileSpec()
 
     def __post_init__(self) -> None:
-        for name in (*_COLUMNS, "date_parts", "na_values", "keep_value", "names"):
-            value = getattr(self, name)
-            if isinstance(value, str) or not isinstance(value, Sequence):
-                raise ValueError(f"{name} must be a tuple, as ({value!r},), got {value!r}.")
-            value = tuple(map(str, value))  # frames may have whole numbers for names
-            object.__setattr__(self, name, value)
-            if twice := sorted({item for item in value if value.count(item) > 1}):
-                raise ValueError(f"--{name} must list different columns, but {twice[0]!r} occurs twice.")
+        for name in (*_COLUMNS, "date_parts", "na_values", "keep_value"):
+            object.__setattr__(self, name, _checked_names(name, getattr(self, name)))
         if unknown := [part for part in self.date_parts if part not in PARTS]:
             raise ValueError(f"--date_parts may list {', '.join(PARTS)}, got {unknown[0]!r}.")
-        for name, least in (("max_bytes", 1), ("skip_rows", 0), ("skip_footer", 0)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"--{name} must be at least {least}, got {value}.")
         if self.rare is not None and self.rare < 2:
             raise ValueError(f"--rare must be at least 2, got {self.rare}; leave it out to keep every level.")
 
     def given(self) -> tuple[str, ...]:
         """Names of the fields that differ from their defaults."""
-        return tuple(field.name for field in fields(self) if getattr(self, field.name) != field.default)
+        own = tuple(f.name for f in fields(self) if f.name != "file" and getattr(self, f.name) != f.default)
+        return own + tuple(f.name for f in fields(self.file) if getattr(self.file, f.name) != f.default)
 
 
 @dataclass(frozen=True)

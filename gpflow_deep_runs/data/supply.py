@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -91,7 +92,7 @@ class Supply:
         note = "" if stream is None else f"; rows of the stream: {stream.counts}, samples of them for scores"
         return f"{self.task} of {names} on {len(self.rows.feature_names)} inputs{note}"
 
-    def about(self) -> dict[str, object]:
+    def about(self) -> dict[str, Any]:
         """What a report says of the data."""
         return {
             "task": self.task,

@@ -32,10 +32,20 @@ from gpflow_deep_runs.data.numeric import check_finite, undivided
 from gpflow_deep_runs.data.rows import Indices, Rows
 from gpflow_deep_runs.data.schema import Schema
 from gpflow_deep_runs.data.sources import Table, read_source
-from gpflow_deep_runs.data.spec import NewRows, TableSpec, Task
+from gpflow_deep_runs.data.spec import FileSpec, NewRows, TableSpec, Task
 from gpflow_deep_runs.data.survey import Usable, is_missing, look, parsed, usable
 
-__all__ = ["Encoded", "NewRows", "Schema", "TableSpec", "apply_schema", "columns_of", "encode_chosen", "encode_table"]
+__all__ = [
+    "Encoded",
+    "FileSpec",
+    "NewRows",
+    "Schema",
+    "TableSpec",
+    "apply_schema",
+    "columns_of",
+    "encode_chosen",
+    "encode_table",
+]
 __all__ += ["load_schema", "read_table", "schema_of"]
 
 
@@ -137,7 +147,7 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
     cells = {name: values for name, values in seen.items() if isinstance(values, Cells)}
     used = usable(table.columns, columns, targets, spec, where=where, cells=cells)
     numeric = {name: used.found[name] for name in _of_kind(columns, "number")}
-    for row, step in ((len(table.columns) - 1, 1), (0, -1)) if spec.total_rows != "keep" else ():
+    for row, step in ((len(table.columns) - 1, 1), (0, -1)) if spec.file.total_rows != "keep" else ():
         is_used = len(used.kept) > 0 and used.kept[::step][-1] == row
         if is_used and (why := total_of_numbers({name: values[::step] for name, values in numeric.items()})):
             rest = encode_table(_without_totals(table, {row: why}, spec), targets, spec)
@@ -278,10 +288,8 @@ def apply_schema(
     levels = tuple(f.name for f in schema.columns if f.column.kind == "category")
     file_spec = TableSpec(
         schema.required,
-        names=schema.names,
         categorical=levels,
-        encoding=new.encoding or schema.encoding,
-        sheet=new.sheet or schema.sheet,
+        file=FileSpec(new.encoding or schema.encoding, schema.names, new.sheet or schema.sheet),
     )
     table = read_source(source, spec=file_spec)
     for name, why in table.left_out:
@@ -348,7 +356,7 @@ def _without_odd(table: Table, spec: TableSpec) -> tuple[Table, list[str]]:
             notes += [f"{rows.sum()} rows {reason} left out"] if rows.any() else []
         if notes:
             table = table._replace(columns=table.columns.filter(pa.array(~(is_empty | repeats))))
-    totals = {} if spec.total_rows == "keep" else totals_of_texts(table.columns)
+    totals = {} if spec.file.total_rows == "keep" else totals_of_texts(table.columns)
     if totals:
         table = _without_totals(table, totals, spec)
         notes += [f"row {row} (from 0), a total, left out as {why}" for row, why in list(totals.items())[:3]]
@@ -377,7 +385,7 @@ def _without_totals(table: Table, totals: Mapping[int, str], spec: TableSpec) ->
 
     :raises ValueError: naming row and flags, unless `spec` says what to do.
     """
-    if spec.total_rows == "error" and spec.bad_rows == "error":
+    if spec.file.total_rows == "error" and spec.bad_rows == "error":
         row, why = next(iter(totals.items()))
         more = f", and so do {len(totals) - 1} more" if len(totals) > 1 else ""
         raise ValueError(

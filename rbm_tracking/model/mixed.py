@@ -144,7 +144,7 @@ class Mixed:
     def powered(self, power: float) -> Mixed:
         return Mixed(self.columns, tuple(family.powered(power) for family in self.families))
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         columns = [list(map(int, columns)) for columns in self.columns]
         return {"family": "mixed", "columns": columns, "families": [family.describe() for family in self.families]}
 

@@ -169,7 +169,7 @@ class ReLU(_Numbers):
     def powered(self, power: float) -> ReLU:
         return replace(self, log_precision=self.log_precision + math.log(power))
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         return {"family": "relu", "is_learnt": self.is_learnt}
 
     def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -285,7 +285,7 @@ class DReLU(_Numbers):
         more = math.log(power)
         return replace(self, log_plus=self.log_plus + more, log_minus=self.log_minus + more, gap=power * self.gap)
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         return {"family": "drelu", "is_learnt": self.is_learnt}
 
     def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -8,6 +8,7 @@ import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -192,7 +193,7 @@ class Softmax(Discrete):
             rows[:, self._rest] = noise[:, num_groups:] < NUMPY.sigmoid(fields[:, self._rest])
         return np.ascontiguousarray(rows[:, : self.n_v]).reshape(x.shape)
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         groups = [[int(column) for column in group] for group in self.groups]
         return {
             "family": "softmax",

@@ -223,7 +223,7 @@ class Visible(Protocol):
         """E[slopes] given the field, [..., n_v] to [..., K], where there are own parameters."""
         ...
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         """What `serialization.from_description` needs, besides parameters."""
         ...
 
@@ -309,7 +309,7 @@ class Bernoulli(Discrete):
     def states(self, n_v: int, start: int, stop: int) -> Array:
         return binary_vectors(n_v, start, stop)
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         return {"family": "bernoulli"}
 
 
@@ -354,7 +354,7 @@ class Spin(Discrete):
     def states(self, n_v: int, start: int, stop: int) -> Array:
         return 2.0 * binary_vectors(n_v, start, stop) - 1.0
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         return {"family": "spin"}
 
 
@@ -431,7 +431,7 @@ class Gaussian:
     def mean_slopes(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         return -0.5 * (1.0 + x * x / ops.cast(self.precision, x))
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         return {"family": "gaussian", "is_learnt": self.is_learnt}
 
     def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -81,8 +81,8 @@ def test_prediction_is_the_joint_form(rng: np.random.Generator, sigma_z: float) 
     expected_mean, expected_cov = joint_prediction(state, change, variance, sigma_z, 0.2)
     got = predict(state, estimate(change, variance), bias_variance=0.2, sigma_z=sigma_z)
     kept = np.r_[0 : M - 1, M]  # all but zeta_M, which `anchor` sets afterwards
-    np.testing.assert_allclose(got.mean.numpy()[kept], expected_mean[kept], rtol=1e-9)
-    np.testing.assert_allclose(got.cov.numpy()[np.ix_(kept, kept)], expected_cov[np.ix_(kept, kept)], rtol=1e-8)
+    np.testing.assert_allclose(np.asarray(got.mean)[kept], expected_mean[kept], rtol=1e-9)
+    np.testing.assert_allclose(np.asarray(got.cov)[np.ix_(kept, kept)], expected_cov[np.ix_(kept, kept)], rtol=1e-8)
 
 
 def test_infinite_sigma_z_is_the_limit(rng: np.random.Generator) -> None:
@@ -101,7 +101,7 @@ def test_infinite_sigma_z_is_a_control_input(rng: np.random.Generator) -> None:
     inner = np.r_[np.ones(M - 1), 0.0]
     cov = np.array(state.cov)
     cov[-1, -1] += 0.2
-    np.testing.assert_allclose(got.mean, A @ state.mean.numpy() + np.r_[inner * change, 0.0], rtol=1e-12)
+    np.testing.assert_allclose(got.mean, A @ np.asarray(state.mean) + np.r_[inner * change, 0.0], rtol=1e-12)
     np.testing.assert_allclose(got.cov, A @ cov @ A.T + np.diag(np.r_[3.0 * inner * variance, 0.0]), rtol=1e-12)
 
 
@@ -111,7 +111,7 @@ def test_update_is_dense_conditioning(rng: np.random.Generator) -> None:
     for i in range(M - 1):
         H[i, i], H[i, i + 1] = -1.0, 1.0
     for factor in (1.0, 7.0):
-        mean, cov = condition(state.mean.numpy(), state.cov.numpy(), H, value, np.diag(factor * variance))
+        mean, cov = condition(np.asarray(state.mean), np.asarray(state.cov), H, value, np.diag(factor * variance))
         got = update(state, estimate(value, variance), RATES, factor=factor)
         np.testing.assert_allclose(got.mean, mean, rtol=1e-9)
         np.testing.assert_allclose(got.cov, cov, rtol=1e-8, atol=1e-12)
@@ -202,7 +202,7 @@ def test_covariance_stays_positive_when_measurements_are_precise(rng: np.random.
         state = predict(state, estimate(rng.normal(size=M), np.full(M, 1e-12)), bias_variance=1e-12)
         state = anchor(state, tf.constant(0.0, tf.float64))
         state = update(state, estimate(rng.normal(size=M - 1), np.full(M - 1, 1e-10)), RATES, factor=1.0)
-    eigenvalues = np.linalg.eigvalsh(state.cov.numpy())
+    eigenvalues = np.linalg.eigvalsh(np.asarray(state.cov))
     assert eigenvalues.min() > -1e-12
     np.testing.assert_array_equal(state.cov, tf.transpose(state.cov))
 

@@ -135,7 +135,7 @@ def foot_of(
     shards: Shards, preset: StreamPreset, number: int, X: NDArray[np.float64], Y: NDArray[np.float64]
 ) -> Foot | None:
     """What is known of a block of your own table; None of others, or if rows that sum up others are kept."""
-    if preset.schema is None or preset.table is None or preset.table.total_rows == "keep":
+    if preset.schema is None or preset.table is None or preset.table.file.total_rows == "keep":
         return None
     # The columns of numbers, and targets of a regression
     numeric = {f.name for f in preset.schema.columns if f.column.kind == "number"}
@@ -190,7 +190,7 @@ def check_sentinels(preset: StreamPreset, sample: Part, moments: tuple[Moments, 
 
 def _check_totals(shards: Shards, head: pa.Table, where: str, spec: TableSpec) -> None:
     """:raises ValueError: naming a row among the first or the last ones that sums up others."""
-    if spec.total_rows == "keep":
+    if spec.file.total_rows == "keep":
         return
     # Totals stand among the first rows, or at the end of the last file
     end = len(shards.blocks) - 1

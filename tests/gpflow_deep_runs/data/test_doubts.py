@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from gpflow_deep_runs.data.doubts import sentinels_of, total_of_numbers
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.spec import FileSpec, TableSpec
 from gpflow_deep_runs.data.tables import read_table
 
 N = 120
@@ -267,11 +267,13 @@ def test_a_total_at_the_foot(foot: str, why: str, tmp_path: Path) -> None:
     spec = TableSpec(target=("Price",), missing="impute")
     with pytest.raises(ValueError, match=rf"row 40 .*{why}.*--total_rows=drop"):
         read_table(path, spec)
-    for dropping in (replace(spec, total_rows="drop"), replace(spec, bad_rows="drop")):
+    for dropping in (replace(spec, file=replace(spec.file, total_rows="drop")), replace(spec, bad_rows="drop")):
         rows = read_table(path, dropping)
         np.testing.assert_array_equal(rows.parts["all"].Y[:, 0], prices)
         assert "row 40 (from 0), a total, left out" in rows.source
-    kept = read_table(path, TableSpec(target=("Price",), missing="impute", total_rows="keep", keep_value=("x",)))
+    kept = read_table(
+        path, TableSpec(target=("Price",), missing="impute", keep_value=("x",), file=FileSpec(total_rows="keep"))
+    )
     assert len(kept.parts["all"].Y) >= 40
 
 
@@ -336,7 +338,7 @@ def test_a_total_at_the_top() -> None:
     frame = pd.DataFrame(np.vstack([below.sum(axis=0).round(1), below]), columns=["q", "y"])
     with pytest.raises(ValueError, match=r"row 0 .* seems to sum up others, as its numbers are the sums"):
         read_table(frame, TableSpec(target=("y",)))
-    rows = read_table(frame, TableSpec(target=("y",), total_rows="drop"))
+    rows = read_table(frame, TableSpec(target=("y",), file=FileSpec(total_rows="drop")))
     np.testing.assert_array_equal(rows.parts["all"].Y[:, 0], below[:, 1])
 
 
@@ -435,10 +437,10 @@ def test_rows_that_sum_up_others(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"seems to sum up others, .*--total_rows=drop"):
         read_table(path, spec)
     num_lines = len(content.splitlines()) - 1
-    rows = read_table(path, replace(spec, total_rows="drop"))
+    rows = read_table(path, replace(spec, file=replace(spec.file, total_rows="drop")))
     assert len(rows.parts["all"].Y) == num_lines - count
     assert rows.feature_names == ("Region=N", "Region=S", "Region=W", "Units")
-    assert len(read_table(path, replace(spec, total_rows="keep")).parts["all"].Y) == num_lines
+    assert len(read_table(path, replace(spec, file=replace(spec.file, total_rows="keep"))).parts["all"].Y) == num_lines
 
 
 def test_words_that_are_no_totals(tmp_path: Path) -> None:
@@ -473,7 +475,14 @@ def test_names_that_occur_again_and_empty_rows(tmp_path: Path) -> None:
         read_table(path, replace(spec_of_both, bad_rows="error"))
     with pytest.raises(ValueError, match=r"in row 12 .*such as '1990' in 'month' after '199001'; give --skip_footer=N"):
         read_table(path, spec_of_both)
-    assert len(read_table(path, replace(spec_of_both, bad_rows="error", skip_footer=11)).parts["all"].Y) == 12
+    assert (
+        len(
+            read_table(path, replace(spec_of_both, bad_rows="error", file=replace(spec_of_both.file, skip_footer=11)))
+            .parts["all"]
+            .Y
+        )
+        == 12
+    )
     path.write_text("kind,colour\n" + "".join(rows[:20]) + ",\n , \n" + "".join(rows[20:]))
     found = read_table(path, spec)
     assert len(found.parts["all"].Y) == 40

@@ -17,7 +17,7 @@ import pytest
 
 from gpflow_deep_runs.data.rows import divide
 from gpflow_deep_runs.data.sources import _sheet_table
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.spec import FileSpec, TableSpec
 from gpflow_deep_runs.data.tables import apply_schema, read_table, schema_of
 
 N = 60
@@ -160,7 +160,7 @@ def test_encodings(encoding: str, word: str, tmp_path: Path) -> None:
     assert f"kind={word}" in rows.feature_names
     assert rows.schema is not None
     assert ("--encoding=NAME" in rows.schema.table()[-2][2]) == (encoding != "utf-16")
-    again = read_table(path, TableSpec(target=("y",), missing="impute", encoding=encoding))
+    again = read_table(path, TableSpec(target=("y",), missing="impute", file=FileSpec(encoding=encoding)))
     assert f"kind={word}" in again.feature_names
 
 
@@ -177,7 +177,7 @@ def test_a_text_in_two_encodings_or_of_one_column_is_refused(tmp_path: Path) -> 
 def test_names_of_a_file_without(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text(text(header=False))
-    spec = TableSpec(target=("y",), names=("kind", "q", "y"))
+    spec = TableSpec(target=("y",), file=FileSpec(names=("kind", "q", "y")))
     assert "by --names" in said(path, spec)
     X, _ = apply_schema(schema_of(read_table(path, spec)), path)
     np.testing.assert_array_equal(X[:, 2], FRAME["q"])
@@ -260,11 +260,11 @@ def test_spreadsheets(tmp_path: Path) -> None:
         writer.sheets["colours"].cell(1, 1, "Colours of 2024")
         FRAME.assign(y=1.5 * FRAME["y"]).to_excel(writer, sheet_name="more", index=False)
     assert "the sheet 'colours' of 3" in said(path)
-    more = read_table(path, TableSpec(target=("y",), sheet="more"))
+    more = read_table(path, TableSpec(target=("y",), file=FileSpec(sheet="more")))
     np.testing.assert_allclose(more.parts["all"].Y[:, 0], 1.5 * FRAME["y"], rtol=1e-15)
     for spec, wrong in (
         (TableSpec(target=("z",)), "'colours' of 3; --sheet="),
-        (TableSpec(sheet="z"), "'colours', 'more' in"),
+        (TableSpec(file=FileSpec(sheet="z")), "'colours', 'more' in"),
     ):
         with pytest.raises(ValueError, match=wrong):
             read_table(path, spec)
@@ -307,7 +307,7 @@ def test_bombs_are_refused(tmp_path: Path) -> None:
     small = pd.DataFrame({"a": np.zeros(1000), "y": np.arange(1000.0)})
     small.to_parquet(path := tmp_path / "small.parquet", index=False)
     with pytest.raises(ValueError, match="bytes"):
-        read_table(path, TableSpec(target=("y",), max_bytes=100))
+        read_table(path, TableSpec(target=("y",), file=FileSpec(max_bytes=100)))
 
 
 def test_flags_overrule_what_was_found_out(tmp_path: Path) -> None:
@@ -315,22 +315,22 @@ def test_flags_overrule_what_was_found_out(tmp_path: Path) -> None:
     path.write_text("\ufeffColours of 2024\n\n" + text() + "Source: the office, 2024\nof the town\n")
     assert "--skip_rows=N leaves out N" in said(path)
     assert "2 lines at the foot left out" in said(path)
-    spec = TableSpec(target=("y",), missing="impute", skip_rows=2, skip_footer=2, encoding="utf-8")
+    spec = TableSpec(target=("y",), missing="impute", file=FileSpec(skip_rows=2, skip_footer=2, encoding="utf-8"))
     assert "left out by --skip_rows" in said(path, spec)
     with pytest.raises(ValueError, match="values than column names"):
-        read_table(path, TableSpec(target=("y",), skip_footer=0))
+        read_table(path, TableSpec(target=("y",), file=FileSpec(skip_footer=0)))
     with pytest.raises(ValueError, match=r"column names|--target"):
-        read_table(path, TableSpec(target=("y",), skip_rows=0))
+        read_table(path, TableSpec(target=("y",), file=FileSpec(skip_rows=0)))
     path.write_text(text() + "a,,\n")
     assert "--skip_footer=0" in said(path)
-    kept = read_table(path, TableSpec(target=("kind",), missing="impute", skip_footer=0))
+    kept = read_table(path, TableSpec(target=("kind",), missing="impute", file=FileSpec(skip_footer=0)))
     assert kept.class_names == ("a", "green", "red")
-    cut = read_table(path, TableSpec(target=("y",), skip_footer=11))
+    cut = read_table(path, TableSpec(target=("y",), file=FileSpec(skip_footer=11)))
     np.testing.assert_array_equal(cut.parts["all"].Y[:, 0], FRAME["y"][:-10])
     with pytest.raises(ValueError, match="--skip_rows must be at least 0"):
-        TableSpec(skip_rows=-1)
+        TableSpec(file=FileSpec(skip_rows=-1))
     with pytest.raises(ValueError, match="--max_bytes must be at least 1"):
-        TableSpec(max_bytes=0)
+        TableSpec(file=FileSpec(max_bytes=0))
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
@@ -353,7 +353,9 @@ def test_what_r_writes(tmp_path: Path) -> None:
 def test_names_after_tabs_among_spaces(tmp_path: Path) -> None:
     lines = [f'{row.q:8.3f}   {row.y:.3f}   {i:3d}.\t"{row.kind} one"' for i, row in enumerate(FRAME.itertuples())]
     (path := tmp_path / "auto.data").write_text("\n".join(lines) + "\n")
-    rows = read_table(path, TableSpec(target=("y",), names=("q", "y", "number", "kind"), ignore=("number",)))
+    rows = read_table(
+        path, TableSpec(target=("y",), ignore=("number",), file=FileSpec(names=("q", "y", "number", "kind")))
+    )
     assert rows.feature_names == ("q", "kind=green one", "kind=red one")
     np.testing.assert_array_equal(rows.parts["all"].Y[:, 0], FRAME["y"])
 
@@ -361,7 +363,7 @@ def test_names_after_tabs_among_spaces(tmp_path: Path) -> None:
 def test_new_rows_are_read_as_those_of_training(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_bytes(text(FRAME.assign(kind=np.where(FRAME["kind"] == "red", "дом", "b"))).encode("koi8-r"))
-    rows = read_table(path, TableSpec(target=("y",), encoding="koi8-r"))
+    rows = read_table(path, TableSpec(target=("y",), file=FileSpec(encoding="koi8-r")))
     schema = schema_of(rows)
     assert type(schema).from_json(json.loads(json.dumps(schema.to_json()))) == schema
     X, _ = apply_schema(schema, path)

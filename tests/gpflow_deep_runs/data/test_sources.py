@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from gpflow_deep_runs.data.sources import is_delimited, read_source
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.spec import FileSpec, TableSpec
 from gpflow_deep_runs.data.streams.files import column_names
 
 TEXT = b"a,b\n1,x\n2,y\n"
@@ -65,7 +65,7 @@ def test_parquet(tmp_path: Path) -> None:
     assert table.columns.column_names == ["c", "a"]  # the index is no column
     assert table.columns["c"].to_pylist() == ["u", "v", "u"]
     with pytest.raises(ValueError, match=r"no readable parquet file .its 3 values of .*may take 10; .* max_bytes="):
-        read_source(tmp_path / "t.parquet", spec=TableSpec(max_bytes=10))
+        read_source(tmp_path / "t.parquet", spec=TableSpec(file=FileSpec(max_bytes=10)))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_parquet_of_few_bytes_takes_little(tmp_path: Path, column: pa.Array) -> 
     """A kilobyte holds a value that many cells repeat."""
     pa.parquet.write_table(pa.table({"a": column}), tmp_path / "t.parquet", compression="zstd")
     with pytest.raises(ValueError, match=r"its (texts of a|200,000 values of a.list.element) takes"):
-        read_source(tmp_path / "t.parquet", spec=TableSpec(max_bytes=10**6))
+        read_source(tmp_path / "t.parquet", spec=TableSpec(file=FileSpec(max_bytes=10**6)))
 
 
 def test_npz(tmp_path: Path, rng: np.random.Generator) -> None:

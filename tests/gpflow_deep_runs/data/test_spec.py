@@ -1,22 +1,33 @@
 """`gpflow_deep_runs.data.spec`: flags of tables."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from gpflow_deep_runs.cli.flags import parse, text
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.cli.flags import group, parse, text
+from gpflow_deep_runs.data.spec import FileSpec, TableSpec
+
+
+@dataclass(frozen=True)
+class Flags:
+    """A table."""
+
+    table: TableSpec = group()
 
 
 def test_flags_are_fields() -> None:
-    spec = parse(TableSpec, ["--target=a,b", '--ignore="x, y",id', "--missing=impute", "--rare=5", "--na_values=-,?"])
-    assert spec == TableSpec(("a", "b"), ignore=("x, y", "id"), na_values=("-", "?"), missing="impute", rare=5)
-    assert parse(TableSpec, text(spec).splitlines()) == spec
+    line = ["--target=a,b", '--ignore="x, y",id', "--missing=impute", "--rare=5", "--na_values=-,?", "--names=p,q"]
+    flags = parse(Flags, line)
+    spec = TableSpec(("a", "b"), ignore=("x, y", "id"), na_values=("-", "?"), missing="impute", rare=5)
+    assert flags.table == replace(spec, file=FileSpec(names=("p", "q")))
+    assert parse(Flags, text(flags).splitlines()) == flags
 
 
 def test_what_is_given() -> None:
     assert TableSpec().given() == ()
     assert TableSpec(target=("a",), unknown="level").given() == ("target", "unknown")
+    assert TableSpec(rare=3, file=FileSpec(sheet="a")).given() == ("rare", "sheet")
 
 
 @pytest.mark.parametrize(

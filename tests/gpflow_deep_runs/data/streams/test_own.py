@@ -17,7 +17,7 @@ import pytest
 from gpflow_deep_runs.data import survey
 from gpflow_deep_runs.data.rows import Part
 from gpflow_deep_runs.data.schema import Schema
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.spec import FileSpec, TableSpec
 from gpflow_deep_runs.data.streams import own
 from gpflow_deep_runs.data.streams.files import Shards
 from gpflow_deep_runs.data.streams.reader import BatchReader
@@ -366,7 +366,10 @@ def test_a_column_that_is_empty_at_first(rng: np.random.Generator, tmp_path: Pat
 
 def test_flags_and_targets_that_a_stream_does_not_have(rng: np.random.Generator, tmp_path: Path) -> None:
     houses(rng).to_parquet(path := tmp_path / "a.parquet")
-    for spec in (TableSpec(target=("price",), skip_rows=1), TableSpec(target=("price",), encoding="cp1252")):
+    for spec in (
+        TableSpec(target=("price",), file=FileSpec(skip_rows=1)),
+        TableSpec(target=("price",), file=FileSpec(encoding="cp1252")),
+    ):
         with pytest.raises(ValueError, match=r"--(skip_rows|encoding) is for gpflow-deep convert"):
             own.open_table(str(path), spec)
     with pytest.raises(ValueError, match=r"--target must be a column of .*a.parquet, got none; it has 'rooms', 'area'"):
@@ -393,7 +396,10 @@ def test_totals_and_sentinels_of_a_stream_are_asked(rng: np.random.Generator, tm
         ValueError, match=rf"row {ROWS} .*a.parquet seems to sum up others, as its numbers are the sums"
     ):
         open_stream(tmp_path, table=spec)
-    assert sum(open_stream(tmp_path, table=replace(spec, total_rows="keep")).counts.values()) == ROWS + 1
+    assert (
+        sum(open_stream(tmp_path, table=replace(spec, file=replace(spec.file, total_rows="keep"))).counts.values())
+        == ROWS + 1
+    )
 
 
 def test_types_of_parquet(tmp_path: Path) -> None:
