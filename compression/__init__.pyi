@@ -17,9 +17,9 @@ from .graph.carry import carry_optimizer as carry_optimizer
 from .graph.convert import compress as compress
 from .graph.cutting import Kept as Kept
 from .graph.cutting import compose as compose
-from .graph.place_inputs import PlaceInputs as PlaceInputs
+from .graph.kept_inputs import PlaceInputs as PlaceInputs
+from .graph.kept_inputs import SelectInputs as SelectInputs
 from .graph.portable import portable as portable
-from .graph.select_inputs import SelectInputs as SelectInputs
 from .graph.shrink import Shrunk as Shrunk
 from .graph.shrink import left_whole as left_whole
 from .graph.shrink import shrink as shrink

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .files.pack import Packed, PackedNetwork
 from .graph.graph import graph_of
-from .graph.select_inputs import SelectInputs
+from .graph.kept_inputs import SelectInputs
 from .graph.sizes import size_of
 from .rounding.bits import layer_bits, significant_bits
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpflow_deep_base.frame import leb128
 
-from ..graph.select_inputs import SelectInputs
+from ..graph.kept_inputs import SelectInputs
 from ..graph.supported import ACTIVATIONS, CHAIN_LAYERS, activation_name
 from .kernel_coding import Reader
 

@@ -2,7 +2,7 @@
 
 graph, kinds, supported     what is read
 flow, demand                which channels vary and are needed
-shrink, cutting, rebuild    the smaller network (select_inputs, place_inputs, carry)
+shrink, cutting, rebuild    the smaller network (kept_inputs, carry)
 convert, normalized         a plain network made Bayesian; folded normalisation
 weight_types                which weights are no plain numbers
 portable                    the same network without layers of this package

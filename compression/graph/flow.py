@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from .graph import Graph, Node
+from .kept_inputs import PlaceInputs
 from .kinds import channels, is_mixing, is_padded
-from .place_inputs import PlaceInputs
 from .supported import ELEMENTWISE
 
 __all__ = ["Flow", "flow_of", "num_channels", "positions", "used", "view_of"]

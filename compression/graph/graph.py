@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from .place_inputs import PlaceInputs
-from .select_inputs import SelectInputs
+from .kept_inputs import PlaceInputs, SelectInputs
 from .supported import OPERATIONS
 
 __all__ = [

@@ -20,8 +20,7 @@ import numpy as np
 
 from ..layers.linear import BayesianConv, BayesianConvTranspose, BayesianDense
 from .graph import Graph, Node, layers_of
-from .place_inputs import PlaceInputs
-from .select_inputs import SelectInputs
+from .kept_inputs import PlaceInputs, SelectInputs
 from .supported import MERGING, MIXING, POINTWISE, activation_name, layer_types
 
 __all__ = [

@@ -10,9 +10,8 @@ import keras
 import numpy as np
 
 from .graph import Node, graph_of, layers_of, model_of
-from .place_inputs import PlaceInputs
+from .kept_inputs import PlaceInputs, SelectInputs
 from .rebuild import copied, copy_weights
-from .select_inputs import SelectInputs
 
 __all__ = ["portable"]
 

@@ -11,9 +11,8 @@ import numpy as np
 from .cutting import IndexMaps, Kept, cut, role_of
 from .flow import num_channels, positions, view_of
 from .graph import Graph, Node, Ref, clone, graph_of, layers_of, model_of
+from .kept_inputs import PlaceInputs, SelectInputs
 from .kinds import is_mixing, kind_of
-from .place_inputs import PlaceInputs
-from .select_inputs import SelectInputs
 
 __all__ = ["LOOKUPS", "Rebuilt", "adapted_settings", "copied", "copy_of", "copy_weights", "rebuild"]
 

@@ -5,7 +5,7 @@ A graph of layers is cut by three rules, with masked posterior means as weights:
 1. An output that does not vary with the input (a masked filter, a unit without incoming weights) is a constant; it is
    removed and folded into the next bias. Before a convolution with zero padding that is exact only for the constant 0;
    there one constant input stays and stands for all. Sums and layers that need all of their inputs are given the
-   constant in place of the unit, see `compression.graph.place_inputs`.
+   constant in place of the unit, see `compression.graph.kept_inputs`.
 2. An input is kept if it varies and has a weight to an output that is kept.
 3. After `Flatten`, the input (h W + w) C + c is kept by its own mask; a channel stays if one of its positions does.
 

@@ -13,8 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from .place_inputs import PlaceInputs
-from .select_inputs import SelectInputs
+from .kept_inputs import PlaceInputs, SelectInputs
 
 __all__ = [
     "ACTIVATIONS",

@@ -25,7 +25,7 @@ from compression.files.container import (
 )
 from compression.files.contents import VERSIONS
 from compression.graph.graph import graph_of
-from compression.graph.select_inputs import SelectInputs
+from compression.graph.kept_inputs import SelectInputs
 from compression.graph.supported import ACTIVATIONS, CHAIN_LAYERS, IDLE
 from compression.rounding.bits import fixed_point
 from compression.rounding.codebook import codebook

@@ -23,8 +23,7 @@ from compression.files.export import (
     tflite_outputs,
 )
 from compression.graph.graph import graph_of
-from compression.graph.place_inputs import PlaceInputs
-from compression.graph.select_inputs import SelectInputs
+from compression.graph.kept_inputs import PlaceInputs, SelectInputs
 from tests.processes import LIMIT_SECONDS
 
 

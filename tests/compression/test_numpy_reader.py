@@ -12,7 +12,7 @@ import pytest
 import compression.numpy_reader as numpy_reader
 from compression.files.container import coded_variables, kernels_of, read_bcz, save_bcz
 from compression.files.random_coding import RandomCode
-from compression.graph.select_inputs import SelectInputs
+from compression.graph.kept_inputs import SelectInputs
 from compression.rounding.bits import fixed_point, grid
 from compression.rounding.codebook import codebook
 

@@ -288,5 +288,5 @@ def test_wrong_selections_are_refused(indices: list) -> None:
 
 
 def test_selection_beyond_the_inputs_is_refused() -> None:
-    with pytest.raises(ValueError, match="selects feature 4, but its inputs have shape"):
+    with pytest.raises(ValueError, match="takes feature 4, but its inputs have shape"):
         bc.SelectInputs([1, 4])(np.zeros((2, 4), np.float32))
