@@ -331,10 +331,12 @@ def _within_bytes(model: keras.Model, rounding: InTurn, limit: float, others: in
     :param others: bytes of the file without its kernels.
     """
 
+    # A search begins where it is asked again, and often ends there.
+    @functools.lru_cache(maxsize=1)
     def reckoned(rate: float) -> tuple[float, None]:
         return rounding.reckoned_bits(2.0**rate) / 8, None
 
-    @functools.lru_cache(maxsize=1)  # a search begins where it is asked again, and often ends there
+    @functools.lru_cache(maxsize=1)
     def written(rate: float) -> tuple[float, tuple[list[Grid], Encoded]]:
         codes = rounding.at(2.0**rate)
         encoded = encode(model, codes, biases="float16")
