@@ -114,7 +114,7 @@ def _decoded(node: Any, arrays: Arrays, given: Mapping[str, Any], what: str) -> 
         return decode(node, arrays, given)
     except Exception as error:  # of constructors of TensorFlow and Keras, with arguments of whoever made the file
         if (refused := _refused(error)) is not None:
-            raise ValueError(f"{what} {one_line(refused)}.") from error
+            raise ValueError(f"{what} {one_line(refused, 1000)}.") from error
         reason = one_line(f"{type(error).__name__}: {error}")
         raise ValueError(f"{what} has a damaged structure ({reason}); save the model again.") from error
 

@@ -27,6 +27,7 @@ __all__ = [
     "CustomObjects",
     "Imported",
     "Refused",
+    "check_names",
     "door",
     "find",
     "given_names",
@@ -135,21 +136,35 @@ def find(name: str, given: Mapping[str, Any]) -> Any:
     :param given: what `given_names` returned.
     :raises Refused: if it is neither given nor on the list.
     """
-    thing = of_given(name, given)
-    if thing is None:
-        thing = _listed().get(name)
-    if thing is None:
-        thing = _looked_up(name)
-        if not isinstance(thing, type) or not _is_listed(thing):
-            subject = f"has {_readable(name)}, which not every file may name"
-            raise Refused(f"{subject}: if you trust it, import it and give it, {door(name)}")
-    return thing
+    check_names([name], given)
+    return _found(name, given)
 
 
-def door(name: str) -> str:
-    """How what a name says is given, to `load_model` or to Keras."""
-    qualname = name.rpartition(":")[2]
-    return f'load_model(path, custom_objects={{"{qualname}": {qualname}}})'
+def check_names(names: Iterable[str], given: Mapping[str, Any]) -> None:
+    """Refuse a file for all its names at once that are neither given nor on the list.
+
+    :raises Refused: naming them.
+    """
+    unknown = sorted({name for name in names if _found(name, given) is None})
+    if unknown:
+        subject = f"has {', '.join(map(_readable, unknown))}, which not every file may name"
+        raise Refused(f"{subject}: if you trust it, import it and give it, {door(*unknown)}")
+
+
+def door(*names: str) -> str:
+    """How what names say is given, to `load_model` or to Keras."""
+    qualnames = [name.rpartition(":")[2] for name in names]
+    pairs = ", ".join(f'"{qualname}": {qualname}' for qualname in qualnames)
+    return f"load_model(path, custom_objects={{{pairs}}})"
+
+
+def _found(name: str, given: Mapping[str, Any]) -> Any:
+    """What has a name, or None."""
+    for thing in (of_given(name, given), _listed().get(name)):
+        if thing is not None:
+            return thing
+    thing = _looked_up(name)
+    return thing if isinstance(thing, type) and _is_listed(thing) else None
 
 
 def _is_listed(cls: type) -> bool:

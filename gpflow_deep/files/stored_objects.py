@@ -14,7 +14,7 @@ import inspect
 import math
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from gpflow_deep_base.container import Arrays
 
 from ..model.upstream import TRACKING_PREFIX, distribution_class
 from . import stored_keras
-from .stored_names import OF_TENSORFLOW, Refused, door, find, name_of, of_given
+from .stored_names import OF_TENSORFLOW, Refused, check_names, door, find, name_of, of_given
 
 __all__ = ["Encoded", "decode", "encode", "plain_dtype"]
 
@@ -195,11 +195,30 @@ def decode(node: Any, arrays: Arrays, given: Mapping[str, Any]) -> Any:
     :raises Refused: if a class or function may not be named, or the structure is damaged, which may also raise what
         constructors do.
     """
+    check_names(_names(node), given)
     decoder = _Decoder(arrays, given)
     root = decoder.value(node)
     if unused := sorted(arrays.keys() - decoder.used):
         raise Refused(f"has arrays that its structure does not use: {', '.join(unused)}")
     return root
+
+
+def _names(node: Any) -> Iterator[str]:
+    """Of classes and functions in a structure, but for Keras' own."""
+    match node:
+        case {"object": [str(name), dict(state), *_]}:
+            yield name
+            yield from _names(list(state.values()))
+        case {"namedtuple": [str(name), items]}:
+            yield name
+            yield from _names(items)
+        case {"name": str(name)}:
+            yield name
+        case {"keras": _}:
+            return
+        case dict() | list():
+            for part in node.values() if isinstance(node, dict) else node:
+                yield from _names(part)
 
 
 class _Encoder:

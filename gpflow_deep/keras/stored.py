@@ -43,7 +43,7 @@ def from_text(text: str, name: str) -> Any:
         arrays = {key: _array(*stored) for key, stored in content["arrays"].items()}
         return decode(content["part"], arrays, _Registered())
     except Exception as error:  # of constructors of TensorFlow, with arguments of whoever made the text
-        raise ValueError(f"the stored {name} cannot be read: it {one_line(error)}.") from error
+        raise ValueError(f"the stored {name} cannot be read: it {one_line(error, 1000)}.") from error
 
 
 class _Registered(dict[str, Any]):

@@ -26,7 +26,7 @@ from gpflow_deep.files import serialization
 from gpflow_deep.files.serialization import check_savable, load_model, save_model
 from gpflow_deep_base.container import Arrays, load_container, save_container
 from tests.gpflow_deep import saved_models
-from tests.gpflow_deep.saved_models import CASES, OWN
+from tests.gpflow_deep.saved_models import CASES, OWN, OwnKernel, own_link
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -163,6 +163,15 @@ def test_functions_and_other_classes_have_to_be_given(rng: np.random.Generator, 
         save_model(CASES[name](rng).model, tmp_path / "model.npz")
         with pytest.raises(ValueError, match=message):
             load_model(tmp_path / "model.npz")
+
+
+def test_all_that_has_to_be_given_is_told_at_once(rng: np.random.Generator, tmp_path: Path) -> None:
+    model = small(rng, kernel=with_attribute(part=OwnKernel(1.0), link=own_link, part_of=kernels.White()))
+    save_model(model, tmp_path / "model.npz")
+    message = r'OwnKernel, .*own_link, which not .*custom_objects=\{"OwnKernel": OwnKernel, "own_link": own_link\}'
+    with pytest.raises(ValueError, match=message):
+        load_model(tmp_path / "model.npz")
+    load_model(tmp_path / "model.npz", custom_objects={"OwnKernel": OwnKernel, "own_link": own_link})
 
 
 def test_classes_that_a_model_keeps(rng: np.random.Generator, tmp_path: Path) -> None:
