@@ -196,18 +196,23 @@ def _flags_by_name(text: str) -> dict[str, str]:
     return {name: " ".join(lines) for name, lines in by_name.items()}
 
 
-def check_same_flags(run: RunDir, flags_text: str, free: Collection[str]) -> None:
+def check_same_flags(run: RunDir, flags_text: str, free: Collection[str], known: Collection[str] = ()) -> None:
     """Compare flags with those of the run in a folder.
 
     :param flags_text: one flag a line.
     :param free: those that may differ, besides `FREE_ON_RESUME`.
-    :raises ValueError: if others differ.
+    :param known: names of all flags of the program; () for any.
+    :raises ValueError: if others differ, or the run is one of another program.
     """
     try:
         stored = _flags_by_name(run.flags_file.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise ValueError(f"{run.flags_file} cannot be read ({error}); start again in a new --run_dir.") from error
     new_flags = _flags_by_name(flags_text)
+    if known and (strange := sorted(stored.keys() - set(known))):
+        raise ValueError(
+            f"--resume needs a run of this program, but that in {run.path} has --{strange[0]}; give another --run_dir."
+        )
     # Of all flags that either has, those that may not differ and do.
     differing = [
         f"{stored.get(name, '(not set)')} is now {new_flags.get(name, '(not set)')}"

@@ -292,7 +292,8 @@ def _check_folder(name: str, description: Description, values: Mapping[str, Any]
     check_free(path, resume=values["resume"])
     if not is_resumed(path, values["resume"]):
         return False
-    check_same_flags(RunDir(path), text_of(description, values), description.free)
+    known = {name for flag in description.flags for name in (flag.name, flag.name.removeprefix("no"))}
+    check_same_flags(RunDir(path), text_of(description, values), description.free, known)
     return True
 
 

@@ -15,7 +15,7 @@ from gpflow_deep_base.container import read_npy, read_npz
 from gpflow_deep_base.files import atomic_path
 from gpflow_deep_runs.data.bits import unpacked
 from gpflow_deep_runs.data.delimited import HEAD_BYTES, dialect_of
-from gpflow_deep_runs.data.packed import open_unpacked
+from gpflow_deep_runs.data.packed import check_file, open_unpacked
 from gpflow_deep_runs.data.sources import is_delimited
 
 __all__ = ["WRITTEN", "has_names", "read_rows", "write_rows"]
@@ -34,8 +34,7 @@ def read_rows(path: str | os.PathLike[str], part: str | None = None) -> np.ndarr
     :raises ValueError: if it is missing, damaged or of another kind, or `part` does not say what to read.
     """
     path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"the input must be a file, but there is none at {path}; check the path.")
+    check_file(path, "the input")
     suffix = path.name.removesuffix(".gz").rsplit(".", 1)[-1].lower()
     if suffix == "npz":
         return _chosen(read_npz(path), path, part)

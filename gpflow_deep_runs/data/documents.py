@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data.packed import COMPRESSIONS, UNPACK_ERRORS, open_unpacked
+from gpflow_deep_runs.data.packed import COMPRESSIONS, UNPACK_ERRORS, check_file, open_unpacked
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.sparse import LABELS, checksum, is_matrix, labels_of, read_matrix
 from gpflow_deep_runs.data.spec import TableSpec
@@ -129,8 +129,7 @@ def read_documents(path: str | os.PathLike[str], spec: TextSpec = TextSpec(), ta
     path = Path(path)
     if wrong := [name for name in table.given() if name not in ("target", "features")]:
         raise ValueError(f"--{wrong[0]} is for tables, and {path} holds documents or a sparse matrix; leave it out.")
-    if not path.is_file():
-        raise ValueError(f"--data must be a file, but there is none at {path}; check the path.")
+    check_file(path)
     # Documents: their words become columns
     if is_json_lines(path):
         text, label = _keys(table)
@@ -164,8 +163,7 @@ def read_new(
     :raises ValueError: naming the file; and a label that is none of `class_names`.
     """
     path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"--data must be a file, but there is none at {path}; check the path.")
+    check_file(path)
     if words is not None:
         if not is_json_lines(path):
             raise ValueError(f"the model was trained on documents, so --data must be .jsonl, got {path.name}.")

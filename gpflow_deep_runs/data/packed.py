@@ -14,7 +14,16 @@ from typing import IO, Any, cast
 from gpflow_deep_base.limits import Budget
 from gpflow_deep_runs.data.libraries import pa
 
-__all__ = ["COMPRESSIONS", "PIECE", "UNPACK_ERRORS", "Pieces", "budget_of", "compression_of", "open_unpacked"]
+__all__ = [
+    "COMPRESSIONS",
+    "PIECE",
+    "UNPACK_ERRORS",
+    "Pieces",
+    "budget_of",
+    "check_file",
+    "compression_of",
+    "open_unpacked",
+]
 
 COMPRESSIONS = ("gz", "bz2", "xz", "zst", "zip")
 """How files may be packed, by the ends of their names."""
@@ -31,6 +40,19 @@ _PER_CELL = 4
 """Bytes that a value of a text takes besides its characters."""
 
 _MAX_BYTES = 10**8
+
+
+def check_file(path: Path, name: str = "--data") -> None:
+    """Refuse what cannot be read twice.
+
+    :raises ValueError: if there is no file, or a folder, a pipe or a device.
+    """
+    if path.is_dir():
+        raise ValueError(f"{name} must be a file, got the folder {path}; give a file in it.")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{name} must be a file, got the pipe or device {path}; write it to a file first.")
+    if not path.is_file():
+        raise ValueError(f"{name} must be a file, but there is none at {path}; check the path.")
 
 
 def compression_of(path: str | os.PathLike[str]) -> str:

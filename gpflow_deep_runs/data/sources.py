@@ -39,7 +39,7 @@ from gpflow_deep_runs.data.delimited import (
 from gpflow_deep_runs.data.doubts import labels_of
 from gpflow_deep_runs.data.encodings import encoding_of
 from gpflow_deep_runs.data.libraries import pa, pc, pd
-from gpflow_deep_runs.data.packed import COMPRESSIONS, UNPACK_ERRORS, budget_of, open_unpacked
+from gpflow_deep_runs.data.packed import COMPRESSIONS, UNPACK_ERRORS, budget_of, check_file, open_unpacked
 from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.typed import kind_of_type
 
@@ -110,8 +110,7 @@ def read_source(source: object, *, names_optional: bool = False, spec: TableSpec
     path = Path(source)
     where = str(path)
     name = path.name.split(".")[0]
-    if not path.is_file():
-        raise ValueError(f"--data must be a file, but there is none at {path}; check the path.")
+    check_file(path)
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty; check how it was written.")
     if is_delimited(path):

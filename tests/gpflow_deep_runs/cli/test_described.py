@@ -385,3 +385,7 @@ def test_a_run_that_is_continued_with_other_flags_is_refused_at_once(
     with pytest.raises(SystemExit):
         answer(["gpflow-deep train", f"--run_dir={tmp_path}", "--dataset=diabetes", "--resume"])
     assert "but --num_layers=3 is now (not set)" in capsys.readouterr().err
+    # A run of another program has flags that this one does not know.
+    with pytest.raises(SystemExit):
+        answer(["gpflow-deep ebp", f"--run_dir={tmp_path}", "--dataset=breast_cancer", "--resume"])
+    assert f"a run of this program, but that in {tmp_path} has --ard; give" in capsys.readouterr().err

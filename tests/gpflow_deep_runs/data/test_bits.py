@@ -105,6 +105,8 @@ ONES = np.ones((4, 3), np.uint8)
     ("save", "message"),
     [
         (lambda folder: folder / "absent.csv", "--data must be a file, but there is none at"),
+        (lambda folder: folder, "--data must be a file, got the folder .*; give a file in it"),
+        (lambda folder: Path("/dev/null"), "got the pipe or device /dev/null; write it to a file first"),
         (save_csv(""), "is empty"),
         (save_csv("a,b\n"), "at least 2 rows below its header, got 0"),
         (
