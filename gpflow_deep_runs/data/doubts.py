@@ -179,6 +179,8 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
     least_positive = others[others > 0].min(initial=np.inf)
     if value > high > least_positive and low >= 0 and value / high < high / least_positive:  # 1, 10, 100, ...
         return False
+    if len(distinct) < 4:  # levels, such as 1, 2, 3 and 30
+        return False
     is_often = count >= max(3, 3 * len(others) / len(distinct)) and len(distinct) >= 10
     return count >= 2 and gap > (_FAR_OFTEN if is_often else _FAR) * spread
 

@@ -26,6 +26,7 @@ _NUMERIC = [
     *(f"{a}{s}{b}{s}{y}" for s in "-/. " for y in ("%Y", "%y") for a, b in (("%d", "%m"), ("%m", "%d"))),
     *("%Y-%m", "%Y/%m", "%m/%Y", "%m-%Y", "%Y%m%dT%H%M%S", "%YM%m"),
     *(form.replace("Q", quarter) for quarter in "QTK" for form in ("%YQ%q", "%Y Q%q", "%Y-Q%q", "Q%q %Y", "Q%q-%Y")),
+    *(form.replace("H", half) for half in "HS" for form in ("%YH%h", "%Y H%h", "%Y-H%h", "H%h %Y", "H%h-%Y")),
     *("Q%q/%Y", "%qQ%Y", "%qT%Y", "%qQ%y", "%Y-W%V", "%YW%V", "%Y W%V", "%Y-KW%V", "W%V %Y"),
     *("%Y年%m月%d日", "%Y年%m月", "%Y/W%V", "W%V-%Y", "W%V/%Y"),
 ]
@@ -115,6 +116,9 @@ def find_date_format(
                 f"--ignore={contents.name} or --categorical={contents.name}."
             )
         return None
+    # The first of months, and not days of January
+    if len(best_forms) > 1:
+        best_forms = [form for form in best_forms if _are_first_days(contents, form)] or best_forms
     # Dates that may be of another century
     if not is_given:
         best_forms = _of_few_years(contents, best_forms)
@@ -245,6 +249,15 @@ def _formats_of(text: str, dates: list[str]) -> list[str]:
             clocks = (f"{gap}{clock}{zone}" for gap in (" ", "T", ", ", ":") for clock in _CLOCKS for zone in _ZONES)
             forms += [f"{form}{clock}" for clock in clocks if re.fullmatch(full_pattern(clock), rest)]
     return forms
+
+
+def _are_first_days(contents: Contents, form: str) -> bool:
+    """Whether all dates are the first of a month, of five months and three years at least."""
+    found = read_dates(contents.cells.texts, form)[contents.is_value]
+    days = found[~np.isnan(found)].astype("datetime64[D]")
+    months = days.astype("datetime64[M]").astype(int)
+    is_first = (days == days.astype("datetime64[M]")).all()
+    return bool(is_first and len(np.unique(months % 12)) >= 5 and len(np.unique(months // 12)) >= 3)
 
 
 def _has_order(form: str, order: str) -> bool:

@@ -58,12 +58,15 @@ _WORDS = (
     *(("waar", "onwaar"), ("prawda", "fałsz"), ("истина", "ложь")),
 )
 _WORD = re.compile(
-    r"(?!(?:am|pm|bc|ad|st|nd|rd|th)\b)(?:[^\W\d_]{2,}|[^\W\d_]/[^\W\d_]+)(?:[ /.][^\W\d_]+)*\.?", re.IGNORECASE
+    r"(?!(?:am|pm|bc|ad|st|nd|rd|th|x+)\b)(?:[^\W\d_]{2,}|[^\W\d_]/[^\W\d_]+)(?:[ /.][^\W\d_]+)*\.?", re.IGNORECASE
 )
 """Units that are words, and not those of times or places."""
 
 _LETTERED = "(?i:[a-z ./-]{1,12}[0-9]{3,}|[0-9]{3,}[a-z]{1,3}|[a-z ./-]{1,8}[0-9]{1,2}[ ./-]{1,2}[0-9]{3,})"
 """Codes of digits and letters."""
+
+_DIAGNOSIS = "[EV][0-9]{2,3}(?:\\.[0-9]{1,2})?|[0-9]{1,3}(?:\\.[0-9]{1,2})?"
+"""Of the ninth classification of diseases, as 250.83 and V57."""
 
 _ID = re.compile(
     r"(?i:(?:.*[\s_.-])?(?:id|uuid|guid)|index|idx|rows?|row[\s_.]?(?:id|num|no|number|index|names?)|unnamed: [\d.]+"
@@ -407,7 +410,8 @@ def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _N
         return "code"
     _check_digits(contents)
     unit, note = _unit_of(contents.sample(_SAMPLE))
-    if _WORD.fullmatch(unit) and _unit_of(contents)[0] == unit and contents.is_value.sum() > 1:
+    are_years = contents.share(matches(contents.cells.texts, f"{YEAR}[^0-9]*")) == 1  # 2012 Summer
+    if _WORD.fullmatch(unit) and _unit_of(contents)[0] == unit and contents.is_value.sum() > 1 and not are_years:
         result = _as_numbers(contents, is_forced=True, is_tolerant=is_tolerant)
         return cast(_Numbers, result)._replace(hint=f"--categorical={contents.name} reads levels")
     return note
@@ -425,7 +429,7 @@ def _without_flags(contents: Contents) -> Contents | None:
     if some.share(matches(some.cells.texts, _PERHAPS_FLAGGED)) <= 0.5:
         return None
     is_flagged = contents.is_value & matches(texts, f"(?s:.*)[0-9.,][{SPACES}]*?{FLAG}")
-    if not is_flagged.any() or not matches(texts, "[-+]?[0-9.,]+").any():
+    if not is_flagged.any() or not matches(texts, "[-+]?[0-9.,]+(?: ?(?:[\\[(][-0-9.]+ ?[^0-9.]|\u00b1).*)?").any():
         return None
     endings = pc.unique(pc.replace_substring_regex(texts.filter(pa.array(is_flagged)), "^.*[0-9.,]\\s*", ""))
     if set(endings.to_pylist()) <= UNITS:  # of seconds or days
@@ -441,7 +445,8 @@ def _number_column(
     style, values = pending.found.readings[told or decimal_of(contents, pending.found, signs, delimiter)]
     # Texts that are no numbers in this style
     bad = contents.is_value & np.isnan(values)
-    if bad.any() and forced is None and _are_lettered(contents, bad):
+    is_one = bad.sum() > 1 and (values[contents.is_value & ~bad] == values[contents.is_value & ~bad][:1]).all()
+    if bad.any() and forced is None and (is_one or _are_lettered(contents, bad)):  # 0, a, b, c
         return _text_column(contents, na_values, f"codes, such as {contents.example(bad)}")
     column = Column(contents.name, "number", *style)
     if bad.any() and (not pending.is_tolerant or contents.share(bad) >= 0.5):
@@ -464,6 +469,8 @@ def _are_lettered(contents: Contents, bad: NDArray[np.bool_]) -> bool:
     texts = contents.cells.texts
     is_lettered = matches(texts, _LETTERED) & bad
     is_digits = matches(texts, "[0-9]{4,}") & ~bad
+    if contents.share(matches(texts, _DIAGNOSIS)) == 1 and matches(texts, "V.*").any():
+        return True
     are_many = is_lettered.sum() >= 2 and contents.counts[bad].sum() >= 3 and contents.share(bad) >= 0.02
     good = contents.is_value & ~bad
     return bool(

@@ -28,9 +28,7 @@ _MIN_DAYS = 20
 def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> str:
     """Of numbers as text: how one of them is read, what stands for a missing value, and digits that are lost."""
     # Texts that are not written as a program writes their numbers; the best example has all the signs
-    is_odd = contents.is_value & ~np.isnan(found)
-    if not style.unit:
-        is_odd &= numbers(contents.cells.texts, Style()) != found
+    is_odd = contents.is_value & ~np.isnan(found) & (numbers(contents.cells.texts, Style()) != found)
     odd = np.flatnonzero(is_odd)[:_EXAMPLES]
     parts = []
     if len(odd):

@@ -2,13 +2,14 @@
 
     numbers(pa.array(["1.234,50 €"]), Style(decimal=",", thousands=".", unit="€"))         # [1234.5]
 
-Digits are 0 to 9; a plain number is read as Python's `float` reads it. Hexadecimal numbers, underscores, fractions and
-digits of other scripts are no numbers.
+Digits are 0 to 9; a plain number is read as Python's `float` reads it. Hexadecimal numbers, underscores and digits of
+other scripts are no numbers; fractions, and feet with inches, are in a style of their own, :data:`COMPOUND`.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,8 +20,8 @@ from gpflow_deep_runs.data.cells import MISSING, bytes_of, matches, one_chunk
 from gpflow_deep_runs.data.libraries import pa, pc
 from gpflow_deep_runs.data.units import SCALES
 
-__all__ = ["EXPONENT", "FLAG", "GROUPS", "SIGNS", "SPACES", "YEAR", "Marks", "Style", "marks_of", "numbers"]
-__all__ += ["pattern_of", "plain_numbers", "singular_of", "without_flags"]
+__all__ = ["COMPOUND", "EXPONENT", "FLAG", "GROUPS", "SIGNS", "SPACES", "YEAR", "Marks", "Style"]
+__all__ += ["marks_of", "numbers", "pattern_of", "plain_numbers", "singular_of", "without_flags"]
 
 SPACES = " \t\u00a0\u2007\u2009\u202f"
 """Spaces of any width."""
@@ -35,8 +36,24 @@ EXPONENT = "(?:[eE][-+]?[0-9]+)?"
 """The exponent of a number, or nothing, as a pattern."""
 
 
-FLAG = "(?:\\*{1,3}|[\u2020\u2021\u00a7]|\\[[0-9A-Za-z]{1,3}\\]|\\([a-z]\\)| [bcdefinprsuz]{1,3})"
+_INTERVAL = "(?:[\\[(][-+0-9., ]*[0-9] ?(?:[-\u2013,;]|to) ?[-+0-9.]+[\\])]|\u00b1 ?[0-9.,]+)"
+"""An interval after its estimate, as in 60.1 [55.2-64.0] or 5.2 \N{PLUS-MINUS SIGN} 0.3."""
+
+FLAG = f"(?:\\*{{1,3}}|[\u2020\u2021\u00a7]|\\[[0-9A-Za-z]{{1,3}}\\]|\\([a-z]\\)| [bcdefinprsuz]{{1,3}}|{_INTERVAL})"
 """What statistical offices write after a number that is provisional (4.9 p, 4.9*) or has a note (4.9 [1])."""
+
+COMPOUND = {
+    "ft in": re.compile(
+        "(?P<a>[0-9]{1,2}) ?(?:['\u2032\u2019]|ft\\.?|feet|foot) ?"
+        "(?:(?P<b>(?:1[01]|[0-9])(?:\\.[0-9]+)?) ?(?:[\"\u2033\u201d]|''|in(?:ch(?:es)?)?\\.?)?)?"
+    ),
+    "\u00b0 '": re.compile(
+        "(?P<sign>[-\u2212]?)(?P<a>[0-9]{1,3}) ?[\u00b0\u00ba] ?(?P<b>[0-5]?[0-9](?:\\.[0-9]+)?) ?['\u2032\u2019] ?"
+        "(?:(?P<c>[0-5]?[0-9](?:\\.[0-9]+)?) ?(?:[\"\u2033\u201d]|'') ?)?(?P<side>[NSEW]?)"
+    ),
+    "1/2": re.compile("(?:(?P<a>[0-9]+)(?:[ -]+(?=[0-9])|$))?(?:(?P<b>[0-9]+)[/\u2044](?P<d>[234568]|10|16|32|64))?"),
+}
+"""Numbers of several parts, by what stands for their unit: heights in inches, angles in degrees, and fractions."""
 
 YEAR = "(?:1[89]|20)[0-9]{2}"
 """A year, which is none below zero where it stands in parentheses."""
@@ -165,6 +182,8 @@ def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
         return numbers(bare, style._replace(has_flags=False))
     if style.is_scaled:
         return _scaled(texts, style)
+    if style.unit in COMPOUND:
+        return np.array([_compound(text or "", style.unit) for text in texts.to_pylist()], np.float64)
     # Texts that are no numbers become null; the sign is read before unit and groups are taken away
     rest = pc.if_else(pa.array(matches(texts, pattern_of(style))), texts, pa.scalar(None, texts.type))
     is_negative = pc.match_substring_regex(rest, "^[^0-9]*[-\u2212(]")
@@ -178,6 +197,22 @@ def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     return np.array(
         pc.if_else(is_negative, pc.negate(magnitudes), magnitudes).to_numpy(zero_copy_only=False), dtype=np.float64
     )
+
+
+def _compound(text: str, unit: str) -> float:
+    """A number of several parts; NaN if it is none."""
+    text = re.sub("[\u00bc-\u00be\u2150-\u215e]", lambda sign: " " + unicodedata.normalize("NFKC", sign[0]), text)
+    found = COMPOUND[unit].fullmatch(text.strip()) if text else None
+    if found is None:
+        return float("nan")
+    part = {name: value for name, value in found.groupdict().items() if value}
+    whole, small, smallest, divisor = (float(part.get(*default)) for default in zip("abcd", "0001", strict=True))
+    if unit == "1/2":
+        return whole + small / divisor if small < divisor or not whole else float("nan")
+    if unit == "ft in":
+        return 12 * whole + small
+    degrees = whole + small / 60 + smallest / 3600
+    return -degrees if "sign" in part or part.get("side") in ("S", "W") else degrees
 
 
 def singular_of(unit: str) -> str:

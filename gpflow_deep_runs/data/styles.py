@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpflow_deep_runs.data import numerals
 from gpflow_deep_runs.data.cells import Contents, matches, shown
 from gpflow_deep_runs.data.libraries import pa
 from gpflow_deep_runs.data.numerals import EXPONENT, GROUPS, SIGNS, SPACES, Style, numbers, pattern_of, singular_of
@@ -41,6 +42,8 @@ _BODY = re.compile("|".join(pattern_of(Style(sign, group)) for sign in (".", ","
 _OUT_OF = re.compile("(?:/|out of|von|sur) ?(5|10|100|1000)(?: (?:stars?|points?|Punkten))?")
 """What follows ratings such as 4.1/5, which is a unit of theirs."""
 
+_MIXED = "[0-9]+[ -]+[0-9]+/[0-9]+|.*[\u00bc-\u00be\u2150-\u215e]"
+_MAY_BE_COMPOUND = f"(?s:.*[0-9] ?(?:['\u2019\u2032\u00b0\u00ba]|ft|feet|foot).*)|{_MIXED}|[0-9]+/[0-9]+"
 _ZERO = re.compile("0+(?:[.,]0+)?")
 _BOTH = "\x1f"
 _SAMPLE = 1000
@@ -124,6 +127,8 @@ def find_style(contents: Contents, *, is_forced: bool = False) -> Found | None:
     :raises ValueError: numbers of different units, or with decimal points and decimal commas.
     """
     some = contents.sample(_SAMPLE)
+    if matches(some.cells.texts, _MAY_BE_COMPOUND).any() and (compound := _compound(contents, is_forced)):
+        return compound
     if some is not contents and not is_forced:
         # Errors name the first of all texts; where no text of the sample is a number, there is none
         found = None
@@ -134,6 +139,17 @@ def find_style(contents: Contents, *, is_forced: bool = False) -> Found | None:
         if found is not None and not found.doubt and (of_all := _of_all(found, contents)):
             return of_all
     return _found(contents, any_unit=is_forced)
+
+
+def _compound(contents: Contents, is_forced: bool) -> Found | None:
+    """Numbers of several parts, if all are such; fractions alone, without one such as 1 1/2, may be ratios."""
+    texts = contents.cells.texts
+    for unit in numerals.COMPOUND:
+        reading = Reading(Style(unit=unit), numbers(texts, Style(unit=unit)))
+        is_sure = is_forced or unit != "1/2" or (matches(texts, _MIXED) & contents.is_value).any()
+        if is_sure and contents.share(~np.isnan(reading.values)) == 1:
+            return Found(contents.is_value, {".": reading, ",": reading}, "", np.zeros_like(contents.is_value))
+    return None
 
 
 def _of_all(found: Found, contents: Contents) -> Found | None:
@@ -266,7 +282,7 @@ def is_code(contents: Contents, found: Found) -> bool:
 def _base(units: set[str]) -> str | None:
     """The unit of numbers of which some are thousands or millions: "€" of "€110.5M"; None if they are not."""
     parts = {unit: _without_scale(unit) for unit in units}
-    if len(units) < 2 and not any(_BOTH in unit for unit in units):
+    if units == {"", "Cr"} or (len(units) < 2 and not any(_BOTH in unit for unit in units)):  # Cr may be credit
         return None
     has_scale = any(parts[unit] != unit for unit in units)
     bases = set(parts.values())

@@ -3,8 +3,9 @@
     read_dates(pa.array(["31.12.2020 23:59"]), "%d.%m.%Y %H:%M")                           # days since 1970-01-01
     read_times(pa.array(["7:05 PM"]), "%I:%M %p")                                          # [19.0833...], hours
 
-Beside the directives of `strptime` there are %q, a quarter, and %t, a duration such as 1h 30m or PT1H30M; %V, a week
-of ISO 8601, goes with %Y and is its Monday. Months and days have English names, short or whole, and 3rd is a day, too.
+Beside the directives of `strptime` there are %q and %h, a quarter and a half of a year, and %t, a duration such as 1h
+30m or PT1H30M; %V, a week of ISO 8601, goes with %Y and is its Monday. Months and days have English names, short or
+whole, and 3rd is a day, too.
 Seconds may have a fraction. Dates are checked: there is no 31st of February, and "Mon" before a Tuesday does not fit.
 """
 
@@ -40,6 +41,13 @@ _MONTH = (
 _DAY = "(?i:(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:mon|tue|wed|thu|fri|sat|sun)\\.?)"
 _NAMES = {"b": _MONTHS, "a": _DAYS, "p": ("a", "p")}
 _TWO = "[0-9]{1,2}"
+_AHEAD = (
+    "UTC+00 utc+00 GMT+00 gmt+00 EST-05 EDT-04 CST-06 CDT-05 MST-07 MDT-06 PST-08 PDT-07 "
+    "WET+00 WEST+01 BST+01 CET+01 CEST+02 EET+02 EEST+03"
+)
+_WORDS_OF_ZONES = {zone[:-3]: zone[-3:] for zone in _AHEAD.split()}
+"""Zones of North America, as RFC 5322 has them, and of Europe."""
+
 _DIRECTIVES = {
     "Y": "(?P<Y>[0-9]{4})",
     "y": "(?P<y>[0-9]{2})",
@@ -47,6 +55,7 @@ _DIRECTIVES = {
     "b": f"(?P<b>{_MONTH})",
     "B": f"(?P<b>{_MONTH})",
     "q": "(?P<q>[1-4])",
+    "h": "(?P<h>[12])",
     "d": f"(?P<d>{_TWO})(?:st|nd|rd|th)?",
     "V": f"(?P<V>{_TWO})",
     "a": f"(?P<a>{_DAY})",
@@ -62,7 +71,7 @@ _DIRECTIVES = {
         "(?i:P?(?:(?P<D>[0-9]+) ?d(?:ays?)?[ ,]*)?T?(?:(?P<H>[0-9]+) ?(?:h(?:(?:ou)?rs?)?|std|stunden?)\\.?[ ,]*)?"
         "(?:(?P<M>[0-9]+) ?m(?:in(?:ute)?[ns]?)?\\.?[ ,]*)?(?:(?P<S>[0-9]+) ?s(?:e[ck](?:ond)?s?)?\\.?)?)"
     ),
-    "Z": "(?P<Z>(?i:utc|gmt))",
+    "Z": f"(?P<z>{'|'.join(_WORDS_OF_ZONES)})",
 }
 _FIXED = {"m": "(?P<m>[0-9]{2})", "d": "(?P<d>[0-9]{2})", "H": "(?P<H>[0-9]{2})", "I": "(?P<I>[0-9]{2})"}
 _LENGTHS = {form: len(form) + 2 for form in ISO_FORMATS if "%z" not in form}
@@ -160,7 +169,8 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
     named = part("b", -1)
     month = np.where(named >= 0, named + 1, month)
     quarter = part("q", -1)
-    month = np.where(quarter > 0, 3 * quarter - 2, month)
+    half = part("h", -1)
+    month = np.where(quarter > 0, 3 * quarter - 2, np.where(half > 0, 6 * half - 5, month))
     day = part("d", 1)
     is_good = is_match & (year > 0) & (month >= 1) & (month <= 12) & (day >= 1)
     # Days from 1970 to the first of the month, and to that of the next month
@@ -261,7 +271,9 @@ def _offset(part: Part) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 
 def _minutes(zones: pa.Array) -> pa.Array:
-    """Minutes of zones such as "Z", "+02", "+0230" and "-02:30"."""
+    """Minutes of zones such as "Z", "+02", "+0230", "-02:30" and "EST"."""
+    numbers = pc.index_in(zones, value_set=pa.array(list(_WORDS_OF_ZONES), zones.type))
+    zones = pc.coalesce(pc.take(pa.array(list(_WORDS_OF_ZONES.values()), zones.type), numbers), zones)
     digits = pc.replace_substring_regex(zones, "^[-+]([0-9])(:|$)", "0\\1")  # of +2
     digits = pc.utf8_rpad(pc.replace_substring_regex(digits, "[^0-9]", ""), 4, "0")
     hours = pc.cast(pc.utf8_slice_codeunits(digits, 0, 2), pa.int64())

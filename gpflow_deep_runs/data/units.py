@@ -9,6 +9,7 @@ _CURRENCIES = (
 )
 _UNITS = (
     "% ‰ + k K M B bn mn Mio Mrd mio mrd Tsd Tsd. tsd Mio. Mrd. mln bln thousand million millions billion billions "
+    "Lac Lakh Lakhs lakh Cr Crore crore pp \u00b0% "
     "nm µm μm um mm cm dm m km in inch inches ft feet foot yd mi mile miles "
     "mm² cm² m² km² mm2 cm2 m2 km2 ft² ft2 sqft sqm sq.ft. ha acre acres cm³ m³ cm3 m3 ft3 ft³ "
     "ml mL cl dl dL l L liter liters litre litres gal cc "
@@ -31,6 +32,8 @@ _LONG_UNITS = (
 SCALES = {
     **dict.fromkeys(("k", "K", "thousand", "Tsd", "Tsd.", "tsd"), 1e3),
     **dict.fromkeys(("M", "mn", "mio", "Mio", "Mio.", "mln", "million", "millions"), 1e6),
+    **dict.fromkeys(("Lac", "Lakh", "Lakhs", "lakh"), 1e5),
+    **dict.fromkeys(("Cr", "Crore", "crore"), 1e7),
     **dict.fromkeys(("B", "bn", "Mrd", "Mrd.", "mrd", "bln", "billion", "billions"), 1e9),
 }
 """Words after numbers that say how many times a thousand they are; in one column these may differ."""

@@ -98,6 +98,7 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
     "millions of pounds": (chosen("£1.2bn", "£300m"), Read("number", "is 1200000000")),
     "5 or -999": (chosen("5", "-999"), Asked("--na_values=-999 ")),
     "the last day of pandas": (chosen("2020-01-01", "2262-04-11"), Asked("--na_values=2262-04-11 ")),
+    "nights": (chosen("1", "2", "3", "30"), Read("number")),
     "codes 3D1": (chosen("3D1", "4A2", "5E1"), Read("category", "3 levels")),
     "prices": ([f"{v:.2f}" for v in draws(4).uniform(1, 9, N)], Read("number")),
     "shortest decimals": ([repr(v) for v in draws(5).uniform(1, 9, N).round(2)], Read("number")),
@@ -123,7 +124,8 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
     "levels of two cases": (chosen("Male", "male", "Female"), Read("category", "'Male', 'male'|'male', 'Male'")),
     "levels with two blanks": (chosen("New York", "New  York", "Bonn"), Read("category", "different levels")),
     "yyyymmdd": ([day(draws(i)).replace("-", "") for i in range(N)], Read("date", "--numeric=q")),
-    "one text among numbers": (mixed(lambda r: str(r.integers(1, 9)), "unknown", 999), Asked("--na_values=unknown")),
+    "one text among numbers": (mixed(lambda r: str(r.integers(1, 9)), "see note", 999), Asked("--na_values=see note")),
+    "a word for what is missing": (mixed(lambda r: str(r.integers(1, 9)), "unknown"), Read("number", "is missing")),
     "-998 and -999": (
         mixed(lambda r: "-998" if r.random() < 0.1 else f"{r.uniform(5, 30):.1f}", "-999"),
         Asked("--na_values=-999,-998 "),

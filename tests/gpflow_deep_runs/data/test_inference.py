@@ -58,6 +58,16 @@ def _parse(cells: Sequence[str | None], column: Column, **options: Any) -> list[
         (["20200131", "20200201"], [20200131, 20200201], "--dates=c reads them as dates"),
         (["20200131", "20201301"], [20200131, 20201301], ""),
         (["9007199254740993", "1"], [9007199254740992, 1], "whole numbers above 2^53 lose digits"),
+        (["5'11\"", "6'", "5\u20320\u2033"], [71, 72, 60], "'5\\'11\"' is 71"),
+        (["5 ft 7 in", "6ft 1.5in", ""], [67, 73.5, np.nan], "'6ft 1.5in' is 73.5"),
+        (["2", "3/4", "1 1/2", "2-1/4", "1\u00bd"], [2, 0.75, 1.5, 2.25, 1.5], "'3/4' is 0.75"),
+        (["37\u00b015'S", "40\u00b030'36\"N"], [-37.25, 40.51], '"37\u00b015\'S" is -37.25'),
+        (
+            ["60.1 [55.2-64.0]", "5.2 \u00b1 0.3", "0.4 (0.1, 0.9)"],
+            [60.1, 5.2, 0.4],
+            "'60.1 [55.2-64.0]' has a flag, which is left out (--categorical=c keeps it)",
+        ),
+        (["45 Lac", "1.2 Cr"], [4.5e6, 1.2e7], "'1.2 Cr' is 12000000"),
     ],
 )
 def test_numbers(cells: list[str], values: list[float], note: str) -> None:
@@ -83,6 +93,14 @@ def test_numbers(cells: list[str], values: list[float], note: str) -> None:
         (["Friday, January 3, 2020"], ["2020-01-03"], "%a, %b %d, %Y"),
         (["Jan 2020", "Feb 2020"], ["2020-01-01", "2020-02-01"], "%b %Y"),
         (["2009-10", "2010-12"], ["2009-10-01", "2010-12-01"], "%Y-%m"),
+        (["2009H1", "2010H2"], ["2009-01-01", "2010-07-01"], "%YH%h"),
+        (["2009-S2", "2010-S1"], ["2009-07-01", "2010-01-01"], "%Y-S%h"),
+        (["2020-01-31 10:00 EST", "2020-07-31 10:00 EDT"], ["2020-01-31T15:00", "2020-07-31T14:00"], "%Z"),
+        (
+            ["2/1/2018", "5/1/2018", "7/1/2019", "11/1/2019", "12/1/2020", "7/1/2020"],  # of months, and not of January
+            ["2018-02-01", "2018-05-01", "2019-07-01", "2019-11-01", "2020-12-01", "2020-07-01"],
+            "%m/%d/%Y",
+        ),
         (["1/13/2020 3:05 PM"], ["2020-01-13T15:05"], "%m/%d/%Y %I:%M %p"),
         (
             ["2020-01-31T10:00:00+02:00", "2020-01-31T10:00:00.5Z"],
@@ -216,6 +234,9 @@ def test_categories(cells: list[str], values: list[str | None], note: str) -> No
         ),
         (["5-5-2020", "3-4-2020"], "'3-4-2020' in row 1"),  # a date that differs is shown
         (["1/1/2020"], "which may be"),
+        ([f"{day}/1/2020" for day in range(1, 13)], "which may be"),
+        (["500 Cr", "300", "200 Cr"], "numbers of 2 different units"),
+        (["1/2", "3/4", "3", "4", "5", "6"], "but 2 values are text, the first '1/2'"),
         (
             ["13/4/2020", "3/16/2020", "1/1/2020"],
             r"dates \(%d/%m/%Y\), but 1 values are not, the first '3/16/2020' in row 1",
@@ -236,7 +257,7 @@ def test_categories(cells: list[str], values: list[str | None], note: str) -> No
         ),
         (["2020-W01", "2020-W02", "2020-W00"], "the first '2020-W00' in row 2"),
         (["3rd of January 2020", "4th of May 2020"], "seems to hold dates.*no known format; give --dates=c:FORMAT"),
-        (["2020-01-01 10:00 EST", "2020-01-02 10:00 EST"], "no known format"),
+        (["2020-01-01 10:00 AMT", "2020-01-02 10:00 AMT"], "no known format"),
         (["3. März 2020", "4. Mai 2020"], "seems to hold dates, such as '3. März 2020'"),
         (["janv. 2010", "févr. 2010"], "seems to hold dates"),
         (["1 de enero de 2020", "05-Okt-2020"], "seems to hold dates"),

@@ -414,9 +414,9 @@ def test_texts_of_which_no_level_says_much(name: str) -> None:
 
 
 QUESTIONS: dict[str, list[str]] = {
-    "lengths": [f"{i} ft {i % 12} in" for i in range(N)],
-    "places": [f"52\u00b0{i}'N" for i in range(N)],
-    "half-years": [f"H{1 + i % 2} {1980 + i // 2}" for i in range(N)],
+    "lengths": [f"{i} st {i % 14} lb" for i in range(N)],
+    "places": [f"52 deg {i} min" for i in range(N)],
+    "half-years": [f"{1980 + i // 2} half {1 + i % 2}" for i in range(N)],
     "weeks without a letter": [f"{2019 + i // 52}/{1 + i % 52:02d}" for i in range(N)],
     "years of two eras": [[f"AD {i}", f"{i} BC"][i % 2] for i in range(N)],
     "numbers with zeros in front": [f"{i:03d}" for i in range(N)],
@@ -581,6 +581,13 @@ OF_PEOPLE: dict[str, tuple[list[str], str, list[float]]] = {
     "days of Japan": (["2020年12月07日", "2021年1月3日"], "date", [18603.0, 18630.0]),
     "codes of post": ([f"{10000 + 997 * i}-{100 + i}" for i in range(N)], "ignored", []),
     "versions": ([f"1.{i % 7}.{100 + i}" for i in range(N)], "ignored", []),
+    "places": ([f"(41.{880 + i}, -87.{630 + i})" for i in range(N)], "ignored", []),
+    "sets of tennis": ([f"{6 + i % 2}-{i % 5} 7-6({i}) 6-1" for i in range(N)], "ignored", []),
+    "a year and a word": (["2012 Summer", "1992 Summer"], "category", [0.0, 1.0]),
+    "half a code": (["860xx", "309xx"], "category", [0.0, 1.0]),
+    "0 or letters": (["0"] * 7 + ["a", "b"], "category", [1.0, 1.0]),
+    "not provided": (["12.5", "Not Provided", "3"], "number", [12.5, np.nan, 3.0]),
+    "diagnoses": (["250.83", "V57", "414", "E888", "8"], "category", [1.0, 0.0]),
 }
 
 
