@@ -257,6 +257,10 @@ def _from_texts(
         plain = numerals.plain_numbers(values, missing_texts(na_values, markers=True))
         if plain is not None:
             return _without(plain, values_of(na_values, is_date=False)), None, ()
+    if column.kind == "date" and column.date_format and not na_values:
+        iso = times.plain_dates(values, missing_texts((), markers=True), date_format=column.date_format)
+        if iso is not None:
+            return iso[1], None, ()
     # Otherwise each different text is read once, and spread over its rows
     cells = cells or cells_of(values)
     is_word = column.kind == "boolean" and "true" not in {word.casefold() for word in column.true}

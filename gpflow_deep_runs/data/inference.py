@@ -26,7 +26,7 @@ from gpflow_deep_runs.data.formats import are_durations, find_date_format, find_
 from gpflow_deep_runs.data.libraries import pa, pc
 from gpflow_deep_runs.data.numerals import FLAG, SPACES, YEAR, Style, marks_of, numbers, plain_numbers, without_flags
 from gpflow_deep_runs.data.styles import Found, Sign, apart, decimal_of, find_style, is_code
-from gpflow_deep_runs.data.times import is_time_format, read_dates, read_times
+from gpflow_deep_runs.data.times import is_time_format, plain_dates, read_dates, read_times
 from gpflow_deep_runs.data.typed import are_whole, decoded, floats_of, has_zone, kind_of_type, texts_of
 from gpflow_deep_runs.data.units import UNITS
 
@@ -202,6 +202,9 @@ def _looked_at(
             note = f"{shown(values[row].as_py().strip())} is {floats[row]:.15g}"
             note = "; ".join(filter(None, [note, notes.of_values(name, floats)]))
             return Column(name, "number", decimal=",", note=note), ","
+    # And moments as programs write them
+    if forced is None and not na_values and (iso := plain_dates(values, missing_texts((), markers=False))) is not None:
+        return Column(name, "date", date_format=iso[0]), ""
     contents = _contents(name, where, values, na_values)
     if seen is not None:
         seen[name] = contents.cells

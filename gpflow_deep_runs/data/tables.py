@@ -177,7 +177,10 @@ def _gaps_of(values: pa.ChunkedArray) -> list[str]:
     """Texts of a target that stand for no value beside two words or more, as they do beside numbers."""
     if not pa.types.is_string(values.type):
         return []
-    texts = {text.strip() for text in pc.unique(values).to_pylist() if text is not None}
+    different = pc.unique(pc.utf8_trim_whitespace(pc.drop_null(pc.unique(values))))
+    if not pc.any(pc.is_in(different, value_set=pa.array(_GAPS))).as_py():
+        return []
+    texts = {*different.to_pylist()}
     words = [text for text in texts - {*_GAPS, *MISSING} if not text[:1].isdigit()]
     return sorted(texts & {*_GAPS}) if len(words) > 1 else []
 

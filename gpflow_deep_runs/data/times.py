@@ -12,17 +12,17 @@ Seconds may have a fraction. Dates are checked: there is no 31st of February, an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data.cells import bytes_of
 from gpflow_deep_runs.data.libraries import pa, pc
 from gpflow_deep_runs.data.numerals import SPACES
 
-__all__ = ["ISO_FORMATS", "check_format", "full_pattern", "is_time_format", "iso_format", "read_dates", "read_times"]
+__all__ = ["ISO_FORMATS", "check_format", "full_pattern", "is_time_format", "iso_format", "plain_dates", "read_dates"]
+__all__ += ["read_times"]
 
 Part = Callable[[str, int], NDArray[np.int64]]
 
@@ -153,11 +153,11 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
     length = _LENGTHS.get(date_format, 0)
     if length and len(texts) > _MANY:
         is_long = pc.fill_null(pc.equal(pc.binary_length(texts), length), False)
-        iso = _iso_days(texts.filter(is_long), date_format)
+        iso = plain_dates(texts.filter(is_long), date_format=date_format)
         if iso is not None:
             days = np.full(len(texts), np.nan)
             is_iso = is_long.to_numpy(zero_copy_only=False)
-            days[is_iso] = iso
+            days[is_iso] = iso[1]
             days[~is_iso] = read_dates(texts.filter(pc.invert(is_long)), date_format)
             return days
     part, is_match = _parts(texts, date_format)
@@ -195,20 +195,31 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
     return np.where(is_good, days + (seconds - (0 if is_local else offset)) / 86400, np.nan)
 
 
-def _iso_days(texts: pa.Array, date_format: str) -> NDArray[np.float64] | None:
-    """Days of texts that are all as long as those of an ISO format; None if there is none, or one is no date in it."""
+def plain_dates(
+    values: pa.ChunkedArray | pa.Array, missing: Sequence[str] = (), *, date_format: str = ""
+) -> tuple[str, NDArray[np.float64]] | None:
+    """The ISO format and the days of texts that all are moments in it, or missing; None if one is neither.
+
+    :param missing: texts that stand for a missing value.
+    :param date_format: the only format that will do; "" for any without a zone.
+    """
+    lengths = pc.unique(pc.drop_null(pc.binary_length(values)))
+    if len(lengths) > 1 and missing:
+        is_missing = pc.is_in(pc.utf8_trim_whitespace(values), value_set=pa.array(missing, values.type))
+        values = pc.if_else(is_missing, pa.scalar(None, values.type), values)
+        lengths = pc.unique(pc.drop_null(pc.binary_length(values)))
+    # One length and one sign before the time of the day tell the format
+    signs = pc.unique(pc.drop_null(pc.utf8_slice_codeunits(values, 10, 11))).to_pylist() if len(lengths) == 1 else []
+    forms = [form for form, length in _LENGTHS.items() if [length] == lengths.to_pylist() and [form[8:9]] == signs]
+    if not forms or date_format not in ("", forms[0]):
+        return None
     try:
-        seconds = pc.cast(texts, pa.timestamp("s")).cast(pa.int64()).to_numpy()
+        moments = pc.cast(values, pa.timestamp("s"))
     except pa.ArrowInvalid:
         return None
-    if not len(seconds):
-        return None
-    # The sign before the time of the day has to be that of the format
-    sign = date_format[8:9]
-    if sign and (bytes_of(texts)[0].reshape(len(texts), -1)[:, 10] != ord(sign)).any():
-        return None
-    days, rest = np.divmod(seconds, 86400)
-    return np.where(days >= _FIRST_DAY, days + rest / 86400, np.nan)
+    seconds = np.asarray(moments.cast(pa.int64()).to_numpy(), np.float64)
+    days = np.floor(seconds / 86400)
+    return None if (days < _FIRST_DAY).any() else (forms[0], days + (seconds - 86400 * days) / 86400)
 
 
 def read_times(texts: pa.Array, time_format: str) -> NDArray[np.float64]:
