@@ -278,7 +278,7 @@ def settings_of(source: str) -> Iterator[tuple[str, int]]:
 
 
 def _is_turned(default: ast.expr | None) -> bool:
-    return default is not None and not re.fullmatch(r"[A-Z]\w+\(\)", ast.unparse(default))
+    return default is not None and not re.fullmatch(r"[A-Z]\w*\(\)", ast.unparse(default))
 
 
 @pytest.mark.parametrize("package", [*PRESENT, GROUND, "gpflow_deep_runs"])
