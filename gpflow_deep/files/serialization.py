@@ -28,7 +28,7 @@ from gpflow_deep_base.files import write_bytes
 from gpflow_deep_base.limits import one_line
 
 from ..model.deep_gp import DeepGP
-from .stored_names import CustomObjects, Imported, Refused, given_names
+from .stored_names import CustomObjects, Refused, given_names, written
 from .stored_objects import Encoded, decode, encode
 
 __all__ = ["check_savable", "load_model", "save_model"]
@@ -90,7 +90,7 @@ def _content(model: DeepGP) -> bytes:
     content, encoded = _written(model)
     # A copy has to make the same file.
     try:
-        copy = _decoded(encoded.node, encoded.arrays, Imported(), "the model")
+        copy = _decoded(encoded.node, encoded.arrays, written, "the model")
     except ValueError as error:
         raise ValueError(f"the model cannot be saved, because its copy could not be made: {error}") from error
     if _written(copy)[0] != content:

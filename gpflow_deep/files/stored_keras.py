@@ -20,7 +20,7 @@ import tensorflow as tf
 from gpflow_deep_base.limits import one_line
 
 from ..model.upstream import take_variable
-from .stored_names import Imported, Refused, find
+from .stored_names import Refused, find, looked_up, written
 
 __all__ = ["decode", "encode", "is_layer", "is_variable"]
 
@@ -75,7 +75,10 @@ def encode(layer: Any) -> tuple[dict[str, Any], list[Any]]:
         part.pop("compile_config", None)
         if part.get("module", "") is None:  # what Keras writes for a class of the program itself
             part["module"] = "__main__"
-    _custom_objects(config, Imported())
+    # Layers of the user's own, which `decode` has to be given, but for a copy here.
+    names = [f"{part.get('module')}:{part['class_name']}" for part in _parts(config)]
+    written.update({name: looked_up(name) for name in names if not name.startswith("keras.") and looked_up(name)})
+    _custom_objects(config, written)
     return config, list(layer.variables)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,19 +21,19 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from tensorflow_probability.python.distributions.transformed_distribution import _default_kwargs_split_fn
 
 __all__ = [
     "OF_TENSORFLOW",
     "CustomObjects",
-    "Imported",
     "Refused",
     "check_names",
     "door",
     "find",
     "given_names",
+    "looked_up",
     "name_of",
     "of_given",
+    "written",
 ]
 
 #: Classes and functions that a caller gives, or the same by name: "module:name" or "name", as they are in the file.
@@ -57,21 +58,12 @@ _FUNCTIONS = {
 }
 
 
-#: What this process has named in something that it wrote.
+#: What this process has named in something that it wrote, and so may read back.
 written: dict[str, Any] = {}
 
 
 class Refused(ValueError):
     """What is wrong with a part of a model or with a file, as a predicate: whoever catches it names the subject."""
-
-
-class Imported(dict[str, Any]):
-    """All that this process has imported, as what a caller gives: for what it has written itself."""
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """What has this name in a module that is there already."""
-        thing = _looked_up(name)
-        return default if thing is None else thing
 
 
 @functools.cache
@@ -83,7 +75,8 @@ def _listed() -> dict[str, Any]:
     }
     kinds = {f"numpy.{kind.__name__}": kind for kind in np.sctypeDict.values() if np.dtype(kind).kind in "biufcSU"}
     plain = {kind.__name__: kind for kind in (bool, int, float, str)}
-    others = {"inv_probit": gpflow.likelihoods.utils.inv_probit, "split_of_options": _default_kwargs_split_fn}
+    split = inspect.signature(tfp.distributions.TransformedDistribution.__init__).parameters["kwargs_split_fn"].default
+    others = {"inv_probit": gpflow.likelihoods.utils.inv_probit, "split_of_options": split}
     return {**functions, **kinds, **plain, **others}
 
 
@@ -123,7 +116,7 @@ def name_of(thing: Any) -> str:
     subject = f"{'is of the class' if isinstance(thing, type) else 'is the function'} {_readable(name)}"
     if isinstance(thing, type) and thing.__module__.split(".")[0] in _FOREIGN and not _is_listed(thing):
         raise Refused(f"{subject}, which no file may have (of Keras, layers of version 3 can be saved)")
-    if getattr(_looked_up(name), "__qualname__", None) != thing.__qualname__:  # a notebook may define it once more
+    if getattr(looked_up(name), "__qualname__", None) != thing.__qualname__:  # a notebook may define it once more
         reason = "is a lambda" if "<lambda>" in name else "its module does not have by this name"
         raise Refused(f"{subject}, which {reason}: define it by `def` or `class` at the top of a module")
     written[name] = thing
@@ -163,7 +156,7 @@ def _found(name: str, given: Mapping[str, Any]) -> Any:
     for thing in (of_given(name, given), _listed().get(name)):
         if thing is not None:
             return thing
-    thing = _looked_up(name)
+    thing = looked_up(name)
     return thing if isinstance(thing, type) and _is_listed(thing) else None
 
 
@@ -181,14 +174,14 @@ def _full_name(thing: Any) -> str:
     qualname = getattr(thing, "__qualname__", type(thing).__qualname__)
     parts = module.split(".")
     names = [f"{'.'.join(parts[:end])}:{qualname}" for end in range(1, len(parts) + 1)]
-    return next((name for name in names if _looked_up(name) is thing), names[-1])
+    return next((name for name in names if looked_up(name) is thing), names[-1])
 
 
 def _readable(name: str) -> str:
     return name.replace(":", ".")
 
 
-def _looked_up(name: str) -> Any:
+def looked_up(name: str) -> Any:
     """What has this name in a module that is there already, or None. Nothing is imported but own modules."""
     module_name, _, qualname = name.partition(":")
     is_own = module_name.split(".")[0] in _OWN_PACKAGES

@@ -18,7 +18,7 @@ from gpflow.keras import tf_keras
 
 import gpflow_deep
 from gpflow_deep.files import stored_names
-from gpflow_deep.files.stored_names import Imported, Refused, find, given_names, name_of
+from gpflow_deep.files.stored_names import Refused, find, given_names, name_of, written
 from tests.gpflow_deep import saved_models
 from tests.gpflow_deep.saved_models import OwnIntegrator, OwnKernel, own_link
 
@@ -142,4 +142,5 @@ def test_a_users_functions_can_be_written() -> None:
 def test_a_class_that_a_notebook_defined_once_more_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     again = type("OwnKernel", (gpflow.kernels.Matern12,), {"__module__": HERE, "__qualname__": "OwnKernel"})
     monkeypatch.setattr(saved_models, "OwnKernel", again)
-    assert find(name_of(OwnKernel), Imported()) is again
+    assert find(name_of(OwnKernel), written) is OwnKernel
+    assert find(name_of(again), written) is again
