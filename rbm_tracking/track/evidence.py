@@ -365,19 +365,21 @@ def _span(evidence: Evidence, is_refuted: bool) -> tuple[_Span | None, list[str]
         if ais is not None and reverse is not None and _is_closed(ais, reverse):
             return _Span(below, below - reach, max(below + reach, reverse.log_z + _reach(reverse))), []
         return _Span(value, below - reach, value + half), [f"AIS is {gap:.1f} nats below the filter"]
-    # The narrower interval, stretched up to an uneven AIS above it, which is a lower bound
+    # The narrower interval, stretched up to an uneven AIS above it or one on the other path, which are lower bounds
     half, value = min(halves)
     names = {"AIS": ais, "AIS along the parameters of training": evidence.along}
-    uneven = {
-        name: estimate.log_z for name, estimate in names.items() if estimate is not None and not is_even(estimate)
+    bounds = {
+        name: estimate.log_z
+        for name, estimate in names.items()
+        if estimate is not None and (estimate is evidence.along or not is_even(estimate))
     }
-    name = max(uneven, key=lambda candidate: uneven[candidate], default="")
-    if not name or uneven[name] <= value + half:
+    name = max(bounds, key=lambda candidate: bounds[candidate], default="")
+    if not name or bounds[name] <= value + half:
         return _Span(value, value - half, value + half), []
-    gap = uneven[name] - value - half
+    gap = bounds[name] - value - half
     rest = "the filter allows" if ais is None or not is_even(ais) else "the filter and AIS allow"
     odd = [f"{name}, of few effective chains, is {gap:.1f} nats above what {rest}"] if gap > AGREES else []
-    return _Span(value, value - half, uneven[name]), odd
+    return _Span(value, value - half, bounds[name]), odd
 
 
 # Which evaluation is the best

@@ -45,7 +45,6 @@ from rbm_tracking.model.units import (
 )
 from rbm_tracking.model.visible import Bernoulli, Visible
 from rbm_tracking.track.evidence import (
-    AIS_ERRORS,
     Z_95,
     Annealing,
     Choice,
@@ -107,7 +106,7 @@ _MOST_TERMS = 2.0**32  # of log Z by enumeration, which is about a second
 _RATE = 0.1
 _HIGHEST_RATE = 0.5
 _RATE_TIMES_UNITS = 32.0
-_RATE_OF_NUMBERS = 0.03  # hidden units without bounds have larger gradients
+_SHARE_OF_NUMBERS = 0.3  # of a rate: hidden units without bounds have larger gradients
 _MANY_IN_BATCH = 50  # rows; with fewer the gradient is too noisy for a high rate
 # ratios of the updates of parameters along the way; coarse where they only check log Z
 _FINE = 1.15
@@ -146,7 +145,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     :param n_components: number of hidden units. None: 256, or fewer where validation rows are better off with these.
     :param learning_rate: epsilon_0 of the parameters' gradient ascent. None: 32 over the number of bits and categories,
-        at least 0.1 and at most 0.5, in :meth:`fit` of nothing else with 50 rows in a minibatch or more; else 0.1.
+        at least 0.1 and at most 0.5, in :meth:`fit` of nothing else with 50 rows in a minibatch or more; else 0.1. Of
+        hidden units besides bits and spins three tenths of that.
     :param batch_size: rows in a minibatch.
     :param max_updates: updates of the parameters, each with a minibatch. None: fifty passes over the rows, at least
         800 updates and at most 10,000.
@@ -692,13 +692,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         activations once, however many columns it has."""
         if self.learning_rate is not None:
             return self.learning_rate
-        if self.hidden not in ("bernoulli", "spin"):
-            return _RATE_OF_NUMBERS
+        share = 1.0 if self.hidden in ("bernoulli", "spin") else _SHARE_OF_NUMBERS
         if not isinstance(self._visible, Bernoulli | Softmax) or size < _MANY_IN_BATCH:
-            return _RATE
+            return share * _RATE
         groups = self._visible.groups if isinstance(self._visible, Softmax) else ()
         num_units = n_v - sum(len(group) - 1 for group in groups)
-        return float(np.clip(_RATE_TIMES_UNITS / num_units, _RATE, _HIGHEST_RATE))
+        return share * float(np.clip(_RATE_TIMES_UNITS / num_units, _RATE, _HIGHEST_RATE))
 
     def _new_seed(self) -> tf.Tensor:
         return tf.constant(self.random_state_.randint(2**31 - 1, size=2), tf.int32)
@@ -851,7 +850,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         )
         if found is None:
             return
-        # The model's chains at beta = 1, and its log Z with the error of AIS, are those of the population
+        # The model's chains at beta = 1 and its log Z are those of the population, with an error that lets AIS decide
         model = self._model
         measured = found.population
         v, _, level = plain.arrays(model.chains)
@@ -861,7 +860,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         mean, cov = (np.array(part) for part in (model.tracker.mean, model.tracker.cov))
         mean[0] = measured.log_z
         cov[0] = cov[:, 0] = 0.0
-        cov[0, 0] = (AIS_ERRORS / Z_95 * measured.standard_error) ** 2
+        cov[0, 0] = 1.0
         tracker = model.tracker._replace(mean=tf.constant(mean), cov=tf.constant(cov))
         nothing = np.zeros_like(self._observed.flags)  # to say of the filter, which this log Z is not from
         self._take(self._state._replace(average=found.rbm), self._observed._replace(lag=nothing, flags=nothing))

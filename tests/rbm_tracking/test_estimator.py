@@ -114,6 +114,8 @@ def test_the_rate_suits_the_number_of_units() -> None:
         estimator = tracked_rbm()
         estimator._visible = visible
         assert estimator._first_rate(n_v, size) == pytest.approx(rate)
+        estimator.hidden = "drelu"
+        assert estimator._first_rate(n_v, size) == pytest.approx(0.3 * rate)
     assert tracked_rbm(learning_rate=0.03)._first_rate(64, 100) == 0.03
 
 

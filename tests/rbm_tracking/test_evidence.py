@@ -396,3 +396,12 @@ def test_ais_along_training_counts_where_temperatures_agree_and_are_wrong() -> N
     assert judge(Evidence(along=even)) == judge(Evidence(ais=even))
     narrower = Annealing(10.0, 0.01, 99.0, 100)
     assert judge(known._replace(along=narrower)) == alone  # its weights are more even, which says nothing
+
+
+def test_the_interval_reaches_up_to_the_other_path() -> None:
+    """AIS along training is a lower bound, too: where both agree up to their errors, it may still be above the other."""
+    ais, along = Annealing(59.98, 0.029, 600, 1200), Annealing(60.14, 0.063, 150, 400)
+    verdict = judge(Evidence(ais=ais, along=along))
+    assert verdict.is_trusted
+    assert (verdict.log_z, verdict.high) == (59.98, 60.14)
+    assert judge(Evidence(ais=ais, along=along._replace(log_z=59.9))).high == judge(Evidence(ais=ais)).high
