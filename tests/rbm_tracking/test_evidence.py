@@ -399,7 +399,7 @@ def test_ais_along_training_counts_where_temperatures_agree_and_are_wrong() -> N
 
 
 def test_the_interval_reaches_up_to_the_other_path() -> None:
-    """AIS along training is a lower bound, too: where both agree up to their errors, it may still be above the other."""
+    """AIS along training is a lower bound, too: where both agree up to their errors, it may still be the higher one."""
     ais, along = Annealing(59.98, 0.029, 600, 1200), Annealing(60.14, 0.063, 150, 400)
     verdict = judge(Evidence(ais=ais, along=along))
     assert verdict.is_trusted
