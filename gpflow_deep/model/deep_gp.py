@@ -146,8 +146,10 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
         :return: of each layer; or an `Ensemble`, if the model `is_sampled` or has global inducing outputs.
         """
-        seed = as_seed(self.prediction_seed)
-        return members.cached_factors(self.layers, self._samples, self.num_predict_samples, seed, dtype=dtype)
+        if self.is_sampled or self._has(GlobalInducingLayer):
+            seed = as_seed(self.prediction_seed)
+            return members.cached_factors(self.layers, self._samples, self.num_predict_samples, seed, dtype=dtype)
+        return tuple(layer.cache(dtype=dtype) for layer in self.layers)
 
     @check_shapes("X: [N, D]")
     def propagate(

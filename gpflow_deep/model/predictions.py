@@ -15,7 +15,7 @@ from gpflow.likelihoods import Likelihood
 
 from ..layers.chunking import flat_rows, length_of, map_slices, over_batch, swap_two
 from ..layers.protocol import Factors, Layer
-from ..posteriors.ensemble import Ensemble, members_of, per_member
+from ..posteriors.ensemble import Ensemble, per_member
 from . import likelihoods, mixture
 from .propagation import (
     Propagation,
@@ -154,12 +154,15 @@ class Predictions:
     @property
     def _integrator(self) -> Integrator:
         """Over the inner layers and the members of an ensemble."""
-        return per_member(self.integrator, members_of(self.factors))
+        return self._per_member(self.integrator)
 
     @property
     def _num_joint(self) -> int:
         """Joint draws over many points are Monte Carlo for every model: nodes would grow with N."""
-        return per_member(MonteCarlo(), members_of(self.factors)).num_components(self._dims[:-1], self.num_samples)
+        return self._per_member(MonteCarlo()).num_components(self._dims[:-1], self.num_samples)
+
+    def _per_member(self, integrator: Integrator) -> Integrator:
+        return per_member(integrator, self.factors.size) if isinstance(self.factors, Ensemble) else integrator
 
     def _draws(
         self,

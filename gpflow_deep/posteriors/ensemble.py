@@ -25,7 +25,7 @@ from ..images.weighted_convolutional import WeightedConvolutionalLayer
 from ..layers.global_inducing import GlobalInducingLayer, draw_factors, is_global
 from ..model.quadrature import Integrator
 
-__all__ = ["Ensemble", "InducingSamples", "gps_of", "members_of", "per_member", "random_offset"]
+__all__ = ["Ensemble", "InducingSamples", "gps_of", "per_member", "random_offset"]
 
 
 class Ensemble(NamedTuple):
@@ -83,11 +83,6 @@ def _shape_of(layer: Layer, *, is_last: bool) -> tuple[int, ...]:
         return (0, 0) if is_last else tuple(layer.pseudo_outputs.shape)
     gps = gps_of(layer)
     return (0, 0) if gps is None else tuple(gps.q_mu.shape)
-
-
-def members_of(factors: object) -> int:
-    """K; 1 for factors that are no ensemble."""
-    return factors.size if isinstance(factors, Ensemble) else 1
 
 
 def per_member(integrator: Integrator, num_members: int) -> Integrator:

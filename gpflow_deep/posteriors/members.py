@@ -31,7 +31,7 @@ def cached_factors(
     *,
     dtype: tf.DType | None = None,
 ) -> Any:
-    """As `DeepGP.cached_factors`.
+    """As `DeepGP.cached_factors`, of a model that is sampled or has global inducing outputs.
 
     :param samples: to predict from; None without.
     :param num_draws: of global inducing outputs.
@@ -39,8 +39,6 @@ def cached_factors(
     """
     if samples is not None:
         return samples.cache(layers, dtype=dtype)
-    if not is_global(layers):
-        return tuple(layer.cache(dtype=dtype) for layer in layers)
     if dtype not in (None, layers[-1].dtype):
         raise ValueError("global inducing outputs need the model's float type, got another dtype; use None.")
     count = num_members(layers, None, num_draws)
