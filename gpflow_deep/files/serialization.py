@@ -27,6 +27,7 @@ from gpflow_deep_base.container import Arrays, container_bytes, load_container
 from gpflow_deep_base.files import write_bytes
 from gpflow_deep_base.limits import one_line
 
+from ..layers.moments import jitter_of
 from ..model.deep_gp import DeepGP
 from .stored_names import CustomObjects, Refused, given_names, written
 from .stored_objects import Encoded, decode, encode
@@ -80,7 +81,19 @@ def load_model(
     model = _decoded(structure.get("model"), arrays, named, str(path))
     if not isinstance(model, DeepGP):
         raise ValueError(f"{path} must have a DeepGP, got {type(model).__name__}; it was not written by save_model.")
+    if structure["jitter"] != gpflow.default_jitter():
+        _keep_jitter(model, structure["jitter"])
     return model
+
+
+def _keep_jitter(model: DeepGP, jitter: float) -> None:
+    """Layers without a jitter of their own get what they were saved with, whatever GPflow's is now."""
+    with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
+        for layer in model.layers:
+            gps = getattr(layer, "gp", layer)
+            outputs = getattr(gps, "q_mu", getattr(gps, "pseudo_outputs", None))
+            if hasattr(gps, "jitter") and outputs is not None:
+                gps.jitter = jitter_of(gps, int(outputs.shape[0]), outputs.dtype)
 
 
 def _content(model: DeepGP) -> bytes:
@@ -125,7 +138,7 @@ def _refused(error: BaseException | None) -> Refused | None:
 
 
 def _check_settings(path: str | os.PathLike[str], structure: dict[str, Any]) -> None:
-    """Refuse another float type; warn of another jitter and of other versions, with which predictions may differ."""
+    """Refuse another float type; warn of other versions, with which predictions may differ."""
     float_type, jitter, versions = (structure.get(key) for key in ("float", "jitter", "versions"))
     if not isinstance(versions, dict) or not isinstance(jitter, float) or float_type not in ("float32", "float64"):
         raise ValueError(f"{path} is damaged (it has no settings); save the model again.")
@@ -140,10 +153,6 @@ def _check_settings(path: str | os.PathLike[str], structure: dict[str, Any]) -> 
         for package, here in _VERSIONS.items()
         if str(versions.get(package)).split(".")[:2] != here.split(".")[:2]
     ]
-    if jitter != gpflow.default_jitter():
-        differences.append(
-            f"GPflow's jitter {jitter} (here {gpflow.default_jitter()}: gpflow.config.set_default_jitter)"
-        )
     if differences:
         warnings.warn(
             f"{path} was saved with {' and '.join(differences)}; predictions may differ from the saved model's.",
