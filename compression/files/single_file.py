@@ -116,7 +116,7 @@ def pack(
     :param model: a plain network, such as `compression.fit` returns, or a Bayesian one; it is not changed.
     :param path: of the file, usually with the ending .bcz; it is replaced if it exists.
     :param validate: the error of a network, the lower the better, on examples that are set aside. It is called some
-        dozens of times, with `calibration` ten to twenty.
+        dozens of times, with `calibration` about fifteen.
     :param max_rise: in the units of `validate`, at least 0. What few examples say goes up and down by chance, so with
         `calibration` a rate is also judged by its neighbours, and not the luckiest of all is taken.
     :param calibration: typical inputs, some hundreds or thousands, of several inputs nested as the model takes them.
@@ -406,12 +406,16 @@ def _smallest(
     most: float,
 ) -> Encoded:
     """A file of these kernels, with the coarsest biases, of significant bits or in `biases`, that do no harm."""
-    # Biases in ever coarser multiples, until they do harm; the file is what decides.
+    # The fewest significant bits of biases that do no harm, by halves; the file is what decides.
     best: str | int = biases
-    for significant in range(_START, -1, -1):
-        if not float(validate(with_kernels(model, codes, biases=significant))) <= most:
-            break
-        best = significant
+    too_few = -1
+    enough = _START + 1
+    while enough - too_few > 1:
+        significant = (enough + too_few) // 2
+        if float(validate(with_kernels(model, codes, biases=significant))) <= most:
+            enough = best = significant
+        else:
+            too_few = significant
     choices = {biases, best}
     return min((encode(model, codes, biases=choice) for choice in choices), key=lambda encoded: len(encoded.content))
 

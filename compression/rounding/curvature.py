@@ -192,17 +192,14 @@ def moments_of(
     moments = products = np.zeros(())
     count = 0
     W = weights.astype(np.float32)
+    is_narrow = 2 * W.shape[1] < W.shape[0]  # outputs of few units are the shorter way to E x' x'' W
     for start in range(0, len(given), _ROWS):
         batches = (part[start : start + _ROWS] for part in (given, wanted))
         given_rows, wanted_rows = _rows(layer, -(-len(given) // _ROWS), start, *batches)
         moments = moments + (given_rows.T @ given_rows).astype(np.float64)
-        # Of few units their outputs are the shorter way.
-        if 2 * W.shape[1] < W.shape[0]:
-            product = given_rows.T @ (wanted_rows @ W)
-        else:
-            product = (given_rows.T @ wanted_rows) @ W
-        products = products + product.astype(np.float64)
+        products = products + (given_rows.T @ (wanted_rows @ W if is_narrow else wanted_rows)).astype(np.float64)
         count += len(given_rows)
+    products = products if is_narrow else products @ weights
     return moments / count, products / count
 
 

@@ -48,7 +48,7 @@ def upper_factor(moments: ArrayLike) -> NDArray[np.float64]:
     H[np.diag_indices(len(H))] += _damping(np.diagonal(H))
     # The Cholesky factor of the inverse by one factor of H, whose rows and columns are in reverse order.
     inverse, _ = lapack.dtrtri(np.linalg.cholesky(H[::-1, ::-1]), lower=1)
-    return np.asarray(inverse[::-1, ::-1])
+    return np.ascontiguousarray(inverse[::-1, ::-1])  # which products are fast with
 
 
 def adapted(
