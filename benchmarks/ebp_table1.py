@@ -279,7 +279,7 @@ class Backpropagation:
         self.clipped = clipped
         self.learning_rate = np.float32(learning_rate)
         # sqrt(K) of each layer; K of the first is an input's mean squared length, with its 1 for the bias.
-        square = X.multiply(X) if scipy.sparse.issparse(X) else np.square(X, dtype=np.float64)
+        square = scipy.sparse.csr_matrix(X).power(2) if scipy.sparse.issparse(X) else np.square(X, dtype=np.float64)
         lengths = [float(square.sum()) / X.shape[0] + 1.0, *(size + 1.0 for size in layer_sizes[1:-1])]
         self._scales = [np.float32(math.sqrt(length)) for length in lengths]
         # Weights start as N(0, 1), smaller in the first layer, and biases as 0.
@@ -344,7 +344,7 @@ class Backpropagation:
         return scipy.special.softmax(f, axis=-1) - 0.5 * (y + 1)
 
 
-def _compact(x: Matrix) -> tuple[Array, NDArray[np.intp] | slice]:
+def _compact(x: Any) -> tuple[Array, NDArray[np.intp] | slice]:
     """Rows [B, n] of the columns that occur in them, and the numbers of these columns."""
     if not scipy.sparse.issparse(x):
         return x, slice(None)
@@ -469,7 +469,7 @@ def tuned_errors(
 
 def mean_length(X: Matrix) -> float:
     """Root of the mean squared length of the rows of `X` [N, D], dense or sparse."""
-    square = X.multiply(X) if scipy.sparse.issparse(X) else np.square(X, dtype=np.float64)
+    square = scipy.sparse.csr_matrix(X).power(2) if scipy.sparse.issparse(X) else np.square(X, dtype=np.float64)
     return float(np.sqrt(np.mean(np.asarray(square.sum(axis=1)).reshape(-1))))
 
 

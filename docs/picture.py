@@ -31,6 +31,11 @@ def value(entry: Any) -> float:
     return float(np.mean(entry))
 
 
+def values(entry: Any) -> np.ndarray:
+    """The numbers of an entry, one a repetition."""
+    return np.asarray(entry.values, np.float64)
+
+
 def row(name: str, first: str) -> Mapping[str, Any]:
     """The row of a file of results that has such a cell."""
     return next(row for row in STORED[name].rows if first in row.values())
@@ -55,10 +60,7 @@ def deep_gp(axes: Axes) -> None:
     """What layers add to one sparse GP, on the same splits."""
     rows = STORED["uci"].rows
     for shift, model, color in ((0.2, "dgp2", LIGHT), (-0.2, "dgp3", OURS)):
-        gains = [
-            np.subtract(row[f"test_log_likelihood_{model}"].values, row["test_log_likelihood_gp"].values)
-            for row in rows
-        ]
+        gains = [values(row[f"test_log_likelihood_{model}"]) - values(row["test_log_likelihood_gp"]) for row in rows]
         errors = [np.std(gain, ddof=1) / np.sqrt(len(gain)) for gain in gains]
         places = len(rows) - 1 - np.arange(len(rows)) + shift
         label = f"{model[-1]} layers"
@@ -112,7 +114,7 @@ def ebp(axes: Axes) -> None:
             )
             for name in names
         ]
-        errors = [score.se if isinstance(score, Figure) else None for score in scores]
+        errors = np.array([getattr(score, "se", None) for score in scores], np.float64)
         axes.errorbar(list(map(value, scores)), places + shift, xerr=errors, fmt="o", ms=3, color=color, label=label)
     axes.set_yticks(places, list(names.values()))
     axes.set(title="ebp", xlabel="test error, % (left is better)", xlim=(0, None))
@@ -177,20 +179,18 @@ def flash(axes: Axes) -> None:
     rows = [row for row in STORED["ebp_c"].rows if "flash" in row and "error" in row]
     ours = [row for row in rows if "error_p" in row]
     others = [row for row in rows if row not in ours]
-    groups = ((others, OTHERS, "scikit-learn's, weights alone"), (ours, OURS, "EBP, all in"))
+    groups = ((others, OTHERS, "scikit-learn's"), (ours, OURS, "EBP"))
     for group, color, label in groups:
         sizes = [value(row["flash"]) for row in group]
         axes.plot(sizes, [value(row["error"]) for row in group], "o", color=color, label=label)
     for row in rows:
-        name = str(row["what"]).replace("hidden weights of ", "").replace(", weights alone", "")
-        if name.startswith("logistic"):
-            name = "logistic regression"
+        name = str(row["what"]).replace("hidden weights of ", "").replace(", 196 inputs", "")
         place = (value(row["flash"]), value(row["error"]))
         shift = -10 if row in others else 3 if "bits" in name else -2
         axes.annotate(name, place, textcoords="offset points", xytext=(6, shift), fontsize=6)
-    ticks = [2_000, 5_000, 10_000, 20_000, 50_000]
+    ticks = [1_000, 2_000, 5_000, 10_000, 20_000]
     axes.set(title="MNIST in C", xlabel="bytes of flash", ylabel="test error, %", xscale="log")
-    axes.set(xlim=(1500, 80_000), ylim=(1.9, 8.0))
+    axes.set(xlim=(1000, 25_000), ylim=(1.9, 8.6))
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.set_xticks([], minor=True)
     axes.legend(frameon=False, loc="center left", fontsize=7)
@@ -200,7 +200,8 @@ def tables(axes: Axes) -> None:
     """How many times smaller networks for tables become by the defaults, each seed."""
     rows = [row for row in STORED["compression_defaults"].rows if isinstance(row["bytes"], Figure)]
     for place, row in zip(np.arange(len(rows))[::-1], rows, strict=True):
-        axes.plot(row["smaller"].values, [place] * len(row["smaller"].values), "o", color=OURS)
+        smaller = values(row["smaller"])
+        axes.plot(smaller, np.full(len(smaller), place), "o", color=OURS)
     axes.set_yticks(np.arange(len(rows))[::-1], [str(row["dataset"]) for row in rows])
     axes.set(title="compression.fit and pack by default", xlabel="times smaller (right is better)", xscale="log")
 
@@ -211,7 +212,7 @@ def regret(axes: Axes, problem: str) -> None:
     evaluations = [value(row["evaluations"]) for row in rows]
     methods = (("global", OURS, "deep GP"), ("trieste", "#c8553d", "trieste's deep GP"), ("gp", "black", "GP"))
     for name, color, label in (*methods, ("random", OTHERS, "Sobol points")):
-        regrets = np.array([row[name].values for row in rows])  # [evaluations, seeds]
+        regrets = np.array([values(row[name]) for row in rows])  # [evaluations, seeds]
         mean = regrets.mean(axis=1)
         error = regrets.std(axis=1, ddof=1) / np.sqrt(regrets.shape[1])
         axes.plot(evaluations, mean, color=color, label=label)

@@ -14,6 +14,7 @@ import pytest
 from absl import flags
 
 import compression
+from tests.test_results_of_record import commands
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if path.stem != "bench")
@@ -42,6 +43,12 @@ def test_flags_have_defaults_and_a_question(name: str) -> None:
     flag_values(["script", "--threads=1", "--output=x.json"])
     assert (flag_values.threads, flag_values.output) == (1, "x.json")
     assert (module.__doc__ or "").splitlines()[0].endswith("?")
+    # What results/ says of it can be given again.
+    for program, *arguments in commands():
+        if program == f"benchmarks/{name}.py":
+            flag_values = flags.FlagValues()
+            module.define_flags(flag_values)
+            flag_values([program, *arguments])
 
 
 def shared() -> ModuleType:

@@ -1,14 +1,19 @@
-"""The tables of our own pages are those of results/, and can be written again from their sweeps."""
+"""The tables of our own pages are those of results/, and can be written again from their sweeps and commands."""
 
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
+from gpflow_deep_runs.cli import described
+from gpflow_deep_runs.cli.flags import read as read_flags
 from gpflow_deep_runs.report.entries import of_sweep
 from gpflow_deep_runs.report.pages import problems
 from gpflow_deep_runs.report.results import cells, parsed, read_all
 from gpflow_deep_runs.report.structure import read_json
 from gpflow_deep_runs.sweeps import expand, read
 from gpflow_deep_runs.sweeps.tables import as_json, tabulate
+from gpflow_deep_runs.verbs import script_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -23,6 +28,29 @@ def test_there_are_results() -> None:
     assert len(stored) > 30
     names = {"uci", "uci_paper", "rbm_defaults", "ebp_text_probabilities", "darn_likelihood", "compression_files"}
     assert names <= stored.keys()
+
+
+def commands() -> list[list[str]]:
+    """Program and arguments of all commands of record, without the variables that are set before them."""
+    lines = [run.command for name, results in read_all(ROOT / "results").items() for run in results.runs]
+    return [[word for word in shlex.split(line) if not re.match("[A-Z_]+=", word)] for line in lines]
+
+
+def test_commands_of_record_can_be_given_today() -> None:
+    """Their programs and flags are there; those of benchmarks are tried in test_benchmarks.py."""
+    descriptions = described.load()
+    for program, *arguments in commands():
+        if program == "gpflow-deep":
+            verb, *arguments = arguments
+            script = script_of(verb, arguments)
+            key = f"{script} {verb}" if script == "compress_table" else script
+            read_flags(descriptions[key], arguments, program)
+        elif program == "make":
+            assert arguments == ["train"]
+        elif program.startswith("benchmarks/"):
+            assert (ROOT / program).is_file(), program
+        else:
+            read_flags(descriptions[program.removesuffix(".py")], arguments, program)
 
 
 def test_attempts_have_three_texts_of_one_line() -> None:

@@ -160,8 +160,8 @@ HEADLINES: dict[str, list[tuple[str, str, str]]] = {
         ("ebp_text_probabilities/scores|20News comp vs HW|binary", "EBP-P, error (%)", ".1f"),
         ("ebp_c/sizes|196-72-10, hidden weights of 2 bits", "test error %", ".2f"),
         ("ebp_c/sizes|196-72-10, hidden weights of 4 bits", "test error %", ".2f"),
-        ("ebp_c/sizes|MLP 196-40-10, 4 bits, weights alone", "test error %", ".2f"),
-        ("ebp_c/sizes|MLP 196-40-10, 8 bits, weights alone", "test error %", ".2f"),
+        ("ebp_c/sizes|MLP 196-40-10, 4 bits", "test error %", ".2f"),
+        ("ebp_c/sizes|MLP 196-40-10, 8 bits", "test error %", ".2f"),
         ("ebp_c/sizes|196-304-10", "test error %", ".2f"),
     ],
     "compression": [
