@@ -22,8 +22,8 @@ MISSING = (
 
 MARKERS = (
     *("NA", "na", "None", "none", "NONE", "nil", "Nil", "NIL", "N.A.", "n.a.", "missing", "Missing", "MISSING"),
-    *(text for word in ("unknown", "not provided", "not available", "no data") for text in (word, word.title())),
-    *("UNKNOWN", "Not provided", "Not available", "No data"),
+    *("Unknown", "unknown", "UNKNOWN", "Not provided", "Not available", "No data", "no data", "Not Provided"),
+    *("[Not Available]", "[Not Applicable]", "[Not Evaluated]", "[Unknown]", "Not Available", "not available"),
     *("#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!", "0000-00-00", "0000-00-00 00:00:00"),
     *(":", *(f"{colon}{flag}" for colon in (": ", ":") for flag in "bcdefinprsuz")),
     *("?", "??", "-", "--", "---", ".", "..", "...", "*", "**", "***", "****"),

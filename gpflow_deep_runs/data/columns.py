@@ -32,7 +32,7 @@ from gpflow_deep_runs.data.typed import (
     texts_of,
 )
 
-__all__ = ["Column", "Kind", "Zone", "fits", "misfit", "parse", "style_of", "values_of"]
+__all__ = ["Column", "Kind", "Zone", "fits", "misfit", "missing_in", "parse", "style_of", "values_of"]
 
 Kind = Literal["number", "boolean", "category", "date", "time", "text", "ignored"]
 
@@ -183,6 +183,7 @@ def _read(
     """Values, which of them do not fit (None: none), and what to call them."""
     kind = kind_of_type(values.type)
     subject = f"column {column.name!r} of {where}"
+    na_values = missing_in(column.name, na_values)
     if column.kind == "ignored" or kind == "other":
         raise ValueError(
             f"{subject} has no values to read ({column.kind}, type {values.type}); give --ignore={column.name}."
@@ -236,6 +237,11 @@ def values_of(texts: Sequence[str], *, is_date: bool) -> NDArray[np.float64]:
         single_cells = [cells.slice(i, 1) for i in range(len(cells))]
         return np.array([times.read_dates(cell, times.iso_format(cell))[0] for cell in single_cells])
     return numerals.numbers(cells, Style())
+
+
+def missing_in(name: str, na_values: Sequence[str]) -> tuple[str, ...]:
+    """What stands for a missing value in one column: `TEXT` does in all, `NAME=TEXT` in the column of that name."""
+    return (*na_values, *(value.removeprefix(f"{name}=") for value in na_values if value.startswith(f"{name}=")))
 
 
 def _levels(values: pa.ChunkedArray, na_values: Sequence[str], cells: Cells | None) -> pd.Categorical:

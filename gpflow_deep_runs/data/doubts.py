@@ -235,10 +235,11 @@ def check_sentinels(
         places = f"in {equal.mean():.2g} of its rows, in a sample"
     # Other columns with such values are named, so that one flag answers for all
     flag = ",".join(dict.fromkeys(itertools.chain(*odd.values())))
+    absent = ",".join(dict.fromkeys(f"{n}=0" if text == "0" else text for n in odd for text in odd[n]))
     also = "".join(f"; so has {other!r} {', '.join(other_texts)}" for other, other_texts in more)
     raise ValueError(
         f"column {name!r} of {where} has {texts[0]} {places}, while its other values are from {low} to {high}{also}: "
-        f"give --na_values={flag} if {'they stand' if more else 'it stands'} for a missing value, or "
+        f"give --na_values={absent} if {'they stand' if more else 'it stands'} for a missing value, or "
         f"--keep_value={flag} if {'they are values' if more else 'it is a value'}."
     )
 
@@ -588,7 +589,7 @@ def _agrees(name: str, values: NDArray[np.float64], end: float, tolerance: float
     if name == "sums":
         digit = tolerance if tolerance < 0.5 else 0.0
         slack = max(_width(name, values, tolerance), 1e-9 * np.abs(values).sum())
-        is_mean = may_be_mean and abs(values.mean() - end) <= max(digit, 1e-9 * np.abs(values).mean())
+        is_mean = may_be_mean and abs(values.mean() - end) <= max(digit, 1e-12 * np.abs(values).mean())
         # with the other sign it closes an account; columns with both signs that sum to zero are centred
         is_one_sign = bool(values.min() >= 0 or values.max() <= 0)
         is_sum = min(abs(values.sum() - end), abs(values.sum() + end) if is_one_sign else np.inf) <= slack
@@ -596,7 +597,7 @@ def _agrees(name: str, values: NDArray[np.float64], end: float, tolerance: float
     if name == "numbers":
         return end == len(values)
     statistic = _STATISTICS[name]
-    return any(abs(value - end) <= tolerance + 1e-9 * abs(end) for value in statistic(values))
+    return any(abs(value - end) <= tolerance + 1e-12 * abs(end) for value in statistic(values))
 
 
 _STATISTICS: dict[str, Callable[[NDArray[np.float64]], Sequence[float]]] = {

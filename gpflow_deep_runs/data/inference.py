@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gpflow_deep_runs.data import notes
 from gpflow_deep_runs.data.cells import Cells, Contents, cells_of, is_missing, matches, missing_texts, one_chunk, shown
-from gpflow_deep_runs.data.columns import Column, misfit
+from gpflow_deep_runs.data.columns import Column, misfit, missing_in
 from gpflow_deep_runs.data.doubts import are_months, check_codes, check_numbers
 from gpflow_deep_runs.data.forced import LOCAL, SIGNS, Forced, zone_of
 from gpflow_deep_runs.data.formats import are_durations, find_date_format, find_time_format
@@ -157,6 +157,7 @@ def _looked_at(
 ) -> tuple[Column | _Numbers, Sign]:
     """What a column is, as far as it is known without the others, and the decimal sign that it has for sure."""
     values = one_chunk(values)
+    na_values = missing_in(name, na_values)
     if forced is not None and forced.kind == "ignored":
         return Column(name, "ignored"), ""
     kind = kind_of_type(values.type)

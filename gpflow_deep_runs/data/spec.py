@@ -93,7 +93,8 @@ class TableSpec:
     :param dates: columns of --data that are dates or times: NAME, or NAME:dmy or NAME:mdy for the order of day, month
         and year, or NAME:FORMAT as of strptime; NAME:local keeps the local clock of moments with a time zone.
     :param date_parts: what dates become, of day, day_of_year, weekday and hour; the parts that vary if not given.
-    :param na_values: texts that stand for a missing value, besides the empty cell, NaN, NULL and their like.
+    :param na_values: texts that stand for a missing value, besides the empty cell, NaN, NULL and their like; `NAME=0`
+        is one of the column `NAME` alone.
     :param missing: what to do with missing values; impute puts in the mean or the most frequent level of the training
         rows and adds a column that says where, and leaves out rows whose target is missing. If not given, a
         table with a target is read as by impute, unless --bad_rows=drop leaves out such rows; streams and bits are not.

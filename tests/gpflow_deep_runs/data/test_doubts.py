@@ -56,7 +56,7 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
     "99 among ages": (mixed(lambda r: str(r.integers(18, 90)), "99"), Asked("--na_values=99 ")),
     "-1 for never": (mixed(lambda r: str(r.integers(1, 800)), "-1", 4), Asked("--na_values=-1 ")),
     "9 on a scale of five": (mixed(lambda r: str(r.integers(1, 6)), "9"), Asked("--na_values=9 ")),
-    "0 for not renovated": (mixed(lambda r: str(r.integers(1940, 2016)), "0", 4), Asked("--na_values=0 ")),
+    "0 for not renovated": (mixed(lambda r: str(r.integers(1940, 2016)), "0", 4), Asked("--na_values=q=0 ")),
     "one odd -9999": (mixed(lambda r: f"{r.uniform(0, 1):.3f}", "-9999", 999), Asked("in 1 rows")),
     "12345 that repeats": (mixed(lambda r: f"{r.uniform(0, 9):.1f}", "12345"), Asked("--na_values=12345 ")),
     "a sentinel with decimal commas": (
@@ -317,6 +317,24 @@ def test_totals_beside_rates() -> None:
     rare = {"accidents": np.array([0.0] * 38 + [1, 2, 3]), "share": total["share"]}
     for table in (rare, {**total, "share": np.append(shares, 9.9)}, {name: v[-9:] for name, v in total.items()}):
         assert total_of_numbers(table) == ""
+
+
+def test_zeros_are_missing_in_the_columns_that_are_named() -> None:
+    rng = draws(22)
+    frame = pd.DataFrame(
+        {"glucose": rng.integers(56, 199, N), "visits": rng.integers(0, 5, N), "ill": np.arange(N) % 2}
+    )
+    frame.loc[::40, "glucose"] = 0
+    with pytest.raises(ValueError, match=r"--na_values=glucose=0 .* or --keep_value=0 "):
+        read_table(frame, TableSpec(target=("ill",)))
+    X = read_table(frame, TableSpec(target=("ill",), na_values=("glucose=0",))).parts["all"].X
+    assert (len(X), np.isnan(X[:, 0]).sum(), np.isnan(X[:, 1]).sum()) == (N, len(frame.loc[::40]), 0)
+
+
+def test_moments_of_machines_are_no_totals() -> None:
+    moments = 1.5892e12 + 20.0 * np.arange(150)
+    assert total_of_numbers({"moment": moments, "x": draws(21).normal(size=150)}) == ""
+    assert total_of_numbers({"moment": moments}) == ""
 
 
 def test_centred_columns_have_no_totals() -> None:

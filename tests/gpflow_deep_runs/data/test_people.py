@@ -586,7 +586,8 @@ OF_PEOPLE: dict[str, tuple[list[str], str, list[float]]] = {
     "a year and a word": (["2012 Summer", "1992 Summer"], "category", [0.0, 1.0]),
     "half a code": (["860xx", "309xx"], "category", [0.0, 1.0]),
     "0 or letters": (["0"] * 7 + ["a", "b"], "category", [1.0, 1.0]),
-    "not provided": (["12.5", "Not Provided", "3"], "number", [12.5, np.nan, 3.0]),
+    "not provided": (["12.5", "Not Provided", "3", "[Not Available]"], "number", [12.5, np.nan, 3.0, np.nan]),
+    "codes with letters within": ([f"200501BS{i:05d}" for i in range(N)], "ignored", []),
     "diagnoses": (["250.83", "V57", "414", "E888", "8"], "category", [1.0, 0.0]),
 }
 
