@@ -124,7 +124,7 @@ COLUMNS: dict[str, tuple[list[str], Asked | Read]] = {
     "levels of two cases": (chosen("Male", "male", "Female"), Read("category", "'Male', 'male'|'male', 'Male'")),
     "levels with two blanks": (chosen("New York", "New  York", "Bonn"), Read("category", "different levels")),
     "yyyymmdd": ([day(draws(i)).replace("-", "") for i in range(N)], Read("date", "--numeric=q")),
-    "one text among numbers": (mixed(lambda r: str(r.integers(1, 9)), "see note", 999), Asked("--na_values=see note")),
+    "one text among numbers": (mixed(lambda r: str(r.integers(1, 9)), "see-note", 999), Asked("--na_values=see-note")),
     "a word for what is missing": (mixed(lambda r: str(r.integers(1, 9)), "unknown"), Read("number", "is missing")),
     "-998 and -999": (
         mixed(lambda r: "-998" if r.random() < 0.1 else f"{r.uniform(5, 30):.1f}", "-999"),
