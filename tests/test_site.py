@@ -219,6 +219,7 @@ ANSWERS: dict[str, list[tuple[str, str, str]]] = {
     "an RBM's features": [
         ("rbm_digits/scores|BernoulliRBM(100, n_iter=240, learning_rate=0.01)", "test", ".2f"),
         ("rbm_digits/scores|BernoulliRBM(100, n_iter=240, learning_rate=0.01)", "CPU s, all in", ".0f"),
+        ("rbm_digits/scores|rbms, 2,000 updates at a rate of 0.5", "test", ".2f"),
         ("rbm_digits/scores|TrackedRBM(100)", "test", ".2f"),
         ("rbm_digits/scores|TrackedRBM(100)", "CPU s, all in", ".0f"),
     ],
