@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 __all__ = [
+    "FULL",
     "PathLike",
     "atomic_path",
     "entries",
@@ -44,6 +45,9 @@ __all__ = [
 ]
 
 PathLike: TypeAlias = str | os.PathLike[str]
+
+FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+"""The system's numbers for what has no room: the disk, the largest file, and the quota, which Windows does not have."""
 
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF}
 _LEFTOVER = re.compile(r"\.tmp-[0-9a-f]{8}-.+", re.DOTALL)

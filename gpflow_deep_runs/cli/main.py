@@ -10,7 +10,6 @@ if __name__ == "__main__":
 """
 
 import contextlib
-import errno
 import inspect
 import re
 import sys
@@ -23,6 +22,7 @@ from typing import Any, NoReturn, get_type_hints
 from absl import app, logging
 from absl import flags as absl_flags
 
+from gpflow_deep_base.files import FULL
 from gpflow_deep_base.stopping import Interrupted
 from gpflow_deep_base.text import within
 from gpflow_deep_runs.cli.flags import HelpWanted, help_text, parse
@@ -186,7 +186,7 @@ def _explained(error: Exception, is_run: bool = False) -> tuple[str, int] | None
     # The system's errors have message and file apart; what to do about them is added.
     if isinstance(error, OSError) and error.errno is not None and error.strerror:
         space_advice = "free some space" + (", then continue with --resume" if is_run else "")
-        advice = space_advice if error.errno == errno.ENOSPC else "check the path"
+        advice = space_advice if error.errno in FULL else "check the path"
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}{error.strerror.lower()}; {advice}.", 2
     if isinstance(error, ValueError | OSError):

@@ -21,6 +21,8 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
+from gpflow_deep_base.files import FULL
+
 __all__ = [
     "Devices",
     "Worker",
@@ -289,8 +291,9 @@ def lost_worker(error: Exception) -> str | None:
 
 def explain(error: Exception) -> tuple[str, int] | None:
     """What `cli.run` says about the errors of a step: a lost worker, no memory or disk space left, bits that change."""
-    if isinstance(error, tf.errors.ResourceExhaustedError) and "No space left" in error.message:
-        return f"{own_words(error.message)}; free some space, then continue with --resume.", 2  # one error for both
+    lines = error.message.splitlines() if isinstance(error, tf.errors.OpError) else []
+    if full := [line.strip() for line in lines if any(os.strerror(code) in line for code in FULL)]:
+        return f"{full[0]}; free some space, then continue with --resume.", 2  # TensorFlow has no error of its own
     if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
         words = own_words(error.message) if isinstance(error, tf.errors.OpError) else str(error)
         return f"out of memory; lower --batch_size or make the model smaller. {words}", 1

@@ -86,6 +86,11 @@ def explain(error: Exception) -> tuple[str, int] | None:
             "train.py: error: no space left on device; free some space.\n",
         ),
         (
+            OSError(errno.EDQUOT, "Disk quota exceeded", "r"),
+            2,
+            "train.py: error: r: disk quota exceeded; free some space.\n",
+        ),
+        (
             OSError("checkpoint of step 3 could not be written to r: [Errno 28] No space left on device: 'x'. More."),
             2,
             "train.py: error: checkpoint of step 3 could not be written to r: No space left on device: 'x'. More.\n",

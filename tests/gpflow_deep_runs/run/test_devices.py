@@ -363,6 +363,16 @@ def test_own_words(message: str, words: str) -> None:
             "device; free some space, then",
             2,
         ),
+        (
+            tf.errors.OutOfRangeError(None, None, "{{node}} r/events; File too large\n\tCould not flush events file."),
+            "r/events; File too large; free some space, then",
+            2,
+        ),
+        (
+            tf.errors.UnknownError(None, None, "r/events; Disk quota exceeded"),
+            "r/events; Disk quota exceeded; free some space, then",
+            2,
+        ),
     ],
 )
 def test_errors_of_a_step_are_explained(error: Exception, message: str, status: int) -> None:
