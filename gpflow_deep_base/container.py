@@ -19,7 +19,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -146,7 +146,7 @@ def load_container(
 
 
 def read_container(
-    file: Any,
+    file: IO[bytes],
     length: int,
     *,
     kind: str,

@@ -29,7 +29,7 @@ class Graphs:
     """
 
     def __init__(self) -> None:
-        self._functions: dict[Any, Any] = {}
+        self._functions: dict[object, Any] = {}
 
     def get(self, key: object, make: Callable[[], Any]) -> Any:
         """The function of this key; `make` makes it the first time."""

@@ -35,7 +35,7 @@ def dense_epoch(
     def epoch(
         posterior: Posterior, X: tf.Tensor, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor, num_steps: tf.Tensor
     ) -> tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]:
-        def body(t: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor, damped: tf.Tensor, scores: Any) -> Any:
+        def body(t: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor, damped: tf.Tensor, scores: tf.Tensor) -> Any:
             # A batch by its row numbers, its increments by Eq. (4.5), and the posterior after it.
             x = tf.ensure_shape(tf.gather(X, rows[t]), [batch_size, architecture.layer_sizes[0]])
             weight = weights[t] if has_weights or batch_size > 1 else None
@@ -65,7 +65,7 @@ def _scores(architecture: Architecture, num_steps: tf.Tensor, batch_size: int) -
     return tf.TensorArray(architecture.dtype, num_steps, element_shape=shape)
 
 
-def _signature(architecture: Architecture, batch_size: int) -> list[Any]:
+def _signature(architecture: Architecture, batch_size: int) -> list[tf.TensorSpec]:
     """Types of the arguments of `dense_epoch`, for data of any number of rows."""
     sizes = architecture.layer_sizes
     pairs = architecture.weight_shapes
@@ -92,7 +92,7 @@ def sparse_epoch(
     def epoch(
         h_1: tf.Variable, rest: Posterior, X: SparseRows, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor
     ) -> tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]:
-        def body(t: tf.Tensor, rest: Posterior, log_prob: tf.Tensor, damped: tf.Tensor, scores: Any) -> Any:
+        def body(t: tf.Tensor, rest: Posterior, log_prob: tf.Tensor, damped: tf.Tensor, scores: tf.Tensor) -> Any:
             # Of h_1 only the rows of columns that occur in the batch are read and changed.
             x, columns = _sparse_batch(X, rows[t], batch_size, has_empty_rows)
             y = tf.gather(Y, rows[t])
@@ -124,7 +124,7 @@ def stream_epoch(architecture: Architecture) -> Callable[..., Any]:
         iterator: object, limit: tf.Tensor, h_1: tf.Variable | None, posterior: Posterior
     ) -> tuple[Posterior, tuple[tf.Tensor, ...]]:
         def body(
-            t: tf.Tensor, more: Any, posterior: Posterior, seen: tf.Tensor, log_prob: tf.Tensor, damped: tf.Tensor
+            t: tf.Tensor, more: tf.Tensor, posterior: Posterior, seen: tf.Tensor, log_prob: tf.Tensor, damped: tf.Tensor
         ) -> Any:
             x, y = more.get_value()
             y = _checked_targets(architecture, x, y)

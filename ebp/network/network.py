@@ -63,7 +63,7 @@ class EBPNetwork(tf.Module):
         covariance: str = "diagonal",
         biases: bool = True,
         seed: Seed = 0,
-        dtype: Any = tf.float32,
+        dtype: tf.DType | str = tf.float32,
     ) -> None:
         super().__init__(name="ebp_network")
         # Layers, and a prior for each.

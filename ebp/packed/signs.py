@@ -172,7 +172,7 @@ def units(X: Any, fraction_bits: int) -> Units:
     :param X: [N, K], an array of numbers or a SciPy sparse matrix.
     :raises ValueError: if `X` has other values, or those of a row add up to 2^31 units of 2^-fraction_bits or more.
     """
-    dtype: Any = np.float32 if X.dtype == np.float32 else np.float64
+    dtype: type[np.floating] = np.float32 if X.dtype == np.float32 else np.float64
     scale = dtype(2.0**fraction_bits)
     if not is_sparse(X):
         X = X.astype(dtype, copy=False)
@@ -213,7 +213,7 @@ def exact_product(X: Units, layer: Layer, *, with_floats: bool = True) -> np.nda
     if is_single and with_floats:
         q = q.astype(np.float32, copy=False)
         return np.asarray(q @ layer.floats) if is_sparse(q) else np.dot(q, layer.floats)  # takes less time than @
-    dtype: Any = np.float32 if is_single else np.float64
+    dtype: type[np.floating] = np.float32 if is_single else np.float64
     # Or by signs made for this call, in blocks; of sparse rows for the columns that occur.
     columns = np.unique(q.indices) if is_sparse(q) else None
     q = q.astype(dtype, copy=False) if columns is None else q[:, columns].astype(dtype)
@@ -238,7 +238,7 @@ def convolved_sums(X: Units, layers: Sequence[Layer]) -> np.ndarray:
     ]
     # So many rows that their unfolded images need few bytes.
     step = max(1, _BLOCK_BYTES // (4 * max(unfolded_sizes)))
-    dtype: Any = np.float32 if X.largest < 2**24 else np.float64
+    dtype: type[np.floating] = np.float32 if X.largest < 2**24 else np.float64
     parts = []
     for start in range(0, max(1, len(X.values)), step):
         v: np.ndarray = X.values[start : start + step].astype(dtype)
@@ -290,7 +290,7 @@ def _blocks(layer: Layer, itemsize: int) -> list[slice]:
     return [slice(o, o + step) for o in range(0, layer.num_outputs, step)]
 
 
-def _signs(packed: NDArray[np.uint8], num_bits: int, dtype: Any) -> np.ndarray:
+def _signs(packed: NDArray[np.uint8], num_bits: int, dtype: type[np.floating]) -> np.ndarray:
     """Rows of packed bits as -1 and +1, [O, K]."""
     return 2 * np.unpackbits(packed, axis=1, count=num_bits, bitorder="little").astype(dtype) - 1
 
