@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from gpflow_deep_base.bins import Bins
 from gpflow_deep_runs.data.cells import quoted
 from gpflow_deep_runs.data.columns import Column
-from gpflow_deep_runs.data.libraries import pd
+from gpflow_deep_runs.data.libraries import pa, pc, pd
 from gpflow_deep_runs.data.spec import PARTS, DatePart
 
 __all__ = ["Feature", "date_parts"]
@@ -186,24 +186,10 @@ def date_parts(days: NDArray[np.float64], parts: Sequence[DatePart] = PARTS) -> 
     if "day" in parts:
         columns["day"] = day
     if "day_of_year" in parts:
-        columns["day_of_year"] = _days_of_year(day)
+        calendar = pa.array(day.ravel().astype(np.int32)).cast(pa.date32())
+        columns["day_of_year"] = pc.day_of_year(calendar).to_numpy().astype(np.float64).reshape(day.shape)
     if "weekday" in parts:
         columns["weekday"] = (day + 3) % 7
     if "hour" in parts:
         columns["hour"] = (milliseconds - day * _DAY) / (_DAY / 24)
     return np.concatenate([np.where(is_known, columns[part], np.nan) for part in parts], axis=1)
-
-
-def _days_of_year(day: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of whole days since 1970-01-01; the calendar is asked once for each day where there are many rows of few days."""
-    first = day.min(initial=np.inf)
-    span = day.max(initial=-np.inf) - first
-    if span < len(day):
-        calendar = np.arange(span + 1) + first
-        return _by_calendar(calendar)[(day - first).astype(np.int64)]
-    return _by_calendar(day)
-
-
-def _by_calendar(day: NDArray[np.float64]) -> NDArray[np.float64]:
-    dates = day.astype("datetime64[D]")
-    return (dates - dates.astype("datetime64[Y]")).astype(np.float64) + 1
