@@ -255,9 +255,9 @@ def _are_first_days(contents: Contents, form: str) -> bool:
     """Whether all dates are the first of a month, of five months and three years at least."""
     found = read_dates(contents.cells.texts, form)[contents.is_value]
     days = found[~np.isnan(found)].astype("datetime64[D]")
-    months = days.astype("datetime64[M]").astype(int)
-    is_first = (days == days.astype("datetime64[M]")).all()
-    return bool(is_first and len(np.unique(months % 12)) >= 5 and len(np.unique(months // 12)) >= 3)
+    months = days.astype("datetime64[M]")
+    are_many = len(np.unique(months.astype(int) % 12)) >= 5 and len(np.unique(months.astype("datetime64[Y]"))) >= 3
+    return are_many and bool((days == months).all())
 
 
 def _has_order(form: str, order: str) -> bool:

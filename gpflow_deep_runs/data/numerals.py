@@ -207,12 +207,9 @@ def _compound(text: str, unit: str) -> float:
         return float("nan")
     part = {name: value for name, value in found.groupdict().items() if value}
     whole, small, smallest, divisor = (float(part.get(*default)) for default in zip("abcd", "0001", strict=True))
-    if unit == "1/2":
-        return whole + small / divisor if small < divisor or not whole else float("nan")
-    if unit == "ft in":
-        return 12 * whole + small
-    degrees = whole + small / 60 + smallest / 3600
-    return -degrees if "sign" in part or part.get("side") in ("S", "W") else degrees
+    scale, minutes = {"ft in": (12.0, 1.0), "1/2": (1.0, divisor)}.get(unit, (1.0, 60.0))
+    number = scale * whole + small / minutes + smallest / 3600
+    return -number if "sign" in part or part.get("side") in ("S", "W") else number
 
 
 def singular_of(unit: str) -> str:

@@ -178,11 +178,9 @@ def _gaps_of(values: pa.ChunkedArray) -> list[str]:
     if not pa.types.is_string(values.type):
         return []
     different = pc.unique(pc.utf8_trim_whitespace(pc.drop_null(pc.unique(values))))
-    if not pc.any(pc.is_in(different, value_set=pa.array(_GAPS))).as_py():
-        return []
-    texts = {*different.to_pylist()}
-    words = [text for text in texts - {*_GAPS, *MISSING} if not text[:1].isdigit()]
-    return sorted(texts & {*_GAPS}) if len(words) > 1 else []
+    gaps = different.filter(pc.is_in(different, value_set=pa.array(_GAPS))).to_pylist()
+    texts = {*different.to_pylist()} - {*_GAPS, *MISSING} if gaps else set()  # there may be many
+    return sorted(gaps) if sum(not text[:1].isdigit() for text in texts) > 1 else []
 
 
 def _with_gaps(table: pa.Table, name: str, gaps: Sequence[str]) -> pa.Table:

@@ -83,9 +83,7 @@ def texts_of(values: pa.ChunkedArray) -> pa.ChunkedArray:
     values = decoded(values)
     kind = values.type
     if pa.types.is_boolean(kind):
-        yes = pa.scalar("True")
-        no = pa.scalar("False")
-        return pa.chunked_array([pc.if_else(chunk, yes, no) for chunk in values.chunks], pa.string())
+        return pc.if_else(values, "True", "False")
     values = _not_half(values)
     return values if pa.types.is_string(kind) else values.cast(pa.string())
 
