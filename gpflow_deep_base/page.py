@@ -16,7 +16,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -212,7 +212,7 @@ def reliability(title: str, confidence: ArrayLike, is_right: ArrayLike) -> Panel
 
 
 def curve_panels(
-    curves: Mapping[str, Mapping[str, Sequence[ArrayLike]]], xlabel: str, ylabel: str | Mapping[str, str] = ""
+    curves: Mapping[str, Mapping[str, Sequence[Any]]], xlabel: str, ylabel: str | Mapping[str, str] = ""
 ) -> list[Panel]:
     """Plots of what was logged: bands about lines, error bars of points.
 
