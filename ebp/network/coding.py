@@ -23,12 +23,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ebp.network.inputs import Matrix
+if TYPE_CHECKING:  # it needs SciPy and TensorFlow
+    from ebp.network.inputs import Matrix
 
 __all__ = [
     "FRACTION_BITS",

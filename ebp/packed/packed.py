@@ -22,12 +22,10 @@ from __future__ import annotations
 import itertools
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from ebp.network.inputs import Matrix
 
 from ..network.coding import is_sparse
 from .packed_file import FILE_VERSION, Content, parse, read
@@ -45,6 +43,9 @@ from .signs import (
     sign_units,
     units,
 )
+
+if TYPE_CHECKING:  # it needs SciPy and TensorFlow
+    from ..network.inputs import Matrix
 
 __all__ = ["FILE_VERSION", "PackedNetwork"]
 

@@ -825,7 +825,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         settings = self._settings
         config = self._config()
         is_usual = config.method == "tempering" and config.penalties.sparsity_target is None
-        if not (settings.last_steps and is_usual and self._state.average and self._generator == "numpy"):
+        if not (settings.stopping.last_steps and is_usual and self._state.average and self._generator == "numpy"):
             return
         rbm = self._parameters
         seed = tf.random.fold_in(self._seed, -self.n_updates_)
@@ -844,7 +844,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             len(base_b),
             valid,
             valid_weights,
-            settings.last_steps,
+            settings.stopping.last_steps,
             config.penalties,
             rng,
         )

@@ -46,21 +46,25 @@ class LadderConfig:
 
 @dataclass(frozen=True)
 class StoppingConfig:
-    """Early stopping, on rows that are set aside.
+    """How training ends: early stopping and last steps, on rows that are set aside.
 
     :param validation_fraction: of the rows, 10,000 at most, that early stopping sets aside. Fewer than 10 rows are all
         trained with.
     :param eval_every: updates between evaluations; None: twenty passes, ten over fewer than a thousand rows, from 50 to
         500 updates.
     :param patience: evaluations in a row, worse than the best by more than their errors, after which training stops.
+    :param last_steps: of the gradient at the end of :meth:`TrackedRBM.fit`, by a population of AIS that has the masses
+        of modes right, of which those stay that these rows are better off with; see `rbm_tracking.use.population`.
+        They are for what is trained by "tempering" in NumPy, with averages and whole rows; 0 for none.
     """
 
     validation_fraction: float = 0.1
     eval_every: int | None = None
     patience: int = 10
+    last_steps: int = 30
 
     def __post_init__(self) -> None:
-        check_whole(self, {"patience": 1} | ({} if self.eval_every is None else {"eval_every": 1}))
+        check_whole(self, {"patience": 1, "last_steps": 0} | ({} if self.eval_every is None else {"eval_every": 1}))
         if not 0 < self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}.")
 
@@ -82,9 +86,6 @@ class TrainingConfig:
     :param sparsity_cost: how strongly.
     :param average: decay of the moving average of the parameters, which then are the model's; 0 for none.
     :param n_modes: start from so many leading modes of the data, and not from noise alone.
-    :param last_steps: of the gradient at the end of :meth:`TrackedRBM.fit`, by a population of AIS that has the masses
-        of modes right, of which those stay that rows set aside are better off with; see `rbm_tracking.use.population`.
-        They are for what is trained by "tempering" in NumPy, with averages, early stopping and whole rows; 0 for none.
     :param learn_variances: of Gaussian units; else they stay those of the columns.
     :param ais_temps: temperatures of AIS with 100 chains, which with early stopping checks log Z wherever parameters
         are about to become the best, or the filter doubts itself (a quarter of them in NumPy). At the end of every fit
@@ -111,7 +112,6 @@ class TrainingConfig:
     sparsity_cost: float = 0.1
     average: float = 0.999
     n_modes: int = 0
-    last_steps: int = 30
     learn_variances: bool = True
     ais_temps: int = 1000
     generator: Generator | None = None
@@ -120,4 +120,4 @@ class TrainingConfig:
     stopping: StoppingConfig = StoppingConfig()
 
     def __post_init__(self) -> None:
-        check_whole(self, {"n_modes": 0, "last_steps": 0, "ais_temps": 2, "gibbs_steps": 1})
+        check_whole(self, {"n_modes": 0, "ais_temps": 2, "gibbs_steps": 1})

@@ -40,7 +40,7 @@ def tracked(parameters: oracles.Parameters, rows: np.ndarray, seed: tf.Tensor, l
     state = initial_state(
         RBM(*map(tf.constant, parameters)), linear_ladder(3), 8, seed=seed, data=rows, config=SMLConfig.paper()
     )
-    mean, cov = np.asarray(state.tracker.mean), np.asarray(state.tracker.cov)
+    mean, cov = np.array(state.tracker.mean), np.array(state.tracker.cov)
     mean[0], cov[0, 0] = log_z, 0.25
     tracker = state.tracker._replace(mean=tf.constant(mean), cov=tf.constant(cov))
     return Trainer(state._replace(tracker=tracker), SMLConfig.paper(), jit_compile=False)

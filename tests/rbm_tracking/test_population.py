@@ -10,7 +10,7 @@ from rbm_tracking.estimates.strata import starts, stratified
 from rbm_tracking.model.exact import log_z_exact
 from rbm_tracking.model.rbm import RBM, log_probs_unnormalised
 from rbm_tracking.track.settings import PenaltyConfig
-from rbm_tracking.use.estimator_config import TrainingConfig
+from rbm_tracking.use.estimator_config import StoppingConfig, TrainingConfig
 from rbm_tracking.use.population import Settled, settled
 
 
@@ -67,7 +67,8 @@ def test_a_fit_to_modes_that_chains_do_not_leave_is_better(rng: np.random.Genera
     modes = rng.integers(0, 2, (10, 120))
     rows = modes[rng.choice(10, 1500, p=[0.28, *[0.08] * 9])] ^ (rng.random((1500, 120)) < 0.03)
     train, test = rows[:1000], rows[1000:]
-    models = {steps: TrackedRBM(12, training=TrainingConfig(last_steps=steps), random_state=0) for steps in (0, 30)}
+    endings = {steps: TrainingConfig(stopping=StoppingConfig(last_steps=steps)) for steps in (0, 30)}
+    models = {steps: TrackedRBM(12, training=ending, random_state=0) for steps, ending in endings.items()}
     by_steps = {steps: _likelihood(model.fit(train).rbm_, test) for steps, model in models.items()}
     assert by_steps[30] > by_steps[0] + 0.1
     assert models[30].log_z_ == pytest.approx(log_z_exact(models[30].rbm_), abs=1e-6)
