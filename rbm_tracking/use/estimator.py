@@ -825,16 +825,19 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         settings = self._settings
         config = self._config()
         is_usual = config.method == "tempering" and config.penalties.sparsity_target is None
-        if not (settings.stopping.last_steps and is_usual and self._state.average and self._generator == "numpy"):
+        if not (settings.stopping.last_steps and is_usual and self._state.average):
             return
         rbm = self._parameters
         seed = tf.random.fold_in(self._seed, -self.n_updates_)
         rng = plain.noise_of(seed.numpy(), 1)
         base_b = strata.with_maxima(rbm, strata.starts(rows, rbm.visible), rng)
-        options: Execution = {"generator": self._generator, "jit_compile": self._jit}
-        betas = linear_schedule(max(2, settings.ais_temps // 32))
-        population = strata.stratified(rbm, betas, base_b, base_b, seed=seed, **options)
-        if not is_even(evaluation.annealing(population)):
+        # Where few of the chains carry the weight of all, four times as many temperatures
+        for share in (32, 8):
+            betas = linear_schedule(max(2, settings.ais_temps // share))
+            population = strata.stratified(rbm, betas, base_b, base_b, seed=seed, generator="numpy", jit_compile=False)
+            if is_even(evaluation.annealing(population)):
+                break
+        else:
             return
         shuffled = rng.permutation(rows)
         found = settled(

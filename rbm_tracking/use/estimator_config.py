@@ -55,7 +55,7 @@ class StoppingConfig:
     :param patience: evaluations in a row, worse than the best by more than their errors, after which training stops.
     :param last_steps: of the gradient at the end of :meth:`TrackedRBM.fit`, by a population of AIS that has the masses
         of modes right, of which those stay that these rows are better off with; see `rbm_tracking.use.population`.
-        They are for what is trained by "tempering" in NumPy, with averages and whole rows; 0 for none.
+        They are for what is trained by "tempering", with averages and whole rows; 0 for none.
     """
 
     validation_fraction: float = 0.1
