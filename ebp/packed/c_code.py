@@ -18,12 +18,11 @@ import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ebp.network.inputs import Matrix
 from gpflow_deep_base.files import write_text
 
 from .c_coding import INT32_MAX, input_coding
@@ -33,6 +32,9 @@ from .export import Exported, packed, print_look
 from .packed import PackedNetwork
 from .rounded import fit_within, round_network
 from .signs import Layer
+
+if TYPE_CHECKING:  # it needs SciPy and TensorFlow
+    from ebp.network.inputs import Matrix
 
 __all__ = ["Inputs", "export_c"]
 

@@ -9,7 +9,7 @@ the density that is predicted is the objective, see `posteriors.sigma_points`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -18,9 +18,6 @@ from ..layers.protocol import Factors
 from . import likelihoods
 from .propagation import evaluate, last_outputs, rows_per_slice
 from .quadrature import Integrator
-
-if TYPE_CHECKING:
-    from gpflow_deep.model.deep_gp import DeepGP
 
 __all__ = ["Draws", "elbo", "expected_log_likelihood", "for_all_rows", "weighted_noise"]
 
@@ -44,7 +41,7 @@ class Draws(NamedTuple):
         return tf.linalg.matvec(terms, self.weights, transpose_a=True)
 
 
-def elbo(model: DeepGP, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+def elbo(model: Any, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
     """Unbiased estimate of Eq. (17) for all N points, [], nats.
 
     :param model: a deep GP, of which layers, likelihood, `num_data` and `kl_weight`, 1 in a bound, are read.
@@ -58,7 +55,7 @@ def elbo(model: DeepGP, data: RegressionData, factors: Factors, draws: Draws) ->
     return expected - tf.cast(model.kl_weight, expected.dtype) * kl
 
 
-def expected_log_likelihood(model: DeepGP, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+def expected_log_likelihood(model: Any, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
     """The first sum of Eq. (17), E_q[log p(Y | F)], [], nats. Parameters as of `elbo`."""
     X, Y = data
     layers = model.layers
