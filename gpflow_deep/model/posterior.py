@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, Module
@@ -11,9 +11,6 @@ from gpflow.posteriors import PrecomputeCacheType
 
 from ..functions.functions import FunctionDraws
 from ..layers.protocol import Factors
-
-if TYPE_CHECKING:
-    from gpflow_deep.model.deep_gp import DeepGP
 
 __all__ = ["DeepGPPosterior"]
 
@@ -46,7 +43,7 @@ class DeepGPPosterior(Module):
 
     def __init__(
         self,
-        model: DeepGP,
+        model: Any,
         precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR,
         *,
         dtype: tf.DType | None = None,
