@@ -137,6 +137,15 @@ SMALL_BATCH = 250
 LARGE_BATCH = 500
 """The same for larger tables: with more rows the same seconds bring less."""
 
+VERY_LARGE_BATCH = 1000
+"""The same for more than `MANY_ROWS` rows."""
+
+MANY_ROWS = 12_000
+"""Of so many rows the last nats are worth the seconds."""
+
+KL_WEIGHT_OF_MANY = 0.2
+"""Weight of the KL of sigma points for more than `MANY_ROWS` rows, as rows held back choose there."""
+
 UNSETTLED = 0.05
 """Rise of the bound over the last two windows, nats per row, that is told."""
 
@@ -627,7 +636,10 @@ class _Search:
             held = folds[0][1]
             best_residuals = residuals if best is None else best.residuals  # depth may have mended them
             if is_long_tailed(best_residuals) or is_clustered(best_residuals, self.x[held] / single.lengthscales):
-                config = dataclasses.replace(base, num_layers=2, posterior="sigma_points")
+                points = base.points
+                if points.kl_weight is None and len(self.X) > MANY_ROWS:
+                    points = dataclasses.replace(points, kl_weight=KL_WEIGHT_OF_MANY)
+                config = dataclasses.replace(base, num_layers=2, posterior="sigma_points", points=points)
                 tried, _ = self._try(config, single, folds, scores)
                 best = best if tried is None else tried
         return best
@@ -646,7 +658,8 @@ class _Search:
         training = self.course.training
         if training.learning_rate is None:
             training = dataclasses.replace(training, learning_rate=0.02 if self.is_exact else 0.03)
-        limit = min(self.course.batch_size, SMALL_BATCH if self.is_exact else LARGE_BATCH)
+        usual = LARGE_BATCH if len(self.X) <= MANY_ROWS else VERY_LARGE_BATCH
+        limit = min(self.course.batch_size, SMALL_BATCH if self.is_exact else usual)
         return training, min(limit, num_rows)
 
     def _try(
