@@ -29,7 +29,6 @@ from scipy.stats import norm
 from .functions.functions import FunctionDraws
 from .layers.global_inducing import GlobalInducingLayer
 from .layers.svgp import SVGPLayer
-from .model.deep_gp import DeepGP
 from .train.predictor import Predictor
 
 __all__ = [
@@ -125,7 +124,7 @@ def leave_one_out(predictor: Predictor, X: Array, Y: Array) -> LeftOut:
     if model.is_sampled and len(model.layers) == 2 and isinstance(layer, GlobalInducingLayer) and is_gaussian:
         if layer.Z is None or layer.Z.shape != x.shape or not np.allclose(layer.Z, x):
             raise ValueError(f"inner outputs were drawn at the training rows, got {len(X)} others: give all of these.")
-        mean, variance, log_density = _left_out_of_draws(model, x, y)
+        mean, variance, log_density = _left_out_of_draws(predictor, x, y)
         log_density = log_density - units.log_volume
         return LeftOut(units.mean + mean * units.scale, np.sqrt(variance) * units.scale, log_density)
     is_plain = len(model.layers) == 1 and type(layer) is SVGPLayer and is_gaussian
@@ -147,7 +146,7 @@ def leave_one_out(predictor: Predictor, X: Array, Y: Array) -> LeftOut:
     return LeftOut(Y - residuals * units.scale, std, log_density)
 
 
-def _left_out_of_draws(model: DeepGP, x: Array, y: Array) -> tuple[Array, Array, Array]:
+def _left_out_of_draws(predictor: Predictor, x: Array, y: Array) -> tuple[Array, Array, Array]:
     """Mean [N, P], variance [N, P] and log density [N] of standardised rows, by draws W of the inner outputs.
 
     The row's own w_n is drawn anew given those of the others, as it has seen y_n; these count by the weights
@@ -156,6 +155,7 @@ def _left_out_of_draws(model: DeepGP, x: Array, y: Array) -> tuple[Array, Array,
 
     (integrated importance sampling, Vehtari et al. 2016), which are cut at the root of their number times their mean.
     """
+    model = predictor.model
     assert model.samples is not None  # of mypy: the caller has looked
     inner, last = model.layers
     values = model.samples.values[0].numpy()  # [K, N, D'], whitened
@@ -163,7 +163,7 @@ def _left_out_of_draws(model: DeepGP, x: Array, y: Array) -> tuple[Array, Array,
     K1 = np.asarray(inner.kernel(x)) + inner.jitter * np.eye(N)
     inverse = np.linalg.inv(K1)
     spread = 1 / np.diag(inverse)
-    noise = float(model.likelihood.variance.numpy())
+    noise = _noise(predictor)
     rng = np.random.default_rng(model.prediction_seed)
     S = -(-model.num_predict_samples // K)
     means = np.empty((K, S, N, y.shape[1]))

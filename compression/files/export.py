@@ -77,7 +77,7 @@ def export_saved_model(model: keras.Model, path: str | os.PathLike[str]) -> None
     if not is_new_folder(folder):
         raise ValueError(f"{folder} must be a new or empty folder; remove it, or give another.")
     temporary = folder.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{folder.name}")
-    served(_by_steps(model)).export(str(temporary), verbose=False)
+    served(_with(model, _BY_STEPS)).export(str(temporary), verbose=False)
     if folder.exists():
         folder.rmdir()
     os.replace(temporary, folder)
@@ -117,7 +117,7 @@ def export_tflite(
     if kind not in TFLITE_KINDS:
         raise ValueError(f"kind must be one of {', '.join(TFLITE_KINDS)}, got {kind!r}.")
     examples = _examples(model, representative) if kind == "int8" else []
-    model = _with(_by_steps(model), {OPERATIONS[name]: _PlaceOf for name in ("Argmax", "Argmin")})
+    model = _with(model, _BY_STEPS | {OPERATIONS[name]: _PlaceOf for name in ("Argmax", "Argmin")})
     try:
         content = _tflite_bytes(_flat(model), kind, examples)
     except Exception as error:  # there is no common class of its errors
@@ -144,10 +144,6 @@ def _with(model: keras.Model, instead: dict[type, Callable[[Any], keras.Layer]])
     return copy_of(model, instead) if any(type(node.layer) in instead for node in graph_of(model).nodes) else model
 
 
-def _by_steps(model: keras.Model) -> keras.Model:
-    return _with(model, {keras.layers.TimeDistributed: _EachStep})
-
-
 class _EachStep(keras.layers.Layer):
     """`TimeDistributed` in one call for all steps: that of Keras takes the number of examples for that of steps where a
     function is made for any number of both."""
@@ -168,6 +164,9 @@ class _EachStep(keras.layers.Layer):
 
     def compute_output_spec(self, x: Any, mask: Any = None) -> Any:
         return self._wrapper.compute_output_spec(x)
+
+
+_BY_STEPS: dict[type, Callable[[Any], keras.Layer]] = {keras.layers.TimeDistributed: _EachStep}
 
 
 def _sizes(x: tf.Tensor) -> list[Any]:
@@ -265,7 +264,7 @@ def export_onnx(model: keras.Model, path: str | os.PathLike[str]) -> int:
     """
     if importlib.util.find_spec("tf2onnx") is None:
         raise ValueError("an ONNX file needs the package tf2onnx: pip install tf2onnx")
-    model = _flat(_by_steps(model))
+    model = _flat(_with(model, _BY_STEPS))
     with atomic_path(path) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "In the future `np.object`", FutureWarning)
         try:

@@ -23,25 +23,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # it needs SciPy and TensorFlow
-    from ebp.network.inputs import Matrix
+if TYPE_CHECKING:  # this module needs NumPy alone
+    import scipy.sparse
+    import tensorflow as tf
 
 __all__ = [
     "FRACTION_BITS",
     "MAX_DENSE",
     "InputCoding",
     "Kind",
+    "Matrix",
     "Moments",
     "common_fraction_bits",
     "fraction_bits",
     "is_sparse",
     "recommended",
 ]
+
+#: Inputs: a dense array, or a SciPy sparse matrix, which is never made dense.
+Matrix: TypeAlias = "np.ndarray | scipy.sparse.csr_matrix | tf.Tensor"
 
 Kind = Literal["raw", "scaled", "root", "common", "zscore", "centred", "sign"]
 

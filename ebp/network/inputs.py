@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 import tensorflow as tf
 
-__all__ = ["Matrix", "check_inputs"]
+from .coding import Matrix
 
-#: Inputs: a dense array, or a SciPy sparse matrix, which is never made dense.
-Matrix: TypeAlias = "np.ndarray | scipy.sparse.csr_matrix | tf.Tensor"
+__all__ = ["Matrix", "check_inputs"]
 
 
 def check_inputs(X: Matrix, num_inputs: int, dtype: tf.DType) -> Any:

@@ -18,13 +18,14 @@ import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gpflow_deep_base.files import write_text
 
+from ..network.coding import Matrix
 from .c_coding import INT32_MAX, input_coding
 from .c_rounded import header_of, source_of
 from .c_text import array, comment
@@ -32,9 +33,6 @@ from .export import Exported, packed, print_look
 from .packed import PackedNetwork
 from .rounded import fit_within, round_network
 from .signs import Layer
-
-if TYPE_CHECKING:  # it needs SciPy and TensorFlow
-    from ebp.network.inputs import Matrix
 
 __all__ = ["Inputs", "export_c"]
 

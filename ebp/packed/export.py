@@ -12,20 +12,17 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gpflow_deep_base.files import atomic_path, write_bytes
 
-from ..network.coding import FRACTION_BITS, InputCoding, common_fraction_bits
+from ..network.coding import FRACTION_BITS, InputCoding, Matrix, common_fraction_bits
 from .packed import PackedNetwork
 from .packed_file import parse
 from .packed_write import Weights, content_of
-
-if TYPE_CHECKING:  # it needs SciPy and TensorFlow
-    from ebp.network.inputs import Matrix
 
 __all__ = ["Exported", "Weights", "export_checked", "export_network", "export_packed", "packed"]
 

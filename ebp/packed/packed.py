@@ -22,12 +22,12 @@ from __future__ import annotations
 import itertools
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..network.coding import is_sparse
+from ..network.coding import Matrix, is_sparse
 from .packed_file import FILE_VERSION, Content, parse, read
 from .signs import (
     HAS_NUMBA,
@@ -43,9 +43,6 @@ from .signs import (
     sign_units,
     units,
 )
-
-if TYPE_CHECKING:  # it needs SciPy and TensorFlow
-    from ..network.inputs import Matrix
 
 __all__ = ["FILE_VERSION", "PackedNetwork"]
 

@@ -14,7 +14,7 @@ import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import gpflow
@@ -129,8 +129,9 @@ def find(name: str, given: Mapping[str, Any]) -> Any:
     :param given: what `given_names` returned.
     :raises Refused: if it is neither given nor on the list.
     """
-    check_names([name], given)
-    return _found(name, given)
+    if (thing := _found(name, given)) is None:
+        raise _refusal([name])
+    return thing
 
 
 def check_names(names: Iterable[str], given: Mapping[str, Any]) -> None:
@@ -138,10 +139,13 @@ def check_names(names: Iterable[str], given: Mapping[str, Any]) -> None:
 
     :raises Refused: naming them.
     """
-    unknown = sorted({name for name in names if _found(name, given) is None})
-    if unknown:
-        subject = f"has {', '.join(map(_readable, unknown))}, which not every file may name"
-        raise Refused(f"{subject}: if you trust it, import it and give it, {door(*unknown)}")
+    if unknown := sorted({name for name in names if _found(name, given) is None}):
+        raise _refusal(unknown)
+
+
+def _refusal(unknown: Sequence[str]) -> Refused:
+    subject = f"has {', '.join(map(_readable, unknown))}, which not every file may name"
+    return Refused(f"{subject}: if you trust it, import it and give it, {door(*unknown)}")
 
 
 def door(*names: str) -> str:

@@ -1,10 +1,10 @@
 """What a user says of a table: its target, what its columns are, and what becomes of missing and unknown values."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal, get_args
 
-from gpflow_deep_base.groups import grouped
+from gpflow_deep_base.groups import flat, grouped
 
 __all__ = [
     "PARTS",
@@ -134,8 +134,8 @@ class TableSpec:
 
     def given(self) -> tuple[str, ...]:
         """Names of the fields that differ from their defaults."""
-        own = tuple(f.name for f in fields(self) if f.name != "file" and getattr(self, f.name) != f.default)
-        return own + tuple(f.name for f in fields(self.file) if getattr(self.file, f.name) != f.default)
+        defaults = flat(TableSpec, vars(TableSpec()))
+        return tuple(name for name, value in flat(TableSpec, vars(self)).items() if value != defaults[name])
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ __all__ = [
     "ais",
     "bracket",
     "burn_in",
+    "effective",
     "is_at_once",
     "linear_schedule",
     "paper_schedule",
@@ -75,10 +76,16 @@ def result_of(log_weights: Array, v: np.ndarray, *, is_reverse: bool = False, nu
     :raises ValueError: if weights are not finite.
     """
     sign = -1.0 if is_reverse else 1.0
-    relative, ess = _spread(sign * log_weights, num_strata)
+    relative = _spread(sign * log_weights, num_strata)
     log_z = sign * (float(logsumexp(sign * log_weights)) - np.log(len(log_weights)))
     ends = sorted(sign * _log1p(sign * side * relative) for side in (-3.0, 3.0))
-    return AISResult(log_z, relative, (log_z + ends[0], log_z + ends[1]), ess, log_weights, v)
+    return AISResult(log_z, relative, (log_z + ends[0], log_z + ends[1]), effective(sign * log_weights), log_weights, v)
+
+
+def effective(log_weights: Array) -> float:
+    """The effective sample size of chains by the logs of their weights, [C]."""
+    w = _weights(log_weights)
+    return float(w.sum() ** 2 / (w**2).sum())
 
 
 def is_at_once(generator: str) -> bool:
@@ -280,17 +287,22 @@ def _check(
     return schedule, base
 
 
-def _spread(log_weights: Array, num_strata: int) -> tuple[float, float]:
-    """Relative standard error of the mean weight, and the effective sample size."""
+def _spread(log_weights: Array, num_strata: int) -> float:
+    """Relative standard error of the mean weight."""
     if not np.isfinite(log_weights).all():
         raise ValueError(
             f"{np.sum(~np.isfinite(log_weights))} of {len(log_weights)} AIS weights are not finite: parameters are too "
             "large for their float type; use float64 or smaller weights."
         )
-    # Weights relative to the largest one; their variance within strata
-    w = np.exp(log_weights - log_weights.max())
+    # Their variance within strata
+    w = _weights(log_weights)
     std = np.sqrt(w.reshape(num_strata, -1).var(axis=1, ddof=1).mean())
-    return float(std / np.sqrt(len(w)) / w.mean()), float(w.sum() ** 2 / (w**2).sum())
+    return float(std / np.sqrt(len(w)) / w.mean())
+
+
+def _weights(log_weights: Array) -> Array:
+    """Weights relative to the largest one."""
+    return np.exp(log_weights - log_weights.max())
 
 
 def _log1p(x: float) -> float:

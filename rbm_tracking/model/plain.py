@@ -18,6 +18,7 @@ __all__ = [
     "activations",
     "annealing_step",
     "arrays",
+    "centred",
     "draw_hidden",
     "draw_units",
     "draw_visible",
@@ -81,6 +82,14 @@ def hidden_sum(hidden: Visible, a: Array, beta: float | Tensor = 1.0) -> Array:
 def hidden_mean(hidden: Visible, a: Array) -> Array:
     """E[h | v] of activations [..., n_h]."""
     return sigmoid(a) if type(hidden) is Bernoulli else np.asarray(hidden.mean(a), a.dtype)
+
+
+def centred(d_W: Array, d_v: Array, d_h: Array, offsets: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+    """The centred gradient by W, b and c from the plain one: offsets of the layers [n_v], [n_h] enter the step of W,
+    and change those of the biases."""
+    v_mean, h_mean = offsets
+    d_W = d_W - (np.outer(d_h, v_mean) + np.outer(h_mean, d_v))
+    return d_W, d_v - h_mean @ d_W, d_h - d_W @ v_mean
 
 
 def draw_units(units: Visible, x: Array, rng: np.random.Generator) -> Array:

@@ -94,9 +94,7 @@ def plain_update(
         v_mean = offsets[0]
         h_mean = offsets[1] + np.float32(0.01) * (of_data @ h_data - offsets[1])
         offsets = (v_mean, h_mean)
-        d_W -= np.outer(d_h, v_mean) + np.outer(h_mean, d_v)
-        d_v = d_v - h_mean @ d_W
-        d_h = d_h - d_W @ v_mean
+        d_W, d_v, d_h = plain.centred(d_W, d_v, d_h, offsets)
     if config.penalties.sparsity_target is not None:
         d_h = d_h + config.penalties.sparsity_cost * (config.penalties.sparsity_target - of_data @ h_data)
     # Units that have parameters of their own, then all parameters after the step

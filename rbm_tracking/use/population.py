@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 
-from rbm_tracking.estimates.ais import AISResult, result_of
+from rbm_tracking.estimates.ais import AISResult, effective, result_of
 from rbm_tracking.model import plain
 from rbm_tracking.model.rbm import RBM
 from rbm_tracking.track.settings import PenaltyConfig
@@ -85,11 +85,12 @@ def settled(
             direction = _direction(at, batch.astype(at.W.dtype), v[::2], log_w[::2], v_mean, penalties)
             # The longest step that leaves most weights as even as they are
             log_q = _log_q(at, v)
+            least = _KEPT * effective(log_w)
             while True:
                 parts = (part + np.float32(step) * d for part, d in zip(at[:3], direction, strict=True))
                 new = RBM(*parts, *at[3:])
                 change = _log_q(new, v) - log_q
-                if _ess(log_w + change) >= _KEPT * _ess(log_w):
+                if effective(log_w + change) >= least:
                     break
                 step /= 2
                 if step < _SHORTEST_STEP:
@@ -117,15 +118,10 @@ def _direction(
     d_v = rows.mean(axis=0) - w @ v
     d_h = h_mean - w @ h_model
     d_W = h_data.T @ rows / len(rows) - (h_model * w[:, None]).T @ v
-    d_W -= np.outer(d_h, v_mean) + np.outer(h_mean, d_v)
-    biases = d_v - h_mean @ d_W, d_h - d_W @ v_mean
+    d_W, d_b, d_c = plain.centred(d_W, d_v, d_h, (v_mean, h_mean))
     d_W -= np.float32(penalties.l2) * at.W + np.float32(penalties.l1) * np.sign(at.W)
     # What L1 has pulled to 0 stays there
-    return np.where(at.W == 0, np.float32(0), d_W) if penalties.l1 else d_W, *biases
-
-
-def _ess(log_w: np.ndarray) -> float:
-    return float(np.exp(2 * logsumexp(log_w) - logsumexp(2 * log_w)))
+    return np.where(at.W == 0, np.float32(0), d_W) if penalties.l1 else d_W, d_b, d_c
 
 
 def _with_tensors(best: Settled | None) -> Settled | None:
