@@ -171,6 +171,7 @@ class Conditional(tf.Module, abc.ABC):
         h = tf.zeros_like(noise)
 
         def draw(j: tf.Tensor, h: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            # A pass over all bits for each one: later ones are still 0, and logit j does not see them.
             column = tf.one_hot(j, self.n, dtype=self.dtype)
             bit = unit(self.logits(h, offset)[:, j], noise[:, j])
             return j + 1, h + bit[:, None] * column
@@ -186,6 +187,7 @@ def log_prob_of_pairs(conditional: Conditional, h: tf.Tensor, offset: tf.Tensor)
     """log p of each of the rows h [B, n] for each of S offsets, [S, B or 1, offset_size]: [S, B], nats."""
     if conditional.is_additive:
         return bernoulli_log_prob(h, conditional.logits(h) + offset)
+    # A mixture has no logits to add to: each pair of a row and an offset is a row of its own.
     lead = tf.concat([tf.shape(offset)[:1], tf.shape(h)[:1]], axis=0)
     h = tf.broadcast_to(h, tf.concat([lead, tf.shape(h)[-1:]], 0))
     return conditional.log_prob(h, tf.broadcast_to(offset, tf.concat([lead, tf.shape(offset)[-1:]], 0)))
@@ -241,6 +243,7 @@ class LinearConditional(Conditional):
 
     def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
         """h W + b + offset."""
+        # Eq. (2) for all bits at once: the triangle of W hides the later ones from each.
         rows = tf.reshape(h, [-1, self.n])
         a = tf.reshape(tf.linalg.matmul(rows, self.matrix()), tf.shape(h)) + self.start
         return a if offset is None else a + offset
@@ -257,6 +260,7 @@ class LinearConditional(Conditional):
             h = linear_bits(noise, matrix, a)
 
             def grad(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                # The slope of each bit by its own logit, as the unit defines it.
                 logits = a + tf.matmul(h, matrix)
                 with tf.GradientTape() as tape:
                     tape.watch(logits)
@@ -316,6 +320,7 @@ class BitsDistribution(tfp.distributions.Distribution):
         noise = tf.reshape(logistic_noise(shape, tfp.random.sanitize_seed(seed), self.dtype), [-1, self.conditional.n])
         offset = self.offset
         if offset is not None:
+            # Conditionals draw rows of one axis: the batch shape of the offset becomes that axis, and back.
             size = self.conditional.offset_size
             offset = tf.reshape(tf.broadcast_to(offset, tf.concat([shape[:-1], [size]], 0)), [-1, size])
         return tf.reshape(self.conditional.sample_from_noise(noise, offset), shape)

@@ -57,10 +57,12 @@ def code_lengths(model: DARN, x: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor,
     :param x: [B, n_x] in the model's dtype.
     :param seed: int32 [2].
     """
+    # h ~ q(h | x), coded with p(h), then x with p(x | h), Eq. (11).
     encoded = model.encode(x, model.encoder_noise(tf.shape(x)[0], seed), threshold)
     visible = -model.log_visible(x, encoded.h)
     if not encoded.h:
         return tf.zeros_like(visible), tf.zeros_like(visible), visible
+    # Eq. (13): the choice of h gives log q(h | x) back.
     return -model.log_prior(encoded.h), model.log_q(x, encoded.h), visible
 
 
@@ -132,6 +134,7 @@ def fast_sampling_cost(model: DARN, seed: Seed, num_samples: int = 1000) -> tupl
         )
     if config.visible_conditional != "factorial":
         raise ValueError(f"fDARN has a factorial decoder, got visible_conditional={config.visible_conditional!r}.")
+    # n_s: units that are 0 add nothing to the sums of later units, and cost nothing.
     active = float(tf.reduce_mean(tf.reduce_sum(model.prior.sample(num_samples, seed), axis=-1)))
     return active * (config.hidden[0] + config.visible), active
 

@@ -84,6 +84,7 @@ def darn_unit(logits: tf.Tensor, noise: tf.Tensor) -> tuple[tf.Tensor, object]:
     h = threshold(logits, noise)
 
     def grad(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # Appendix A: dL/dq = dL/dh / (2 P(h)), times dq/da = q (1 - q), is |h - q| / 2.
         return 0.5 * tf.abs(h - tf.sigmoid(logits)) * upstream, tf.zeros_like(noise)
 
     return h, grad
@@ -271,6 +272,7 @@ def _disarm(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str)
             bits_back = _with_gradient(log_q, _minus_entropy([logits]))
         else:
             cost += bits_back
+        # Costs for the pair's difference, and the loss that is differentiated as it is.
         f.append(cost)
         losses.append(prior + bits_back + visible)
         parts.append((prior, bits_back, visible))
@@ -443,9 +445,11 @@ def _score_second_moment(
     name: str, weights: NDArray[np.float64], cost: NDArray[np.float64], score: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """E[g^2] by coordinate: g = (f - E f) s for "reinforce", (f_1 - f_2)(s_1 - s_2) / 2 for "rloo"."""
+    # Costs less their mean: the baseline of "reinforce", and on average that of "rloo".
     centred = cost - weights @ cost
     if name == "reinforce":
         return np.asarray(weights @ (centred[:, None] * score) ** 2)
+    # Of two independent draws the products factorise into moments of one.
     first = weights @ (centred[:, None] * score)
     second = weights @ score**2
     return np.asarray(0.5 * (weights @ (centred[:, None] * score) ** 2 + (weights @ centred**2) * second) + first**2)

@@ -160,6 +160,7 @@ class DenseNetwork(tf.Module):
         seeds = tf.unstack(tf.random.experimental.stateless_split(seed, len(sizes) - 1))
         self.kernels = []
         for i, (n_in, n_out) in enumerate(itertools.pairwise(sizes)):
+            # Uniform with the variance 2 / (n_in + n_out) (Glorot and Bengio, 2010).
             scale = math.sqrt(6.0 / (n_in + n_out))
             kernel = tf.random.stateless_uniform([n_in, n_out], seeds[i], -scale, scale, dtype)
             self.kernels.append(tf.Variable(kernel, name=f"kernel_{i}"))
@@ -201,6 +202,7 @@ def make_decoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor
     grids = len(local.hidden) if local else 0  # how many of the stochastic layers are
     # How the units of the layer depend on each other.
     if local is not None and 1 <= level <= grids:
+        # A stochastic layer on a grid: a unit sees the earlier ones of its neighbourhood.
         size = {"kernel": local.units_kernel, "period": local.period}
         conditional: Conditional = LocalUnitsConditional(local.grids[level], **size, dtype=config.dtype, name=name)
     else:
@@ -223,6 +225,7 @@ def make_encoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor
     conditional = _conditional(config, config.encoder, n, tf.random.fold_in(seed, 0), f"encoder_{level}")
     local = config.local
     dtype = tf.as_dtype(config.dtype)
+    # Layers on grids see patches of the grid below; else local maps lead from the image to h^1.
     if local is not None and level <= len(local.hidden):
         return Layer(LocalMap(local, level - 1, "up", seed=tf.random.fold_in(seed, 1), dtype=dtype), conditional)
     if config.local is not None and level == 1:

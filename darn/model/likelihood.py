@@ -126,6 +126,7 @@ def importance_log_likelihood(
         )
     if model.num_hidden == 0:
         exact = _fully_visible(model, rows)
+        # Without stochastic units every weight is p(x) itself, and nothing is left to chance.
         means = np.full(repeats, exact.mean())
         effective = np.full(len(rows), float(num_samples))
         return ImportanceEstimate(exact, means, float(exact.mean()), (exact.mean(),) * 2, effective, 0.0)
@@ -160,6 +161,7 @@ def _compiled_exact(model: DARN) -> tf.types.experimental.PolymorphicFunction:
     @tf.function(autograph=False, reduce_retracing=True)
     def block(h: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         """log sum over the states h [S, n] of p(x, h), [B]."""
+        # All pairs of a state and a row, [S, B]; summed over the states.
         log_p = log_joint_of_pairs(model, rows, tf.split(h, model.config.hidden, axis=1))
         return tf.cast(tf.reduce_logsumexp(log_p, axis=0), tf.float64)
 
@@ -209,6 +211,7 @@ def _fully_visible(model: DARN, rows: NDArray) -> NDArray[np.float64]:
 def _interval(means: NDArray[np.float64]) -> tuple[float, float]:
     if len(means) < 2:
         return -math.inf, math.inf
+    # Student's t of the R repeats, whose noise is independent.
     half = stats.t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means))
     return float(means.mean() - half), float(means.mean() + half)
 

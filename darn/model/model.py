@@ -155,6 +155,7 @@ class DARN(tf.Module):
 
     def log_q(self, x: tf.Tensor, h: Sequence[tf.Tensor]) -> tf.Tensor:
         """log q(h | x), [B], nats."""
+        # Eqs. (6), (8): a factor for each layer, given the layers below.
         zero = tf.zeros(tf.shape(x)[:-1], self.dtype)
         pairs = zip(h, self.encoder_logits(x, h), strict=True)
         return sum((bernoulli_log_prob(bits, logits) for bits, logits in pairs), zero)
@@ -212,6 +213,7 @@ class DARN(tf.Module):
             before their last axis.
         """
         if isinstance(num, tuple | list):
+            # A shape of draws is drawn flat, so that the bits of a seed depend on their number alone.
             flat = self.sample(math.prod(num), seed)
             return tf.nest.map_structure(lambda part: tf.reshape(part, [*num, part.shape[-1]]), flat)
         seed = as_seed(seed)
@@ -236,6 +238,7 @@ class DARN(tf.Module):
 
     def _inputs(self, bits: Sequence[tf.Tensor], levels: Sequence[int] = ()) -> tf.Tensor | None:
         """Bits of layers as networks get them: stochastic ones as 2h - 1, visible ones (level 0) minus their means."""
+        # Only the encoder's inputs have levels: there level 0 is the visible layer.
         visible = [x - self.visible_mean for x, level in zip(bits, levels, strict=False) if level == 0]
         hidden = [2.0 * h - 1.0 for h in bits[len(visible) :]]
         parts = [*visible, *hidden]

@@ -29,6 +29,7 @@ def own_rows(
     start = num_rows * tf.cast(context.replica_id_in_sync_group, tf.int32)
 
     def own(noise: tf.Tensor) -> tf.Tensor:
+        # Copies come first, then rows: of each copy this replica's block, as on one device.
         rest = tf.shape(noise)[1:]
         by_copy = tf.reshape(noise, tf.concat([[copies, count * num_rows], rest], 0))
         return tf.reshape(by_copy[:, start : start + num_rows], tf.concat([[copies * num_rows], rest], 0))
@@ -50,6 +51,7 @@ def mean_over_replicas(value: tf.Tensor) -> tf.Tensor:
     context = _context()
     if context is None:
         return value
+    # The value of all replicas; the last two terms cancel in it and leave the derivative.
     mean = context.all_reduce(tf.distribute.ReduceOp.MEAN, tf.stop_gradient(value))
     return mean + value - tf.stop_gradient(value)
 

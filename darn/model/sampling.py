@@ -48,6 +48,7 @@ def fixed_point_bits(
     num_bits = tf.shape(noise)[-1]
 
     def draw(passes: tf.Tensor, h: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        # After k passes the first k bits are final: each depends on final ones alone. Most are long before.
         new = tf.cast(noise < logits(h), noise.dtype)
         return passes + 1, new, tf.reduce_any(tf.not_equal(new, h))
 
@@ -155,6 +156,7 @@ class Sampler:
         batches = []
         seed = as_seed(seed)
         for number in range(-(-num // self.batch_size)):
+            # Each batch has its own noise; the last one may give more draws than are asked for.
             draws = self._draw(tf.random.fold_in(seed, number))
             batches.append((draws.x.numpy(), draws.probs.numpy(), *(h.numpy() for h in draws.h)))
         x, probs, *h = (np.concatenate(arrays)[:num] for arrays in zip(*batches, strict=True))

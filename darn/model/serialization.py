@@ -52,6 +52,7 @@ def _decoder(config: DARNConfig, wiring: Wiring, level: int) -> _Shapes:
     offset_size = n
     # How the units of the layer depend on each other.
     if local is not None and 1 <= level <= num_local:
+        # A stochastic layer on a grid: weights of a neighbourhood, one set a place of the period.
         channels = local.grids[level][2]
         window = (local.period, local.period, local.units_kernel**2 * channels, channels)
         conditional: _Shapes = {"bias": (n,), "layer/weights": window}
@@ -101,6 +102,7 @@ def _conditional(config: DARNConfig, kind: str, n: int, orders: int | None) -> _
     if kind == "made":
         shapes |= {"kernels/0": (n, units), "kernels/1": (units, n), "biases/0": (units,)}
         return shapes | ({"degrees": (orders, n + units)} if orders is not None and orders > 1 else {})
+    # NADE; an EoNADE also tells its units which bits an order has drawn (U).
     shapes |= {"W": (n, units), "V": (n, units), "c": (units,)}
     return shapes | ({"U": (n, units), "orders": (orders or EONADE_ORDERS, n)} if kind == "eonade" else {})
 
@@ -130,6 +132,7 @@ def _pixelcnn(config: PixelCNNConfig) -> _Shapes:
     for number in range(config.layers):
         kernel = config.kernel if number else config.first_kernel
         channels = filters if number else 1
+        # The first layer must not see the pixel itself; later ones may, as their inputs do not hold it.
         reach = kernel // 2 + 1 if number else kernel // 2
         layer: _Shapes = {
             "vertical": (reach, kernel, channels, 2 * filters),
@@ -220,6 +223,7 @@ def darn_of(config: DARNConfig, arrays: Mapping[str, np.ndarray]) -> DARN:
     """
     model = DARN(config)
     for name, variable in named_variables(model).items():
+        # A container checks names and shapes; types and values are for the model to check.
         array = arrays[name]
         if array.dtype != variable.dtype.as_numpy_dtype:
             raise ValueError(f"its array {name} must be of {variable.dtype.name}, got {array.dtype}")

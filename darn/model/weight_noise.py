@@ -67,6 +67,7 @@ class GaussianPrior(NamedTuple):
 
 def fit_prior(mu: tf.Tensor, variance: tf.Tensor) -> GaussianPrior:
     """The prior with the least KL for weights N(mu, variance)."""
+    # The moments of all weights together: what d KL / d m = d KL / d s^2 = 0 gives.
     mean = tf.reduce_mean(mu)
     return GaussianPrior(mean, tf.reduce_mean(variance + tf.square(mu - mean)))
 
@@ -92,6 +93,7 @@ class WeightNoise(tf.Module):
             raise ValueError(f"initial_std must be positive, got {initial_std}.")
         self.kind = kind
         self.variables_ = tuple(variables)
+        # log sigma^2, which keeps the variances positive without a constraint.
         start = 2.0 * tf.math.log(tf.constant(initial_std, tf.float64))
         self.log_variances = [
             tf.Variable(tf.fill(v.shape, tf.cast(start, v.dtype)), name="log_variance") for v in variables
@@ -118,6 +120,7 @@ class WeightNoise(tf.Module):
         for mu, rho in zip(self.variables_, self.log_variances, strict=True):
             variance = tf.exp(rho)
             prior = fit_prior(mu, variance)
+            # KL(N(mu, sigma^2) || N(m, s^2)) = (log(s^2 / sigma^2) + (sigma^2 + (mu - m)^2) / s^2 - 1) / 2 a weight.
             quadratic = (variance + tf.square(mu - prior.mean)) / prior.variance
             total.append(0.5 * tf.reduce_sum(tf.math.log(prior.variance) - rho + quadratic - 1.0))
         return tf.add_n(total)
