@@ -109,6 +109,7 @@ class BayesianConv(BayesianLayer):
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """For Keras."""
+        # Places at which a dilated kernel fits, every stride-th of them.
         reach = [(size - 1) * step for size, step in zip(self.kernel_size, self.dilation_rate, strict=True)]
         margins = reach if self.padding == "valid" else [0] * self._rank
         sides = [
@@ -133,6 +134,7 @@ class BayesianConv(BayesianLayer):
             return tf.nn.conv2d(inputs, kernel, self.strides, self.padding.upper(), dilations=self.dilation_rate)
         padding = self.padding
         if padding == "causal":
+            # No output sees a later step: all zeros stand before the sequence.
             num_zeros = (self.kernel_size[0] - 1) * self.dilation_rate[0]
             inputs = tf.pad(inputs, [[0, 0], [num_zeros, 0], [0, 0]])
             padding = "valid"
@@ -140,12 +142,14 @@ class BayesianConv(BayesianLayer):
 
     def _sample(self, inputs: tf.Tensor) -> tf.Tensor:
         """Algorithms 2 and 4."""
+        # A filter's scale is a factor of its output: drawn once an example, it multiplies sum and noise.
         z = _per_example(self._sample_scales(tf.shape(inputs)[0]), len(inputs.shape))
         linear: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = self._linear
         if self._has_fast_patches(inputs):
             inputs = self._patches(inputs)
             linear = self._linear_of_patches
         mean = linear(inputs, tf.convert_to_tensor(self.kernel_mean))
+        # Var(x * w~) = x^2 * Var w~, as weights are independent under q.
         variance = linear(tf.square(inputs), tf.exp(self.kernel_log_var))
         return z * self._add_noise(mean, variance, self._normal(tf.shape(mean)))
 
@@ -159,6 +163,7 @@ class BayesianConv(BayesianLayer):
         """What each output sees of images [B, height, width, 1], strides 1: [B, height, width, size of a kernel]."""
         rows, columns = self.kernel_size
         if self.padding == "same":
+            # Zeros as TensorFlow puts them for strides 1: of an odd number the larger part behind.
             pads = [(size - 1) // 2 for size in self.kernel_size]
             inputs = tf.pad(inputs, [[0, 0], [pads[0], rows - 1 - pads[0]], [pads[1], columns - 1 - pads[1]], [0, 0]])
         beside = tf.concat([inputs[:, :, j : j + 1 - columns or None] for j in range(columns)], axis=-1)

@@ -36,6 +36,7 @@ def seed_noise(model: keras.Model, seed: int, step: int = 0) -> None:
     :param step: number of the step, 0 or more.
     """
     for index, layer in enumerate(_some_layers(model)):
+        # A pass draws twice at most, scales and outputs, so that two steps share no noise.
         layer.noise_state.assign([zlib.crc32(f"{int(seed)}/{index}".encode()), 2 * int(step)])
 
 

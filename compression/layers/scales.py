@@ -102,6 +102,7 @@ class Horseshoe(BayesianLayer):
 
     def _build_scales(self, kernel_shape: tuple[int, ...]) -> None:
         groups = self._groups_shape(kernel_shape)
+        # -2 log tau0 on one of the four makes E log z = 0 at first: on beta, or on s_a, which is relative to its prior.
         shift = -2.0 * math.log(self.tau0) / self.scale_speed
         is_beta = self.initial_scales == "beta"
         log_var = 2.0 * self.initial_log_std / self.scale_speed
@@ -124,6 +125,7 @@ class Horseshoe(BayesianLayer):
         """Mean and variance of log s, Eq. (18)."""
         (mean_a, log_var_a) = self._log_normal("s_a")
         (mean_b, log_var_b) = self._log_normal("s_b")
+        # s = sqrt(s_a s_b) is log-normal again; the stored mean of log s_a lacks 2 log tau0.
         return math.log(self.tau0) + 0.5 * (mean_a + mean_b), 0.25 * (tf.exp(log_var_a) + tf.exp(log_var_b))
 
     def _local(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -150,10 +152,12 @@ class Horseshoe(BayesianLayer):
     def scale_moments(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and variance of z."""
         mean, var = self.log_z()
+        # The moments of a log-normal: E z = e^(m + v / 2), Var z = (e^v - 1) (E z)^2.
         z_mean = tf.exp(mean + 0.5 * var)
         return z_mean, tf.math.expm1(var) * tf.square(z_mean)
 
     def _scale_kl_parts(self) -> dict[str, tf.Tensor]:
+        # Eqs. (34) to (37): alpha and s_a have gamma priors, beta and s_b inverse gamma ones.
         local = kl.log_normal_gamma_kl(*self._log_normal("alpha"))
         local += kl.log_normal_inverse_gamma_kl(*self._log_normal("beta"))
         shared = kl.global_scale_kl(*self._log_normal("s_a"), self.tau0, paper_eq34=self.paper_eq34)
@@ -163,6 +167,7 @@ class Horseshoe(BayesianLayer):
     def _sample_scales(self, batch: tf.Tensor) -> tf.Tensor:
         (mean_s, var_s) = self._global()
         (mean, var) = self._local()
+        # One draw of the global scale for each example, and one of each local scale.
         noise = self._normal([batch, 1 + mean.shape[0]])
         log_s = mean_s + tf.sqrt(var_s) * noise[:, :1]
         return self.mask * tf.exp(log_s + mean + tf.sqrt(var) * noise[:, 1:])
@@ -219,6 +224,7 @@ class PerWeight(BayesianLayer):
         return {"weights": tf.reduce_sum(self.mask * _KL[self.kl](self.log_alpha()))}
 
     def _sample(self, inputs: tf.Tensor) -> tf.Tensor:
+        # Local reparametrisation without scales; weights that are masked have neither mean nor variance.
         mean = self._linear(inputs, self.mask * self.kernel_mean)
         variance = self._linear(tf.square(inputs), self.mask * tf.exp(self.kernel_log_var))
         return self._add_noise(mean, variance, self._normal(tf.shape(mean)))

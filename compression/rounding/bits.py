@@ -145,6 +145,7 @@ def exponent_bits(weights: ArrayLike, *, minimum: int = 3) -> int:
             f"weights must be finite and below 2**{_MAX_EXPONENT} for fixed-point numbers, got {largest}; check that "
             "training did not diverge."
         )
+    # largest = m 2^e with m in [1/2, 1), so that e is the least with largest < 2^e.
     return max(minimum, int(np.frexp(largest)[1]) if largest > 0 else minimum)
 
 

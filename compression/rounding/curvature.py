@@ -168,6 +168,7 @@ def curvature_of_posterior(variances: Sequence[NDArray[np.floating]]) -> list[Cu
     """
     curvatures = []
     for variance in variances:
+        # Weights are independent under q: none makes good for another, and each has its own precision.
         precisions = 1 / np.maximum(np.asarray(variance, np.float64).reshape(-1, variance.shape[-1]), _LEAST_VARIANCE)
         curvatures.append(Curvature(np.ones(len(precisions)), precisions, np.arange(len(precisions))))
     return curvatures
@@ -272,6 +273,7 @@ def _patches(layer: keras.Layer, inputs: NDArray[np.float32]) -> NDArray[np.floa
             before[axis] = total // 2
             after[axis] = total - total // 2
     padded = np.pad(images, [(0, 0), *zip(before, after, strict=True), (0, 0)])
+    # All windows, every stride-th of them, and within a window every rate-th place.
     rows = np.lib.stride_tricks.sliding_window_view(padded, windows[0], axis=1)
     seen = np.lib.stride_tricks.sliding_window_view(rows, windows[1], axis=2)
     by_place = seen[:, :: strides[0], :: strides[1], :, :: rates[0], :: rates[1]]

@@ -129,6 +129,7 @@ def _means(
     w: NDArray[np.float64], precisions: NDArray[np.float64], indices: NDArray[np.int64], centres: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Of each value the mean of its weights; it stays where it is without any, [k]."""
+    # sum (w - c)^2 / 2V is least at the mean weighted by 1 / V.
     sums = np.bincount(indices, precisions * w, len(centres))
     totals = np.bincount(indices, precisions, len(centres))
     return np.where(totals > 0, sums / np.where(totals > 0, totals, 1), centres)

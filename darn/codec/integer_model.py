@@ -119,6 +119,7 @@ def tanh_table() -> NDArray[np.int16]:
 
 def logit_index(logits: Numbers) -> NDArray[np.intp]:
     """Places of |logits| in :func:`probability_table`; only rounding to the table's resolution is left to do."""
+    # In place, for sequential layers call this once a bit.
     index = np.abs(logits)
     index *= _LOGIT_SCALE
     index += _HALF
@@ -140,6 +141,7 @@ class Exact(NamedTuple):
 
 def tanh_units(a: Exact) -> Exact:
     """tanh, in units of 2^-12."""
+    # To the nearest place of the table, whose ends are flat.
     end = _TANH_LIMIT << _TANH_INPUT_BITS
     number = a.integers.dtype.type
     index = a.integers * number(2.0 ** (_TANH_INPUT_BITS - a.bits))
@@ -150,6 +152,7 @@ def tanh_units(a: Exact) -> Exact:
 
 def relu_units(a: Exact) -> Exact:
     """max(a, 0), in units of 2^-12."""
+    # Rounded half up; powers of two move nothing but the point.
     scaled = np.maximum(a.integers, 0).astype(np.float64) * 2.0 ** (UNIT_BITS - a.bits)
     return Exact(np.floor(scaled + 0.5), UNIT_BITS)
 
@@ -386,6 +389,7 @@ class IntegerLayer:
         self.n = layer.conditional.n
         self._own = _own(layer.conditional, name)
         matrices, activation = ([(None, None)], "tanh") if layer.network is None else network_matrices(layer.network)
+        # The conditional's start is the constant of the last map; the parents' scales go into the first kernel.
         matrices[-1] = (matrices[-1][0], layer.conditional.start.numpy())
         if layer.network is not None:
             matrices[0] = (_scaled(_float64(matrices[0][0], name), scales), matrices[0][1])
@@ -514,10 +518,12 @@ def _own(conditional: object, name: str) -> _Own | None:
         matrix = periodic_matrix(conditional.layer, conditional.matrices().numpy())
         return _Product(_float64(matrix, name), name)
     if isinstance(conditional, MADEConditional) and not conditional.is_mixture:
+        # Kernels with their masks, so that one pass does for all bits.
         kernels = [(k * m).numpy() for k, m in zip(conditional.kernels, conditional.masks, strict=True)]
         biases = [*(bias.numpy() for bias in conditional.biases), None]
         return _Units(list(zip(kernels, biases, strict=True)), is_masked=True, name=name)
     if isinstance(conditional, NADEConditional | EoNADEConditional) and getattr(conditional, "num_orders", 1) == 1:
+        # sigmoid(a) = (1 + tanh(a / 2)) / 2: halves before and behind the units, and sums of V as constants.
         W, V, c = (_float64(part.numpy(), name) / 2 for part in (conditional.W, conditional.V, conditional.c))
         if isinstance(conditional, EoNADEConditional):
             W = np.concatenate([W, _float64(conditional.U.numpy(), name) / 2])
@@ -618,6 +624,7 @@ class IntegerModel:
         return self.decoders[level].offset(parents, batch_size)
 
     def _hash(self, config: str) -> bytes:
+        # All that a probability depends on: the arithmetic, the tables, and every rounded weight.
         digest = hashlib.sha256(json.dumps([FORMAT_VERSION, config]).encode())
         digest.update(probability_table().astype("<i4").tobytes() + tanh_table().astype("<i4").tobytes())
         for layer in (*self.encoders, *self.decoders):

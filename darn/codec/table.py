@@ -151,6 +151,7 @@ def other_lengths(content: bytes) -> dict[str, int]:
 
 def _filter(length: int, index: int, preset: int = _BEST) -> list[dict[str, int]]:
     """Settings of LZMA for so many bytes."""
+    # A power of two that holds the content, which is all that can be looked back at.
     size = min(_MOST_DICTIONARY, max(_LEAST_DICTIONARY, 1 << max(0, length - 1).bit_length()))
     return [{"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": size, **_FILTERS[index]}]
 
@@ -160,6 +161,7 @@ def _lzma(content: bytes, index: int, preset: int = _BEST) -> bytes:
 
 
 def _from_lzma(reader: Reader, length: int, budget: Budget) -> bytes:
+    # Raw LZMA has no header: index and length say with which settings it was made.
     index = reader.integer(len(_FILTERS) - 1, "the setting of LZMA")
     filters = _filter(length, index)
     budget.take(filters[0]["dict_size"], "LZMA")

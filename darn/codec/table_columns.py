@@ -160,6 +160,7 @@ def column_of(cells: list[bytes]) -> Column:
     value_of = _whole_numbers(distinct) if len(distinct) > 64 else None
     if value_of is not None:
         values = [value_of[cell] for cell in cells]
+        # The first difference is the first number itself.
         differences = [b"%d" % (b - a) for a, b in zip([0, *values], values, strict=False)]
         if len(set(differences)) * 4 < len(distinct):
             return _ranked(differences, set(differences), True)
@@ -196,6 +197,7 @@ def _whole_numbers(cells: set[bytes]) -> dict[bytes, int] | None:
 
 
 def _ranked(cells: list[bytes], distinct: set[bytes], is_difference: bool) -> Column:
+    # In the order of their values, so that near ranks are near numbers; texts that hardly recur have no levels.
     levels = sorted(distinct, key=_order)
     rank = {level: i for i, level in enumerate(levels)}
     ranks = np.fromiter(map(rank.__getitem__, cells), np.int32, len(cells))
@@ -287,6 +289,7 @@ def _cost(values: NDArray[np.int64], size: int, given: NDArray[np.int64]) -> flo
             counts[at] += 1
         for n in counts:
             if n:
+                # N H(value | context) = sum over contexts of n log2 n, less that over pairs.
                 bits = n * np.log2(n)
                 cost += 4.0 - bits if is_pair else bits
     return cost
