@@ -40,6 +40,7 @@ class _Stack(tf.Module):
         seeds = tf.unstack(tf.random.experimental.stateless_split(seed, len(config.kernels) + 1))
         shape = (*config.image_shape, 1)
         self.layers = []
+        # Layers from the image up, each on the places of the one below it.
         for i, filters in enumerate(config.filters):
             layer = PeriodicLayer(
                 shape,
@@ -89,6 +90,7 @@ class LocalDecoder(_Stack):
         """The map that the class describes."""
         x = tf.reshape(tf.linalg.matmul(x, self.dense, transpose_b=True), [-1, *self.shape])
         for layer, bias in zip(reversed(self.layers), reversed(self.biases), strict=True):
+            # Rectifiers stand before each layer, so that the logits have none.
             x = layer.transpose(tf.nn.relu(x + bias))
         return tf.reshape(x, [-1, math.prod(x.shape[1:])])
 

@@ -64,6 +64,7 @@ class Phases:
         P = self.period
         x = self._extended(parts)
         C = x.shape[-1] // m**2
+        # The m x m blocks of a place are 0 to m - 1 phases on in rows and in columns.
         every = [(u, v, (u * m + v) * C) for u in range(m) for v in range(m)]
         return tf.add_n([x[u : u + P, v : v + P, ..., start : start + C] for u, v, start in every])
 
@@ -158,6 +159,7 @@ class PeriodicLayer(tf.Module):
         self.places = (-(-height // stride), -(-width // stride))
         self.overlap = kernel // stride
         self._block = stride * stride * channels
+        # Whichever is narrower is moved between blocks and places: the products of blocks, or the blocks.
         self._is_summed = self._block > filters
         self._phases = self._make_phases()
         fan_in = kernel * kernel * channels
@@ -201,6 +203,7 @@ class PeriodicLayer(tf.Module):
             y, factor = run(x, self._arranged(weights))
 
             def gradients(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                # Linear in x and in the weights: the adjoint for x, and for the weights the product of both factors.
                 down, other = adjoint(upstream, self._arranged(weights))
                 left_factor, right_factor = (factor, other) if run == self._forward else (other, factor)
                 return down, self._arranged_back(tf.matmul(_rows(left_factor), _rows(right_factor), transpose_a=True))
@@ -243,6 +246,7 @@ class PeriodicLayer(tf.Module):
         """The weights as they are, [P, P, m m K, C_out], or by the phase of blocks, [P, P, K, m m C_out]."""
         if not self._is_summed:
             return weights
+        # The weights (u, v) of a place are for the block u and v phases on: rolled there, they are those of a block.
         parts = tf.split(weights, self.overlap**2, axis=2)
         return tf.concat([tf.roll(part, divmod(i, self.overlap), [0, 1]) for i, part in enumerate(parts)], axis=-1)
 

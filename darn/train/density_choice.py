@@ -426,6 +426,7 @@ class _Search:
         self, settings: NetworkSettings, title: str, most_work: float, best: FittedNetwork | None
     ) -> FittedNetwork:
         """A network, kept as a candidate; it is given up where it is far behind the best one so far."""
+        # Given up where it is worse by a share of NEAR after as many steps as the best one took.
         behind = None
         if best is not None:
             behind = (best.best_step, -float(self._shares @ best.log_p) * (1.0 + NEAR))
