@@ -30,7 +30,7 @@ import numpy as np
 from absl import app, flags
 
 from gpflow_deep_base.files import read_jsonl, write_json, write_text
-from gpflow_deep_base.scores import standard_error
+from gpflow_deep_base.numbers.scores import standard_error
 
 flags.disclaim_key_flags()  # --help shows those of `define_common` as the script's own
 
@@ -351,7 +351,7 @@ class Rival:
 
 def classifier_scores(make: Callable[[], Any], X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, float]:
     """Error in percent, CPU seconds of the fit; of models with probabilities log loss, calibration error in percent."""
-    from gpflow_deep_base.scores import label_scores
+    from gpflow_deep_base.numbers.scores import label_scores
 
     start = time.process_time()
     model = make().fit(X, y)

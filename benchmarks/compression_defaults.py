@@ -28,7 +28,7 @@ import numpy as np
 from absl import flags
 
 import compression as bc
-from gpflow_deep_base.scores import standard_error
+from gpflow_deep_base.numbers.scores import standard_error
 
 DATASETS = ("boston", "energy", "kin8nm", "power", "adult", "digits")
 _ADULT_TARGET = 71

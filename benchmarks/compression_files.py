@@ -31,8 +31,8 @@ import tensorflow as tf
 from absl import app, flags
 
 import compression as bc
-from compression.train.classification import Examples, parts_of, taught_loss
 from compression.train.engine import falling_rate, flipped, follow, moved_batches
+from compression.train.recipes.classification import Examples, parts_of, taught_loss
 
 
 def define_flags(fv: flags.FlagValues) -> None:

@@ -21,8 +21,8 @@ import tensorflow as tf
 from absl import flags
 
 import compression as bc
-from compression.train.classification import Examples, parts_of
 from compression.train.engine import moved_batches
+from compression.train.recipes.classification import Examples, parts_of
 
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 

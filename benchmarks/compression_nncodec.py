@@ -11,9 +11,9 @@ are set aside rises by at most --max_rise, as `pack` is told; the test images ar
 Architecture and names are in the bytes of `pack` and not in those of `nncodec`.
 
 --files: the coders alone. Each kernel of each file is a matrix of integers, the ranks of its values with 0 for the
-most frequent one. These are coded by `compression.files.context_coding` and by the coder of `nncodec`, which gives them
-back to be compared. Both may choose between rows and columns for each kernel, `nncodec` also optimises the initial
-states of its contexts. Values themselves, biases and architecture are left out: they take equally many bytes.
+most frequent one. These are coded by `compression.files.coding.context_coding` and by the coder of `nncodec`, which
+gives them back to be compared. Both may choose between rows and columns for each kernel, `nncodec` also optimises the
+initial states of its contexts. Values themselves, biases and architecture are left out: they take equally many bytes.
 
 `nncodec` is run by the Python in the environment variable NNCODEC_PYTHON; its coder needs NumPy alone:
 
@@ -35,12 +35,12 @@ from absl import app, flags
 from numpy.typing import NDArray
 
 import compression as bc
-from compression.files.context_coding import encode_matrix
-from compression.graph.cutting import oriented
+from compression.files.coding.context_coding import encode_matrix
 from compression.graph.graph import graph_of
 from compression.graph.kinds import weighted_layers
-from compression.graph.neighbours import strides_of
-from compression.train.classification import Examples, parts_of
+from compression.graph.removal.cutting import oriented
+from compression.graph.removal.neighbours import strides_of
+from compression.train.recipes.classification import Examples, parts_of
 from gpflow_deep_base.files import write_json
 
 #: Runs in the other Python: bytes of each matrix [out, in], the smaller of both orders; JSON on the last line.

@@ -29,8 +29,8 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.neural_network import MLPClassifier
 
 from ebp import EBPClassifier
-from ebp.estimators.continual import Stream
-from ebp.estimators.recency import Recency
+from ebp.estimators.streams.continual import Stream
+from ebp.estimators.streams.recency import Recency
 
 CHUNK = 500
 PASSES = 3

@@ -30,8 +30,8 @@ from ebp import EBPNetwork, InputCoding, encode_labels, errors_percent, fit_epoc
 from ebp.estimators.evaluation import error_percent
 from ebp.network.coding import recommended
 from ebp.network.inputs import Matrix, check_inputs
-from ebp.network.training import epoch_order
-from gpflow_deep_base import quiet
+from ebp.training.training import epoch_order
+from gpflow_deep_base.runtime import quiet
 from gpflow_deep_base.seeds import Seed, as_seed, named_seed, numpy_rng
 
 WEIGHTS = ("real", "binary")

@@ -109,7 +109,8 @@ def rbm_updates(chains: int, *, is_compiled: bool = False) -> Steps:
 
     from rbm_tracking import SMLConfig, Trainer
     from rbm_tracking.model.rbm import initial_rbm
-    from rbm_tracking.track import learning, tempering
+    from rbm_tracking.track import tempering
+    from rbm_tracking.track.updates import learning
 
     seed = tf.constant(SEED)
     rows = bits(5000, 784).astype(np.uint8)

@@ -33,7 +33,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 from gpflow_deep import Predictor, float_type
-from gpflow_deep_base.scores import label_scores, log_loss
+from gpflow_deep_base.numbers.scores import label_scores, log_loss
 
 ANGLES = (30, 60, 90)
 NUM_VALID = 5000

@@ -30,7 +30,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, logsumexp
 
 from gpflow_deep.keras import DeepGPLikelihoodLoss, GPLayer, Predictor, adapt
-from gpflow_deep_base.scores import label_scores, log_loss
+from gpflow_deep_base.numbers.scores import label_scores, log_loss
 
 ANGLES = (0, 30, 60)
 RATES = (0.2, 0.5)

@@ -27,7 +27,7 @@ from rbm_tracking import evaluation, report
 from rbm_tracking.estimates import ais
 from rbm_tracking.model.rbm import RBM, base_rate_biases, initial_rbm
 from rbm_tracking.model.temperatures import linear_ladder
-from rbm_tracking.track.learning import SMLConfig, initial_state
+from rbm_tracking.track.updates.learning import SMLConfig, initial_state
 from rbm_tracking.use.training import Trainer
 
 SETS = ("adult", "connect4", "nips", "ocr_letters", "web", "rcv1", "binarized_mnist", "caltech_silhouettes")

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from gpflow_deep_base.container import read_npy, read_npz
 from gpflow_deep_base.files import atomic_path, files_below
+from gpflow_deep_base.storage.container import read_npy, read_npz
 
 from .files.checking import random_input
+from .files.coding.kernel_coding import SCHEMES
 from .files.container import Contents, load_bcz, read_bcz
 from .files.contents import MAGIC, VERSION_OF_WEIGHTS
-from .files.kernel_coding import SCHEMES
 from .files.weights_file import StoredVariable, read_weights
 from .graph.graph import Graph
 

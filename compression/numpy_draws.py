@@ -1,4 +1,4 @@
-"""Weights that are random draws in `.bcz` files, on NumPy alone: see `compression.files.random_coding`."""
+"""Weights that are random draws in `.bcz` files, on NumPy alone: see `compression.files.random_codes.random_coding`."""
 
 import math
 from collections.abc import Sequence

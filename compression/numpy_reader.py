@@ -190,7 +190,7 @@ def _kernel(reader: _Reader, shape: tuple[int, ...]) -> Array:
     return centres[indices.reshape(shape)]
 
 
-# Arithmetic coding with contexts, see `compression.files.context_model`.
+# Arithmetic coding with contexts, see `compression.files.coding.context_model`.
 
 
 class _Contexts:

@@ -17,7 +17,7 @@ A table of one's own: train/density (`DARNDensity`), train/density_choice, more/
 
 import lazy_loader
 
-from gpflow_deep_base.tensor_float import full_float32  # with that TensorFlow starts without noise, too
+from gpflow_deep_base.runtime.tensor_float import full_float32  # with that TensorFlow starts without noise, too
 
 full_float32()
 

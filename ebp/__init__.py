@@ -1,7 +1,7 @@
 """Expectation backpropagation: learning-rate-free Bayesian training of multilayer networks (Soudry et al. 2014)."""
 
 from gpflow_deep_base.doors import attach_stub
-from gpflow_deep_base.tensor_float import full_float32  # with that TensorFlow starts without noise, too
+from gpflow_deep_base.runtime.tensor_float import full_float32  # with that TensorFlow starts without noise, too
 
 full_float32()
 

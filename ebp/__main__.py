@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gpflow_deep_base.container import read_npy, read_npz
 from gpflow_deep_base.files import write_text
+from gpflow_deep_base.storage.container import read_npy, read_npz
 
 from .packed.packed import PackedNetwork
 

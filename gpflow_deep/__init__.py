@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import lazy_loader
 
-from gpflow_deep_base.quiet import import_within  # with that TensorFlow starts without noise, too
-from gpflow_deep_base.tensor_float import full_float32
+from gpflow_deep_base.runtime.quiet import import_within  # with that TensorFlow starts without noise, too
+from gpflow_deep_base.runtime.tensor_float import full_float32
 
 __version__ = "0.2.0"
 

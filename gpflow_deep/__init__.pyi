@@ -1,5 +1,4 @@
 from . import design as design
-from . import displays as displays
 from . import keras as keras
 from . import report as report
 
@@ -7,18 +6,18 @@ __version__: str
 from .files.serialization import check_savable as check_savable
 from .files.serialization import load_model as load_model
 from .files.serialization import save_model as save_model
-from .images.convolutional import ConvolutionalLayer as ConvolutionalLayer
-from .images.convolutional import Patches as Patches
-from .images.weighted_convolutional import WeightedConvolutionalLayer as WeightedConvolutionalLayer
 from .layers.features import FeatureLayer as FeatureLayer
 from .layers.global_inducing import GlobalInducingLayer as GlobalInducingLayer
+from .layers.images.convolutional import ConvolutionalLayer as ConvolutionalLayer
+from .layers.images.convolutional import Patches as Patches
+from .layers.images.weighted_convolutional import WeightedConvolutionalLayer as WeightedConvolutionalLayer
 from .layers.latent import Encoder as Encoder
 from .layers.latent import LatentVariableLayer as LatentVariableLayer
 from .layers.linear import BayesianLinearLayer as BayesianLinearLayer
 from .layers.protocol import Layer as Layer
 from .layers.svgp import SVGPLayer as SVGPLayer
 from .model.deep_gp import DeepGP as DeepGP
-from .model.deep_gp_quad import DeepGPQuad as DeepGPQuad
+from .model.deep_gp import DeepGPQuad as DeepGPQuad
 from .model.initialization import inducing_inputs as inducing_inputs
 from .model.initialization import linear_mean as linear_mean
 from .model.posterior import DeepGPPosterior as DeepGPPosterior
@@ -35,7 +34,7 @@ from .posteriors.sampling import Sampler as Sampler
 from .posteriors.sampling_config import SamplingConfig as SamplingConfig
 from .posteriors.sigma_points import DeepSigmaPointProcess as DeepSigmaPointProcess
 from .posteriors.sigma_points import SigmaPoints as SigmaPoints
-from .train.choice import Choice as Choice
+from .train.choosing.choice import Choice as Choice
 from .train.config import LatentConfig as LatentConfig
 from .train.config import LayerConfig as LayerConfig
 from .train.config import ModelConfig as ModelConfig

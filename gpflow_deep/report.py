@@ -25,11 +25,11 @@ from .model.deep_gp import DeepGP
 from .model.scaling import REAL_TARGETS, Units
 from .model.scores import Task
 from .posteriors.diagnostics import diagnose
+from .train.choosing.stored_choice import FoundTrainer
 from .train.config import ModelConfig
 from .train.fitting import Part, worse_than_simplest
 from .train.predictor import Predicted, Predictor
 from .train.sampled_training import SampledTrainer
-from .train.stored_choice import FoundTrainer
 from .train.training import Trainer, clear_errors
 
 __all__ = [

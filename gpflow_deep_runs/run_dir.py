@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from gpflow_deep_base.files import entries
-from gpflow_deep_base.locks import LOCK, refuse_if_held
+from gpflow_deep_base.storage.locks import LOCK, refuse_if_held
 
 __all__ = [
     "FREE_ON_RESUME",

@@ -11,8 +11,11 @@ from .model.conditionals import log_label_probs as log_label_probs
 from .model.exact import log_likelihood_exact as log_likelihood_exact
 from .model.exact import log_z_exact as log_z_exact
 from .model.exact import moments_exact as moments_exact
-from .model.groups import find_groups as find_groups
-from .model.mixed import Mixed as Mixed
+from .model.families.groups import find_groups as find_groups
+from .model.families.mixed import Mixed as Mixed
+from .model.families.rectified import DReLU as DReLU
+from .model.families.rectified import ReLU as ReLU
+from .model.families.softmax import Softmax as Softmax
 from .model.rbm import RBM as RBM
 from .model.rbm import base_rate_biases as base_rate_biases
 from .model.rbm import energy as energy
@@ -20,12 +23,9 @@ from .model.rbm import free_energy as free_energy
 from .model.rbm import hidden_probs as hidden_probs
 from .model.rbm import initial_rbm as initial_rbm
 from .model.rbm import visible_probs as visible_probs
-from .model.rectified import DReLU as DReLU
-from .model.rectified import ReLU as ReLU
 from .model.serialization import SavedRBM as SavedRBM
 from .model.serialization import load_rbm as load_rbm
 from .model.serialization import save_rbm as save_rbm
-from .model.softmax import Softmax as Softmax
 from .model.temperatures import linear_ladder as linear_ladder
 from .model.units import UnitsConfig as UnitsConfig
 from .model.units import choose_units as choose_units
@@ -35,7 +35,6 @@ from .model.visible import Spin as Spin
 from .model.visible import Visible as Visible
 from .track import evidence as evidence
 from .track.evidence import flag_names as flag_names
-from .track.learning import compiled_updates as compiled_updates
 from .track.partition_tracker import Family as Family
 from .track.partition_tracker import PartitionTracker as PartitionTracker
 from .track.partition_tracker import Tracked as Tracked
@@ -49,6 +48,7 @@ from .track.state import log_likelihood as log_likelihood
 from .track.state import log_likelihoods as log_likelihoods
 from .track.state import spawn as spawn
 from .track.tempering import sample as sample
+from .track.updates.learning import compiled_updates as compiled_updates
 from .use import evaluation as evaluation
 from .use.alignment import neighbour_weights as neighbour_weights
 from .use.alignment import read_fasta as read_fasta

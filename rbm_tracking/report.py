@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rbm_tracking.model.rbm import TENSORS, visible_probs
 from rbm_tracking.track.evidence import Z_95, tracking_errors
-from rbm_tracking.track.learning import SMLState
+from rbm_tracking.track.updates.learning import SMLState
 from rbm_tracking.use.training import Trainer
 
 __all__ = [

@@ -49,10 +49,10 @@ import keras
 import tensorflow as tf
 from compression import PackConfig, Packed, Recipe, RecipeConfig, networks, report
 from compression.files.export import export_all, is_new_folder
-from compression.train.classification import reshaped
-from compression.train.regression import check_targets, compress_regression, summary
-from gpflow_deep_base import quiet
+from compression.train.recipes.classification import reshaped
+from compression.train.recipes.regression import check_targets, compress_regression, summary
 from gpflow_deep_base.page import Bars, Line, Panel, Panels, Part, Table
+from gpflow_deep_base.runtime import quiet
 from gpflow_deep_base.text import aligned
 
 _LATENCY_ROWS = 100

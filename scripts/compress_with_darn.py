@@ -29,8 +29,10 @@ from typing import Any, Literal
 import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from gpflow_deep_runs import cli
 from gpflow_deep_runs.cli.flags import at_least, group
-from gpflow_deep_runs.data import arrays, planes, tables, views
-from gpflow_deep_runs.data.bits import read_alike
+from gpflow_deep_runs.data import tables, views
+from gpflow_deep_runs.data.density import planes
+from gpflow_deep_runs.data.density.bits import read_alike
+from gpflow_deep_runs.data.files import arrays
 from gpflow_deep_runs.run import Devices, Seeds
 
 import numpy as np

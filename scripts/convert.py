@@ -15,8 +15,8 @@ from typing import Literal
 
 import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from gpflow_deep_runs import cli
-from gpflow_deep_runs.data.spec import FileSpec, TableSpec
 from gpflow_deep_runs.data.streams.convert import convert
+from gpflow_deep_runs.data.table.spec import FileSpec, TableSpec
 
 
 @dataclass(frozen=True)

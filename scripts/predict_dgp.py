@@ -18,7 +18,7 @@ from pathlib import Path
 import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from gpflow_deep_runs import cli
 from gpflow_deep_runs.cli.flags import at_least, group
-from gpflow_deep_runs.data.libraries import pd
+from gpflow_deep_runs.data.files.libraries import pd
 from gpflow_deep_runs.data.tables import NewRows, Schema, apply_schema
 from gpflow_deep_runs.run import Devices, devices
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from gpflow_deep_runs import cli
 from gpflow_deep_runs.cli.flags import group
-from gpflow_deep_runs.data import inputs
-from gpflow_deep_runs.data.libraries import pd
-from gpflow_deep_runs.data.spec import NewRows, TableSpec
+from gpflow_deep_runs.data.files import inputs
+from gpflow_deep_runs.data.files.libraries import pd
+from gpflow_deep_runs.data.table.spec import NewRows, TableSpec
 from gpflow_deep_runs.run import Devices, devices
 
 import numpy as np

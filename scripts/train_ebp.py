@@ -33,17 +33,18 @@ from typing import Any
 import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from gpflow_deep_runs import cli
 from gpflow_deep_runs.cli.flags import at_least, group
-from gpflow_deep_runs.data import inputs, views
-from gpflow_deep_runs.data.documents import is_documents
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.data.files import inputs
+from gpflow_deep_runs.data.files.documents import is_documents
 from gpflow_deep_runs.data.rows import Rows
 from gpflow_deep_runs.run import Devices, Settings, Shown, devices, open_run
 
 import numpy as np
 from ebp import Predictor
 from ebp.estimators.folds import WEIGHTS, Networks, Training, network_results
-from gpflow_deep_base import quiet
 from gpflow_deep_base.files import write_json, write_text
 from gpflow_deep_base.page import Bars, Panel, Panels, Part, Table, reliability
+from gpflow_deep_base.runtime import quiet
 from gpflow_deep_base.text import aligned, plus_minus, within
 
 Results = Mapping[str, Mapping[str, Any]]

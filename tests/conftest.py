@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from gpflow_deep_base.tensor_float import full_float32
+from gpflow_deep_base.runtime.tensor_float import full_float32
 from tests.tiers import load
 
 if TYPE_CHECKING:

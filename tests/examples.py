@@ -26,17 +26,14 @@ from compression import networks
 from compression.rounding.codebook import codebook, fine_tune
 from darn.train.training import Trainer as DARNTrainer
 from gpflow_deep.model.scaling import Scale
-from gpflow_deep_base.groups import by_group
+from gpflow_deep_base.numbers.groups import by_group
 from gpflow_deep_runs.run import devices
 from rbm_tracking import trajectories
 from rbm_tracking.estimates import ais, trajectory_tempering
-from rbm_tracking.model import (
-    exact,
-    rbm,
-    softmax,
-    visible,
-)
-from rbm_tracking.track import learning, tempering
+from rbm_tracking.model import exact, rbm, visible
+from rbm_tracking.model.families import softmax
+from rbm_tracking.track import tempering
+from rbm_tracking.track.updates import learning
 from rbm_tracking.use.estimator import TrackedRBM
 from rbm_tracking.use.estimator_config import LadderConfig, TrainingConfig
 from rbm_tracking.use.training import Trainer as RBMTrainer
@@ -237,7 +234,7 @@ def replica_step() -> None:
 
 COMPILED: dict[str, dict[str, Call]] = {
     "compression.rounding.codebook.fine_tune.<locals>.run": {"": tuned_centres},
-    "compression.files.miracle._Posterior.steps_function.<locals>.run": {"": coded_network},
+    "compression.files.random_codes.miracle._Posterior.steps_function.<locals>.run": {"": coded_network},
     "darn.model.description_length.compiled_code_lengths.<locals>.make.<locals>.run": {
         "": lambda: darn.description_length(darn_model(), bits(N, 784), seed=SEED),
     },
@@ -268,17 +265,17 @@ COMPILED: dict[str, dict[str, Call]] = {
         "stack": partial(darn_step, local=LOCAL_UNITS, hidden=(*LOCAL_UNITS.hidden, 100)),
         "pixelcnn": partial(darn_step, visible_conditional="pixelcnn", pixelcnn=PIXELCNN),
     },
-    "ebp.network.loops.dense_epoch.<locals>.epoch": {
+    "ebp.training.loops.dense_epoch.<locals>.epoch": {
         "binary": partial(ebp_epoch, batch_size=10, jit_compile=False),
         "real": partial(ebp_epoch, "real", batch_size=10, jit_compile=False, head="softmax"),
         "ternary": partial(ebp_epoch, "ternary", batch_size=10, jit_compile=False, head="regression"),
         "XLA": partial(ebp_epoch, batch_size=10, jit_compile=True),
     },
-    "ebp.network.loops.sparse_epoch.<locals>.epoch": {
+    "ebp.training.loops.sparse_epoch.<locals>.epoch": {
         "batches": partial(ebp_epoch, is_sparse=True, batch_size=10),
         "rows": partial(ebp_epoch, is_sparse=True, head="binary"),
     },
-    "ebp.network.loops.stream_epoch.<locals>.stream": {
+    "ebp.training.loops.stream_epoch.<locals>.stream": {
         "dense": partial(ebp_stream, False),
         "sparse": partial(ebp_stream, True),
     },
@@ -287,7 +284,7 @@ COMPILED: dict[str, dict[str, Call]] = {
         "sparse": partial(ebp_prediction, is_sparse=True),
         "full covariance": partial(ebp_prediction, "real", covariance="full"),
     },
-    "ebp.network.online.online_epoch.<locals>.epoch": {
+    "ebp.training.online.online_epoch.<locals>.epoch": {
         "binary": partial(ebp_epoch, jit_compile=True),
         "real": partial(ebp_epoch, "real", jit_compile=True, head="softmax"),
     },
@@ -322,7 +319,7 @@ COMPILED: dict[str, dict[str, Call]] = {
         "XLA": partial(rbm_partial_fit, True),
     },
     "rbm_tracking.model.exact._block": {"": lambda: exact.log_z_exact(rbm.initial_rbm(25, n_v=784, seed=SEED))},
-    "rbm_tracking.track.learning._compiled.<locals>.run": {
+    "rbm_tracking.track.updates.learning._compiled.<locals>.run": {
         "": partial(rbm_updates, False),
         "XLA": partial(rbm_updates, True),
         "adaptive": partial(rbm_updates, False, adaptive=True, centred=True),

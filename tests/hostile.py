@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpflow_deep_base.container import container_bytes
+from gpflow_deep_base.storage.container import container_bytes
 
 __all__ = ["changed_bytes", "changed_json", "resealed", "zip_bomb", "zip_structure"]
 

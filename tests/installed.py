@@ -116,7 +116,7 @@ def _serve(address: str, site: str, seconds: str) -> None:
     """Answer each request by a fork that runs its command, until standard input ends."""
     sys.path.insert(0, site)
     sys.executable = shutil.which("python") or sys.executable  # that of bin/
-    importlib.import_module("gpflow_deep_base.quiet").start_tensorflow()
+    importlib.import_module("gpflow_deep_base.runtime.quiet").start_tensorflow()
     for name in FIRST:
         importlib.import_module(name)
     with socket.socket(socket.AF_UNIX) as listener:

@@ -18,14 +18,15 @@ import tensorflow as tf
 import darn
 import ebp
 import gpflow_deep
-from compression.files import miracle
+from compression.files.random_codes import miracle
 from compression.rounding.codebook import codebook, fine_tune
 from darn.train.training import Trainer as DARNTrainer
 from gpflow_deep_runs.run import devices
 from rbm_tracking import trajectories
 from rbm_tracking.estimates import ais, trajectory_tempering
 from rbm_tracking.model import rbm
-from rbm_tracking.track import learning, tempering
+from rbm_tracking.track import tempering
+from rbm_tracking.track.updates import learning
 from rbm_tracking.use.training import Trainer as RBMTrainer
 from tests.examples import bits, normal, signs
 
@@ -121,15 +122,15 @@ def random_code_steps() -> Loop:
 
 LOOPS: dict[str, Callable[[], Loop]] = {
     "compression.rounding.codebook.fine_tune.<locals>.run": tuned_centres,
-    "compression.files.miracle._Posterior.steps_function.<locals>.run": random_code_steps,
+    "compression.files.random_codes.miracle._Posterior.steps_function.<locals>.run": random_code_steps,
     "darn.train.training.Trainer.compiled_steps.<locals>.run": darn_steps,
-    "ebp.network.loops.dense_epoch.<locals>.epoch": ebp_pass,
-    "ebp.network.loops.sparse_epoch.<locals>.epoch": partial(ebp_pass, is_sparse=True),
-    "ebp.network.loops.stream_epoch.<locals>.stream": ebp_stream,
-    "ebp.network.online.online_epoch.<locals>.epoch": partial(ebp_pass, 1, jit_compile=True),
+    "ebp.training.loops.dense_epoch.<locals>.epoch": ebp_pass,
+    "ebp.training.loops.sparse_epoch.<locals>.epoch": partial(ebp_pass, is_sparse=True),
+    "ebp.training.loops.stream_epoch.<locals>.stream": ebp_stream,
+    "ebp.training.online.online_epoch.<locals>.epoch": partial(ebp_pass, 1, jit_compile=True),
     "gpflow_deep.posteriors.sampling.Sampler._steps.<locals>.steps": chain_steps,
     "rbm_tracking.estimates.annealing._chunk": ais_temperatures,
-    "rbm_tracking.track.learning._compiled.<locals>.run": rbm_updates,
+    "rbm_tracking.track.updates.learning._compiled.<locals>.run": rbm_updates,
     "rbm_tracking.track.tempering._rounds_plain": rbm_rounds,
     "rbm_tracking.estimates.trajectories._piece_plain": annealing_steps,
     "rbm_tracking.estimates.trajectory_tempering.compiled_rounds.<locals>.rounds": trajectory_rounds,

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse
 
 from ebp import EBPNetwork, InputCoding, fit_epoch
-from ebp.network.training import epoch_order
+from ebp.training.training import epoch_order
 from gpflow_deep_base import seeds
 
 with pytest.MonkeyPatch.context() as found_as_by_a_script:

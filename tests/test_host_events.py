@@ -18,7 +18,7 @@ from tests.host_events import COPY, host_events
 from tests.loops import LOOPS, ONCE, SEED, STEPS, dgp_steps
 
 SLOW = [pytest.mark.slow, pytest.mark.ci]
-FAST = ("darn", "ebp.network.loops.dense_epoch", "gpflow_deep.train.training")
+FAST = ("darn", "ebp.training.loops.dense_epoch", "gpflow_deep.train.training")
 """One of each system whose functions are fast to trace."""
 
 

@@ -26,9 +26,9 @@ import tensorflow_probability as tfp
 
 import ebp
 from compression import load_bcz
+from compression.files.coding.kernel_coding import Reader
 from compression.files.container import coded_variables, kernels_of, save_bcz
-from compression.files.kernel_coding import Reader
-from compression.files.random_coding import RandomCode
+from compression.files.random_codes.random_coding import RandomCode
 from compression.files.weights_file import pack_weights, read_weights
 from compression.rounding.bits import fixed_point
 from compression.rounding.codebook import codebook
@@ -51,13 +51,13 @@ from ebp.estimators.predictor import Predictor
 from ebp.packed.export import Weights, export_packed
 from gpflow_deep import DeepGP, SVGPLayer
 from gpflow_deep.files.serialization import load_model, save_model
-from gpflow_deep_base import frame
-from gpflow_deep_base.frame import leb128
-from gpflow_deep_runs.data.arrays import read_rows
-from gpflow_deep_runs.data.bits import read_bits
-from gpflow_deep_runs.data.documents import read_documents
-from gpflow_deep_runs.data.sources import read_source
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_base.storage import frame
+from gpflow_deep_base.storage.frame import leb128
+from gpflow_deep_runs.data.density.bits import read_bits
+from gpflow_deep_runs.data.files.arrays import read_rows
+from gpflow_deep_runs.data.files.documents import read_documents
+from gpflow_deep_runs.data.files.sources import read_source
+from gpflow_deep_runs.data.table.spec import TableSpec
 from gpflow_deep_runs.data.tables import encode_table
 from rbm_tracking import RBM
 from rbm_tracking.model.serialization import SavedRBM, load_rbm, save_rbm

@@ -2,10 +2,8 @@
 
 container, contents           what is written and read
 checking                      what is written is read again first
-costs                         what reading may take
-chain_coding, graph_coding, layer_coding, kernel_coding   its parts
-context_coding, context_model arithmetic coding with mixed contexts
-random_coding, random_numbers, miracle   minimal random codes (Havasi et al., 2018)
+coding                        its parts, their arithmetic coding, and what reading may take
+random_codes                  minimal random codes (Havasi et al., 2018)
 pack, single_file             from a network to a file and its numbers
 weights_file                  weights only, of any network
 export                        for TensorFlow Lite, ONNX and Keras

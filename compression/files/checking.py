@@ -14,8 +14,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from ..graph.graph import Graph, graph_of, layers_of
+from .coding.graph_coding import for_files, outline, without_masks
 from .contents import contents_of, network_of, stored_weights
-from .graph_coding import for_files, outline, without_masks
 
 __all__ = ["check_content", "random_input"]
 

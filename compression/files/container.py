@@ -22,13 +22,13 @@ which is said
 
 Kinds are places in that list, and 13 for a ReLU with a slope, threshold or maximum; a ReLU with these, LeakyReLU and
 ELU have their numbers as float64. Any other network of the layers in `compression.graph.supported.STORED` is a
-compressed text, which the module `compression.files.graph_coding` describes.
+compressed text, which the module `compression.files.coding.graph_coding` describes.
 
 Version 5 has random codes; files without one are written as version 4. The weights of such a file are the vectors that
 are no bias of a kernel, as float32, and then, of all kernels and biases together: how many bits C the number of a draw
 has (1 byte, bit 7 set if weights are shared), the seed, the number of blocks, the scale of the prior of each kernel and
 bias (1 byte each), if weights are shared how many share one, of each, and the numbers of the draws, as bit fields of C
-bits. `compression.files.random_coding` says what they mean.
+bits. `compression.files.random_codes.random_coding` says what they mean.
 
 Integers are LEB128: 7 bits a byte, the lowest first, the highest bit set if more follow. Bit fields begin at the
 highest bit of a byte and are padded to whole bytes at the end of a kernel. The schemes are
@@ -43,7 +43,7 @@ highest bit of a byte and are padded to whole bytes at the end of a kernel. The 
 
 Coded integers are a matrix of the inputs (all axes but the last) and the outputs of a kernel: its order (1 byte: bit 0
 set if it goes by rows, bit 1 if two integers follow, how many rows before a row its neighbours to the left and above
-are), the number of bytes, and what `compression.files.context_coding` makes of it.
+are), the number of bytes, and what `compression.files.coding.context_coding` makes of it.
 
 Files of weights only, version 6, are in `compression.files.weights_file`.
 """
@@ -57,16 +57,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gpflow_deep_base.files import write_bytes
-from gpflow_deep_base.frame import framed
-from gpflow_deep_base.limits import one_line
+from gpflow_deep_base.storage.frame import framed
+from gpflow_deep_base.storage.limits import one_line
 
 from ..graph.graph import Graph, graph_of, kernel_variables, layers_of
-from ..graph.neighbours import strides_of
 from ..graph.rebuild import copy_of
+from ..graph.removal.neighbours import strides_of
 from ..graph.supported import STORED, custom_layers
 from ..rounding.bits import MAX_SIGNIFICANT
-from .chain_coding import chain_bytes, fits_chain
 from .checking import check_content
+from .coding.chain_coding import chain_bytes, fits_chain
+from .coding.graph_coding import check_call, check_layer, for_files, graph_bytes, without_masks
+from .coding.kernel_coding import Kernel, Raw, integers_bytes, kernel_bytes
 from .contents import (
     BIASES,
     IS_CHAIN,
@@ -82,9 +84,7 @@ from .contents import (
     read_bcz,
     stored_weights,
 )
-from .graph_coding import check_call, check_layer, for_files, graph_bytes, without_masks
-from .kernel_coding import Kernel, Raw, integers_bytes, kernel_bytes
-from .random_coding import RandomCode, code_bytes
+from .random_codes.random_coding import RandomCode, code_bytes
 
 __all__ = [
     "Contents",

@@ -11,17 +11,17 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_base.frame import unframed
-from gpflow_deep_base.limits import Budget, refuse_damaged
+from gpflow_deep_base.storage.frame import unframed
+from gpflow_deep_base.storage.limits import Budget, refuse_damaged
 
 from ..graph.graph import Graph, layers_of, model_of
 from ..graph.supported import custom_layers
 from ..rounding.bits import MAX_SIGNIFICANT
-from .chain_coding import read_chain
-from .costs import budget_for, take_draws
-from .graph_coding import read_graph
-from .kernel_coding import SCHEMES, Reader, read_integers, read_kernel
-from .random_coding import read_code
+from .coding.chain_coding import read_chain
+from .coding.costs import budget_for, take_draws
+from .coding.graph_coding import read_graph
+from .coding.kernel_coding import SCHEMES, Reader, read_integers, read_kernel
+from .random_codes.random_coding import read_code
 
 __all__ = [
     "BIASES",
@@ -67,7 +67,7 @@ class StoredLayer(NamedTuple):
 
     :ivar kind: of the layer.
     :ivar shape: of its kernel.
-    :ivar coding: one of `compression.files.kernel_coding.SCHEMES`, or "random code".
+    :ivar coding: one of `compression.files.coding.kernel_coding.SCHEMES`, or "random code".
     :ivar bytes: of kernel and bias in the file; of a random code their share of it.
     :ivar kernel: float32.
     :ivar bias: float32, or None.

@@ -22,7 +22,7 @@ from compression.graph.portable import portable
 from compression.graph.rebuild import copied, copy_of
 from compression.graph.supported import IDLE_IN_FILES, OPERATIONS
 from gpflow_deep_base.files import atomic_path, entries, write_bytes
-from gpflow_deep_base.limits import one_line
+from gpflow_deep_base.storage.limits import one_line
 
 __all__ = [
     "TFLITE_KINDS",

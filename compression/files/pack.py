@@ -23,7 +23,7 @@ from gpflow_deep_base.seeds import named_seed
 
 from ..graph.graph import kernel_variables
 from ..graph.rebuild import copy_of
-from ..graph.shrink import shrink_details
+from ..graph.removal.shrink import shrink_details
 from ..graph.sizes import Size, size_of
 from ..layers.posterior import bayesian_layers
 from ..layers.scales import PerWeight
@@ -32,7 +32,7 @@ from ..rounding.bits import FixedPoint, fixed_point, layer_bits, search_bits
 from ..rounding.codebook import Codebook, codebook, fine_tune
 from ..rounding.rate_rounding import rate_search
 from ..rounding.rates import Rates, file_rate, paper_rates
-from ..train.classification import Examples, Parts, error_percent, has_probabilities, nll, parts_of
+from ..train.recipes.classification import Examples, Parts, error_percent, has_probabilities, nll, parts_of
 from .container import Kernel, check_storable, kernels_of, save_bcz
 from .contents import load_own
 
@@ -151,7 +151,7 @@ def pack_files(
 ) -> Packed:
     """Write a Bayesian network in as few bytes as it needs; it stays as it is.
 
-    :param parts: see :data:`compression.train.classification.Parts`.
+    :param parts: see :data:`compression.train.recipes.classification.Parts`.
     :param folder: gets shrunk.bcz (float32), fixed.bcz (fixed point; fixed_rule.bcz the rule's if bits are searched),
         book_K.bcz (codebooks of K centres) and rate_K.bcz (the same by :func:`rate_search`), all entropy-coded; made if
         it is missing.

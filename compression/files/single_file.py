@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from ..graph.convert import folded
 from ..graph.graph import kernel_variables
-from ..graph.ordering import ordered
-from ..graph.shrink import shrink_details
+from ..graph.removal.ordering import ordered
+from ..graph.removal.shrink import shrink_details
 from ..graph.sizes import Size, size_of
 from ..graph.supported import custom_layers
 from ..layers.posterior import bayesian_layers

@@ -34,13 +34,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_base.files import write_bytes
-from gpflow_deep_base.frame import framed, leb128, unframed
-from gpflow_deep_base.limits import Budget, inflated, most_text, one_line
+from gpflow_deep_base.storage.frame import framed, leb128, unframed
+from gpflow_deep_base.storage.limits import Budget, inflated, most_text, one_line
 
 from ..rounding.bits import grid
+from .coding.costs import take_time, take_weights
+from .coding.kernel_coding import Reader, kernel_bytes, read_kernel
 from .contents import MAGIC, VERSION_OF_WEIGHTS, VERSIONS, parsed_file
-from .costs import take_time, take_weights
-from .kernel_coding import Reader, kernel_bytes, read_kernel
 
 __all__ = ["StoredVariable", "load_weights", "pack_weights", "read_weights"]
 

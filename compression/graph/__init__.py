@@ -1,12 +1,12 @@
 """Networks as graphs: which units may go, and the network without them.
 
-graph, kinds, supported     what is read
-flow, demand                which channels vary and are needed
-shrink, cutting, rebuild    the smaller network (kept_inputs, carry)
-convert, normalized         a plain network made Bayesian; folded normalisation
-weight_types                which weights are no plain numbers
-portable                    the same network without layers of this package
-sizes, ordering, neighbours numbers and orders of weights
+graph, kinds, supported    what is read
+removal                    which channels vary and are needed, and arrays without the others
+rebuild                    the smaller network (kept_inputs)
+convert, normalized        a plain network made Bayesian; folded normalisation
+weight_types               which weights are no plain numbers
+portable                   the same network without layers of this package
+sizes                      numbers of weights
 """
 
 from gpflow_deep_base.doors import attach

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from .cutting import IndexMaps, Kept, cut, role_of
-from .flow import num_channels, positions, view_of
 from .graph import Graph, Node, Ref, clone, graph_of, layers_of, model_of
 from .kept_inputs import PlaceInputs, SelectInputs
 from .kinds import is_mixing, kind_of
+from .removal.cutting import IndexMaps, Kept, cut, role_of
+from .removal.flow import num_channels, positions, view_of
 
 __all__ = ["LOOKUPS", "Rebuilt", "adapted_settings", "copied", "copy_of", "copy_weights", "rebuild"]
 
@@ -37,7 +37,7 @@ def rebuild(
 ) -> Rebuilt:
     """The model of a graph with only the kept inputs and outputs; layers of the kind "weighted" get no weights yet.
 
-    :param kept: from `compression.graph.demand.kept_of`.
+    :param kept: from `compression.graph.removal.demand.kept_of`.
     :param make: the layer of a call of the kind "weighted", anew and with another number of outputs.
     :param constants: by tensor, the value of each channel that does not vary; 0 if not given.
     :param without: types of layers without effect to leave out.
@@ -213,7 +213,8 @@ class _Builder:
         offsets = np.arange(positions(self._graph, node.sources[0]))[:, None]
         if present.size:
             self._call(node, self._reshaped(node, offsets.size * present.size), [source])
-        # Rule 3 of `compression.graph.shrink`: the input (h W + w) C + c of each place for each channel that is left.
+        # Rule 3 of `compression.graph.removal.shrink`: the input (h W + w) C + c of each place for each channel that is
+        # left.
         flat = num_channels(self._graph, node.sources[0]) * offsets + present
         self._record(node.outputs[0], flat.ravel())
 

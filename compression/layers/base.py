@@ -141,7 +141,7 @@ class BayesianLayer(keras.layers.Layer):
         return self.add_weight(name=name, shape=shape, initializer=initializer, **kwargs)
 
     def variable_role(self, name: str) -> str:
-        """How the variable `name` is cut when units are removed: see `compression.graph.cutting.cut`."""
+        """How the variable `name` is cut when units are removed: see `compression.graph.removal.cutting.cut`."""
         if name in ("kernel_mean", "kernel_log_var_scaled"):
             return "kernel"
         if name in ("kl_weight", "noise_state") or name.startswith("s_"):

@@ -225,7 +225,7 @@ class BayesianConvTranspose(BayesianConv):
         return (self.filters,)
 
     def variable_role(self, name: str) -> str:
-        """How the variable `name` is cut when units are removed: see `compression.graph.cutting.cut`."""
+        """How the variable `name` is cut when units are removed: see `compression.graph.removal.cutting.cut`."""
         role = super().variable_role(name)
         return "transposed kernel" if role == "kernel" else role
 

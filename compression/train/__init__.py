@@ -1,11 +1,11 @@
 """Training with the divergence, and cutting while training.
 
 fitting, methods           a trained model in one call; by posteriors or by magnitudes
-recipe, schedule, phases   training in phases that can be resumed
+recipes, schedule          training in phases that can be resumed
 engine, keras_training     the one loop of both: `keras.Model.fit`
 callbacks                  for a loop of one's own
-magnitude, sharing, budget other ways to make weights zero or equal; how much is left
-held_out, likelihood
+magnitude, sharing         other ways to make weights zero or equal
+held_out                   rows that are held back
 """
 
 from gpflow_deep_base.doors import attach

@@ -11,11 +11,11 @@ from typing import Any
 
 import keras
 
-from ..graph.cutting import Kept, compose
 from ..graph.graph import graph_of
+from ..graph.removal.cutting import Kept, compose
 from ..layers.posterior import bayesian_layers
 from ..layers.thresholds import Thresholds
-from .phases import Cut, cut
+from .recipes.phases import Cut, cut
 from .schedule import RecipeConfig, kl_weight_after
 
 __all__ = ["KLWarmup", "ShrinkDuringTraining", "set_kl_weight"]

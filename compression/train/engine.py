@@ -22,7 +22,7 @@ import keras
 import tensorflow as tf
 
 from ..layers.posterior import bayesian_layers
-from .classification import Examples, has_probabilities
+from .recipes.classification import Examples, has_probabilities
 from .schedule import falling
 
 __all__ = [

@@ -25,20 +25,20 @@ import keras
 import numpy as np
 
 from gpflow_deep_base import cost
-from gpflow_deep_base.scores import standard_error
+from gpflow_deep_base.numbers.scores import standard_error
 
 from ..files.container import check_storable, kernels_of
 from ..graph.graph import graph_of
 from ..graph.portable import portable
 from ..graph.rebuild import copy_of
-from ..graph.shrink import NothingLeftError, shrink
+from ..graph.removal.shrink import NothingLeftError, shrink
 from ..graph.weight_types import check_trainable
 from ..layers.thresholds import Thresholds, checked_thresholds
 from .held_out import examples_of, loss_of
 from .keras_training import KerasTraining
 from .magnitude import MagnitudePruning
 from .methods import Bayesian, Magnitude, method_of
-from .phases import ThresholdsOf
+from .recipes.phases import ThresholdsOf
 from .schedule import EndingConfig, PruningConfig, RecipeConfig
 from .sharing import ValueSharing, free
 

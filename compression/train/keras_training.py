@@ -4,8 +4,8 @@
     left = training.left_of(config, [0.1, 1.0], model, checked)
     training.train_last(left[1.0], 20)
 
-What is done when, `compression.train.schedule` says, and `compression.train.phases`, `compression.train.engine` and
-`compression.train.last_phase` do it.
+What is done when, `compression.train.schedule` says, and `compression.train.recipes.phases`, `compression.train.engine`
+and `compression.train.recipes.last_phase` do it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ..graph.shrink import NothingLeftError, shrink
+from ..graph.removal.shrink import NothingLeftError, shrink
 from ..graph.sizes import size_of
 from .engine import falling_rate, follow, unfollow
 from .held_out import TrainingData, outputs_of
-from .last_phase import last_phase
-from .likelihood import LearntNoise, likelihood_of, noise_of
-from .phases import Phases, ThresholdsOf, looks
+from .recipes.last_phase import last_phase
+from .recipes.likelihood import LearntNoise, likelihood_of, noise_of
+from .recipes.phases import Phases, ThresholdsOf, looks
 from .schedule import LAST_FROM, PretrainConfig, RecipeConfig, kl_weight_at, raised_after
 
 __all__ = ["KerasTraining"]
@@ -98,7 +98,7 @@ class KerasTraining(NamedTuple):
 
         :param config: its learning rate is that of the optimizer.
         :param kl_weights: the lowest first.
-        :param checked: see `compression.train.phases.looks`.
+        :param checked: see `compression.train.recipes.phases.looks`.
         :param settings: of the Bayesian layers.
         :return: plain networks before the last phase; those of the highest weights are missing if with them a layer
             was pruned to nothing, or if the training ended before.

@@ -18,10 +18,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from ..graph.cutting import oriented
 from ..graph.graph import graph_of
 from ..graph.kinds import weighted_layers
-from ..graph.neighbours import strides_of
+from ..graph.removal.cutting import oriented
+from ..graph.removal.neighbours import strides_of
 
 __all__ = ["MagnitudePruning", "Masked", "place_bits"]
 
@@ -112,7 +112,7 @@ def place_bits(is_kept: NDArray[np.bool_], strides: tuple[int, int] = (0, 0)) ->
     Places are alike if their rows, their columns, and the weights around them in an image are about as full.
 
     :param is_kept: [K, N], inputs and units.
-    :param strides: as in `compression.files.context_coding`.
+    :param strides: as in `compression.files.coding.context_coding`.
     :return: [K, N].
     """
     mask = is_kept.astype(np.float32)

@@ -10,7 +10,7 @@ from typing import Literal
 
 import tensorflow as tf
 
-from gpflow_deep_base.groups import grouped
+from gpflow_deep_base.numbers.groups import grouped
 
 __all__ = [
     "EndingConfig",

@@ -44,7 +44,7 @@ from darn.model.config import check_plain
 from darn.model.model import DARN
 from darn.more.chain import Chain
 from darn.more.mixture import Mixture
-from gpflow_deep_base.frame import Reader, leb128
+from gpflow_deep_base.storage.frame import Reader, leb128
 
 __all__ = ["FILE_VERSION", "BitStack", "Header", "decode", "encode", "read_header"]
 

@@ -8,9 +8,9 @@ column, alone and together, and the rows above. Nothing is trained and nothing i
 fit the table (lines with another number of cells) is kept as text, and where LZMA is shorter, the file holds that
 (its best setting is tried where its quickest comes within 5/3 of the table's length).
 
-After magic, version and checksum (`gpflow_deep_base.frame`): the method (1 byte), the CRC-32 of the content (4 bytes),
-its length, and the coded content. Of a table: delimiter, quote, line end and columns, then two streams of the same
-coder, of the texts (odd lines, levels of columns) and of the cells.
+After magic, version and checksum (`gpflow_deep_base.storage.frame`): the method (1 byte), the CRC-32 of the content (4
+bytes), its length, and the coded content. Of a table: delimiter, quote, line end and columns, then two streams of the
+same coder, of the texts (odd lines, levels of columns) and of the cells.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_base.frame import Reader, framed, leb128, unframed
-from gpflow_deep_base.limits import Budget, budget_of, one_line
+from gpflow_deep_base.storage.frame import Reader, framed, leb128, unframed
+from gpflow_deep_base.storage.limits import Budget, budget_of, one_line
 
 from . import table_columns as columns
 from .table_columns import LINE_ENDS, Column, Layout

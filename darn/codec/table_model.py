@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from gpflow_deep_base.arithmetic import arithmetic, inner
+from gpflow_deep_base.numbers.arithmetic import arithmetic, inner
 
 __all__ = ["INPUTS", "PARENTS", "State", "Table", "code", "memory", "new_state"]
 

@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from darn.model.autoregressive import threshold
 from darn.model.model import DARN, check_data
+from gpflow_deep_base.runtime.tracing import counted_alone
 from gpflow_deep_base.seeds import Seed, as_seed
-from gpflow_deep_base.tracing import counted_alone
 
 __all__ = ["DescriptionLength", "code_lengths", "description_length", "fast_sampling_cost", "row_width"]
 

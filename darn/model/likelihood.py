@@ -22,9 +22,9 @@ from scipy import special, stats
 from darn.model.description_length import row_width
 from darn.model.model import DARN, check_data
 from darn.more.distribution import MAX_EXACT_UNITS, log_joint_of_pairs, log_weights, own_logits
-from gpflow_deep_base.scores import standard_error
+from gpflow_deep_base.numbers.scores import standard_error
+from gpflow_deep_base.runtime.tracing import counted_alone
 from gpflow_deep_base.seeds import Seed, as_seed
-from gpflow_deep_base.tracing import counted_alone
 
 __all__ = ["ImportanceEstimate", "all_states", "exact_log_likelihood", "importance_log_likelihood"]
 

@@ -26,8 +26,8 @@ from darn.model.config import DARNConfig, check_data
 from darn.model.layers import Layer, Wiring, make_decoder, make_encoder
 from darn.more.distribution import DARNDistribution
 from darn.more.distribution import log_prob as log_prob_of
+from gpflow_deep_base.runtime.tracing import Graphs
 from gpflow_deep_base.seeds import Seed, as_seed
-from gpflow_deep_base.tracing import Graphs
 
 __all__ = ["DARN", "DARNConfig", "Encoded", "Samples", "check_data"]
 

@@ -21,9 +21,9 @@ import tensorflow as tf
 from darn.model.config import DARNConfig, LocalConfig, PixelCNNConfig
 from darn.model.layers import EONADE_ORDERS, Wiring
 from darn.model.model import DARN
-from gpflow_deep_base.container import load_container, save_container
 from gpflow_deep_base.files import PathLike
-from gpflow_deep_base.limits import refuse_damaged
+from gpflow_deep_base.storage.container import load_container, save_container
+from gpflow_deep_base.storage.limits import refuse_damaged
 
 __all__ = ["Shape", "darn_of", "load_darn", "named_variables", "save_darn", "variable_shapes"]
 

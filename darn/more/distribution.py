@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from darn.model.autoregressive import bernoulli_log_prob, log_prob_of_pairs, threshold
 from darn.model.config import DARNConfig, check_data
+from gpflow_deep_base.runtime.tracing import counted_alone
 from gpflow_deep_base.seeds import Seed, as_seed
-from gpflow_deep_base.tracing import counted_alone
 
 __all__ = [
     "FEW_SAMPLES",

@@ -28,10 +28,10 @@ from darn.more.completion import Completed, completed
 from darn.more.distribution import log_prob_and_effective, warn_of_few
 from darn.more.masked import MaskedNetwork, network_arrays, network_header, network_of, network_shapes
 from darn.more.ordered import Ordered, checked_bits
-from gpflow_deep_base.container import load_container, save_container
 from gpflow_deep_base.files import PathLike
-from gpflow_deep_base.limits import refuse_damaged
 from gpflow_deep_base.seeds import as_seed
+from gpflow_deep_base.storage.container import load_container, save_container
+from gpflow_deep_base.storage.limits import refuse_damaged
 
 __all__ = [
     "Density",

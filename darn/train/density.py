@@ -37,8 +37,8 @@ from darn.train.rivals import OPTIMIZER, as_sizes
 from darn.train.selection import Choice, SearchConfig, choose, few_steps
 from darn.train.training import Course, Trainer
 from darn.train.variables import Variables, moments
-from gpflow_deep_base.columns import as_numbers
 from gpflow_deep_base.cost import tell
+from gpflow_deep_base.numbers.columns import as_numbers
 
 __all__ = ["DARNDensity"]
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from darn.model.gradients import ENTROPIES, ESTIMATORS, Entropy, Estimator
 from darn.model.weight_noise import WEIGHT_NOISE, Kind
-from gpflow_deep_base.groups import grouped
+from gpflow_deep_base.numbers.groups import grouped
 
 __all__ = [
     "OPTIMIZERS",

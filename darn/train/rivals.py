@@ -22,10 +22,10 @@ from darn.model.config import used_fields
 from darn.model.model import DARN, DARNConfig
 from darn.train.optimization import TrainingConfig
 from darn.train.training import Course, Trainer
-from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.files import atomic_path, write_text
-from gpflow_deep_base.groups import by_group
+from gpflow_deep_base.numbers.groups import by_group
 from gpflow_deep_base.seeds import Seed, as_seed
+from gpflow_deep_base.storage.container import read_npz
 
 __all__ = [
     "HIDDEN",

@@ -48,7 +48,7 @@ from darn.train.rivals import (
 )
 from darn.train.training import evaluation_interval
 from gpflow_deep_base.files import write_text
-from gpflow_deep_base.groups import by_group, flat
+from gpflow_deep_base.numbers.groups import by_group, flat
 from gpflow_deep_base.seeds import Seed, as_seed
 
 __all__ = ["Choice", "SearchConfig", "Trial", "choose", "few_steps", "stored_choice"]

@@ -34,9 +34,9 @@ from darn.model.replicas import own_rows
 from darn.model.serialization import named_variables
 from darn.model.weight_noise import WeightNoise, with_values
 from darn.train.optimization import TrainingConfig, in_place, make_optimizer, move_means
+from gpflow_deep_base.runtime.tracing import counted_alone
 from gpflow_deep_base.seeds import Seed, as_seed
 from gpflow_deep_base.stopping import Best
-from gpflow_deep_base.tracing import counted_alone
 
 __all__ = [
     "INTERVALS",

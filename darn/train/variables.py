@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_base.bins import Bins
+from gpflow_deep_base.numbers.bins import Bins
 
 __all__ = ["Variables", "moments"]
 

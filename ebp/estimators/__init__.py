@@ -2,13 +2,9 @@
 
 classifier, regressor, gaussian_classifier (second_order_estimator)
 calibration                   probabilities calibrated by predictions before learning
-continual, memory, recency    streams of classes
-one_by_one                    rows as dictionaries, as river has them
+streams                       rows that come one after the other: classes that stay away, rows as dictionaries
+inputs                        what is done to rows before a network sees them
 predictor                     trained networks for new rows
-decorrelation                 inputs without correlations
-row_order                     fits that do not depend on the order of a file
-seen_columns                  columns that never occur cost nothing
-far_values                    slips of the pen among the inputs
 folds                         networks of each kind of weights, seed and fold, an epoch at a time
 evaluation                    errors of each output, and what is known of the weights
 """

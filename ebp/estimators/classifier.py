@@ -16,9 +16,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gpflow_deep_base.columns import as_numbers
 from gpflow_deep_base.cost import Cost
-from gpflow_deep_base.scores import log_loss
+from gpflow_deep_base.numbers.columns import as_numbers
+from gpflow_deep_base.numbers.scores import log_loss
 
 from ..network.architecture import Posterior
 from ..network.coding import InputCoding, Moments
@@ -26,12 +26,11 @@ from ..network.few_rows import MAX_FEW_ROWS, FewRows
 from ..network.heads import encode_labels, head_scores
 from ..network.inputs import Matrix
 from ..network.network import EBPNetwork
-from ..network.passes import default_epochs, has_stopped, held_rows
 from ..network.posterior import WeightPrior
-from ..network.prepared import prepare
-from ..network.training import fit_chunk, fit_epoch
+from ..training.passes import default_epochs, has_stopped, held_rows
+from ..training.prepared import prepare
+from ..training.training import fit_chunk, fit_epoch
 from .calibration import Calibration, Scored, fit_calibration, log_probabilities
-from .continual import Stream
 from .estimators import (
     check_classes,
     check_whole_numbers,
@@ -42,10 +41,11 @@ from .estimators import (
     start_classes,
     weight_of_rows,
 )
-from .far_values import edges
-from .recency import Recency
-from .row_order import row_order
-from .seen_columns import SeenColumns
+from .inputs.far_values import edges
+from .inputs.row_order import row_order
+from .inputs.seen_columns import SeenColumns
+from .streams.continual import Stream
+from .streams.recency import Recency
 
 __all__ = ["EBPClassifier"]
 

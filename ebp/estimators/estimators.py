@@ -13,8 +13,8 @@ from sklearn.utils.validation import _check_sample_weight
 from ebp.network.inputs import Matrix
 
 from ..network.coding import MAX_DENSE, is_sparse
-from ..network.second_order import UNITS
-from .seen_columns import SeenColumns
+from ..second_order.second_order import UNITS
+from .inputs.seen_columns import SeenColumns
 
 __all__ = [
     "batches",

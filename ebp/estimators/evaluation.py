@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from gpflow_deep_base.scores import label_scores
+from gpflow_deep_base.numbers.scores import label_scores
 from gpflow_deep_base.seeds import Seed
 
 from ..network.heads import SoftmaxHead, head_scores

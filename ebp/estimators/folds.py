@@ -23,15 +23,15 @@ import numpy as np
 import tensorflow as tf
 
 from ebp.network.inputs import Matrix
-from gpflow_deep_base.scores import standard_error
+from gpflow_deep_base.numbers.scores import standard_error
 from gpflow_deep_base.seeds import named_seed, numpy_rng
 
 from ..network.coding import InputCoding, common_fraction_bits, recommended
 from ..network.heads import encode_labels
 from ..network.network import EBPNetwork
-from ..network.prepared import InputCodingWarning, Prepared, prepare
-from ..network.training import fit_epoch
 from ..packed.export import Exported, export_checked
+from ..training.prepared import InputCodingWarning, Prepared, prepare
+from ..training.training import fit_epoch
 from .evaluation import errors_percent, posterior_scalars, posterior_shapes, probability_scores
 
 __all__ = ["WEIGHTS", "Fold", "Networks", "Result", "Training", "Unit", "mean_and_error", "network_results", "prefix"]
@@ -101,7 +101,7 @@ class Result:
     :ivar seconds: of the training, without the test.
     :ivar errors_percent: of the test rows, by output: "D", "P", "votes".
     :ivar log_loss_nats: of EBP-P's probabilities, mean over the test rows.
-    :ivar calibration_error_percent: of EBP-P's probabilities, see `gpflow_deep_base.scores`.
+    :ivar calibration_error_percent: of EBP-P's probabilities, see `gpflow_deep_base.numbers.scores`.
     """
 
     method: str

@@ -14,15 +14,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gpflow_deep_base.columns import as_numbers
+from gpflow_deep_base.numbers.columns import as_numbers
 
 from ..network.coding import Moments
 from ..network.heads import encode_labels
-from ..network.joint import AMPLITUDES, MAX_NUMBERS, JointNetwork
-from ..network.passes import MAX_TRIED_ROWS, held_folds
-from ..network.second_order import Derivatives, Gaussian, batch_update, forward
+from ..second_order.joint import AMPLITUDES, MAX_NUMBERS, JointNetwork
+from ..second_order.second_order import Derivatives, Gaussian, batch_update, forward
+from ..training.passes import MAX_TRIED_ROWS, held_folds
 from .calibration import log_probabilities
-from .decorrelation import decorrelation
 from .estimators import (
     check_classes,
     check_second_order,
@@ -31,9 +30,10 @@ from .estimators import (
     start_classes,
     weight_of_rows,
 )
-from .row_order import copies
+from .inputs.decorrelation import decorrelation
+from .inputs.row_order import copies
+from .inputs.seen_columns import SeenColumns
 from .second_order_estimator import Design, Rows, SecondOrderEstimator
-from .seen_columns import SeenColumns
 
 __all__ = ["EBPGaussianClassifier", "sign_derivatives"]
 
@@ -61,7 +61,8 @@ def sign_derivatives(y: Array, mu: Array, sigma2: Array) -> Derivatives:
 
 
 class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ignore[misc]
-    """Classification by second-order expectation backpropagation, see `ebp.network.second_order`: no learning rate.
+    """Classification by second-order expectation backpropagation, see `ebp.second_order.second_order`: no learning
+    rate.
 
         >>> from ebp import EBPGaussianClassifier
         >>> from sklearn.datasets import load_breast_cancer
@@ -83,8 +84,9 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         networks that learned the others (all rows in turn, of more than 400 as many); 3 for more than 5,000 rows.
     :param batch_size: rows whose changes are added.
     :param num_networks: networks of different starts, whose probabilities are averaged.
-    :param decorrelate: take away what correlations the inputs have, see `ebp.estimators.decorrelation`: True, False, or
-        "auto": if networks so trained are better for rows that are held back, where `max_count` is "auto", too.
+    :param decorrelate: take away what correlations the inputs have, see `ebp.estimators.inputs.decorrelation`: True,
+        False, or "auto": if networks so trained are better for rows that are held back, where `max_count` is "auto",
+        too.
     :param common_scale: divide all inputs by one number in place of their own deviations, as is right for pixels: those
         at the border, which hardly vary, are then no louder than others.
     :param random_state: of the starts, of the order of the rows, and of those that are held back. In what order X and
@@ -96,8 +98,8 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
 
     A stream, which begins with `partial_fit`, has no second pass in which weights could find out what they do
     together. So with one hidden layer or none, and not too many inputs and units (100 and 50 of them with ten classes),
-    it has a joint posterior of the weights of the last layer, to which the inputs go, too: `ebp.network.joint`. Others
-    learn as `fit` does, and so does `partial_fit` after `fit`.
+    it has a joint posterior of the weights of the last layer, to which the inputs go, too: `ebp.second_order.joint`.
+    Others learn as `fit` does, and so does `partial_fit` after `fit`.
 
     Inputs are standardised by the data so far, and sparse ones made dense, without the columns that never occur if
     these are most of more than 16,384: `predict` takes them as 0, and `partial_fit` makes room for those that occur for

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gpflow_deep_base.container import load_container, save_container
-from gpflow_deep_base.limits import refuse_damaged
+from gpflow_deep_base.storage.container import load_container, save_container
+from gpflow_deep_base.storage.limits import refuse_damaged
 
 from ..network.coding import InputCoding
 from ..network.inputs import Matrix
@@ -87,7 +87,7 @@ class Predictor:
         return columns
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file of `gpflow_deep_base.container`, whole or not at all.
+        """Write it to a file of `gpflow_deep_base.storage.container`, whole or not at all.
 
         :raises ValueError: if its network has weights or a head of another kind, or convolutions.
         """

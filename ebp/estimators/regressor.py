@@ -16,16 +16,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ebp.network.inputs import Matrix
-from gpflow_deep_base.columns import as_numbers
+from gpflow_deep_base.numbers.columns import as_numbers
 
 from ..network.coding import Moments
-from ..network.noise import Noise
-from ..network.passes import held_folds, judging_folds
-from ..network.second_order import Gaussian, batch_update, forward, in_units
+from ..second_order.noise import Noise
+from ..second_order.second_order import Gaussian, batch_update, forward, in_units
+from ..training.passes import held_folds, judging_folds
 from .estimators import check_second_order, dense_rows, is_plain, weight_of_rows
-from .far_values import edges
+from .inputs.far_values import edges
+from .inputs.seen_columns import SeenColumns
 from .second_order_estimator import Design, Rows, SecondOrderEstimator
-from .seen_columns import SeenColumns
 
 __all__ = ["EBPRegressor"]
 
@@ -59,7 +59,7 @@ CHUNK_ROWS = 4096
 
 
 class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
-    """Regression by second-order expectation backpropagation, see `ebp.network.second_order`: no learning rate.
+    """Regression by second-order expectation backpropagation, see `ebp.second_order.second_order`: no learning rate.
 
         >>> import numpy as np
         >>> from ebp import EBPRegressor
@@ -90,14 +90,14 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
     `n_samples_seen_`, `count_` (how often a row counts at most in `fit`), and `noise_std_`, standard deviation of the
     noise in the units of y.
 
-    A posterior that counts each row 40 times is sure of what is noise, see `ebp.network.passes`. And one of single
+    A posterior that counts each row 40 times is sure of what is noise, see `ebp.training.passes`. And one of single
     weights does not know what they do together: so `fit` multiplies the variances of predictions by the mean square of
     the errors that networks of the other rows make for rows held back, in the standard deviations of the network of all
     rows. `partial_fit` makes one pass and forgets nothing.
 
     Inputs and targets are standardised by the training data, in `partial_fit` by the data so far: as the scale of the
     targets changes, the last layer is put into the new units. `fit` also takes away what correlations the inputs have,
-    see `ebp.estimators.decorrelation`. The first 30 rows are kept, and learned anew with each
+    see `ebp.estimators.inputs.decorrelation`. The first 30 rows are kept, and learned anew with each
     call, until there are so many. With a sample weight w a row's log P(y) counts w times.
 
     Sparse inputs are made dense, without the columns that never occur if these are most of more than 16,384: `predict`

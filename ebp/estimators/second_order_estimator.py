@@ -16,13 +16,13 @@ from ebp.network.inputs import Matrix
 from gpflow_deep_base.cost import Cost
 
 from ..network.coding import Moments
-from ..network.passes import MAX_TRIED_ROWS, tried_counts, winner
-from ..network.second_order import Gaussian, PassMean, initial_posterior, with_inputs
-from .decorrelation import decorrelation
+from ..second_order.second_order import Gaussian, PassMean, initial_posterior, with_inputs
+from ..training.passes import MAX_TRIED_ROWS, tried_counts, winner
 from .estimators import batches, group_numbers, layer_widths, say_pass
-from .far_values import edges
-from .row_order import row_order
-from .seen_columns import SeenColumns
+from .inputs.decorrelation import decorrelation
+from .inputs.far_values import edges
+from .inputs.row_order import row_order
+from .inputs.seen_columns import SeenColumns
 
 __all__ = ["Design", "Rows", "SecondOrderEstimator", "Trial"]
 

@@ -1,14 +1,15 @@
 """Expectation backpropagation (Soudry, Hubara and Meir, 2014), in the paper's order.
 
-posterior, finite_set   Eqs. (3.5)-(3.7), Appendix D
-forward                 Eqs. (4.1), (4.2); Appendix B
-heads, mills            Eq. (4.3), footnote 4
-backward                Eq. (4.4)
-update                  Eq. (4.5); second_order, noise: its term of second order; joint: with all covariances
-network                 Eqs. (4.6), (4.7): EBP-D, EBP-P (architecture, few_rows)
-convolution             shared weights (shared_weights)
-training                whole passes in one graph (loops, online, inputs, prepared, passes)
-coding                  inputs as bits or numbers
+posterior       Eqs. (3.5)-(3.7), Appendix D
+forward         Eqs. (4.1), (4.2); Appendix B
+heads           Eq. (4.3), footnote 4
+backward        Eq. (4.4)
+update          Eq. (4.5); its term of second order is in `ebp.second_order`
+network         Eqs. (4.6), (4.7): EBP-D, EBP-P (architecture, few_rows)
+convolution     shared weights (shared_weights)
+coding, inputs  inputs as bits or numbers
+
+Whole passes over rows are in `ebp.training`.
 """
 
 from gpflow_deep_base.doors import attach

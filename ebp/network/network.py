@@ -18,8 +18,8 @@ import scipy.sparse
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
+from gpflow_deep_base.runtime.tracing import counted_alone
 from gpflow_deep_base.seeds import Seed, as_seed
-from gpflow_deep_base.tracing import counted_alone
 
 from .architecture import Architecture, Posterior, head_of, initial_h
 from .convolution import flat_sizes, pooled, unfolded
@@ -34,7 +34,7 @@ CHUNK_SIZE = 1 << 22
 
 
 class EBPNetwork(tf.Module):
-    """Bayesian network of sign neurons, trained by `fit`, `fit_epoch` or `fit_stream` of `ebp.network.training`.
+    """Bayesian network of sign neurons, trained by `fit`, `fit_epoch` or `fit_stream` of `ebp.training.training`.
 
     :param layer_sizes: inputs, hidden layers, outputs, e.g. (784, 120, 10); or with layers of shared weights on images,
         ((28, 28, 1), Convolution(16), Convolution(32), 10), see `ebp.network.convolution`.

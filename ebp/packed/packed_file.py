@@ -1,6 +1,6 @@
 """The file of a packed network, and its checks when it is read.
 
-A frame of `gpflow_deep_base.frame`. In it the length of the header in LEB128; the header, JSON with
+A frame of `gpflow_deep_base.storage.frame`. In it the length of the header in LEB128; the header, JSON with
 
     shapes         [n_in, n_out] of each layer
     networks       how many of these shapes follow
@@ -27,8 +27,8 @@ from typing import Any, get_args
 import numpy as np
 
 from gpflow_deep_base.files import parse_json
-from gpflow_deep_base.frame import Reader, unframed
-from gpflow_deep_base.limits import refuse_damaged
+from gpflow_deep_base.storage.frame import Reader, unframed
+from gpflow_deep_base.storage.limits import refuse_damaged
 
 from ..network.coding import FRACTION_BITS, InputCoding, Kind
 from ..network.convolution import POOLS, Convolved

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_base.frame import framed, leb128
+from gpflow_deep_base.storage.frame import framed, leb128
 
 from ..network.coding import InputCoding
 from ..network.convolution import Convolved

@@ -28,8 +28,8 @@ from sklearn.base import clone
 
 from ebp.network.inputs import Matrix
 
-from ..network.passes import held_folds
-from ..network.second_order import Gaussian, forward
+from ..second_order.second_order import Gaussian, forward
+from ..training.passes import held_folds
 
 __all__ = ["BITS", "RANGES", "RoundedLayer", "RoundedNetwork", "fit_within", "round_network"]
 

@@ -23,9 +23,9 @@ from typing import Any
 import gpflow
 import tensorflow_probability as tfp
 
-from gpflow_deep_base.container import Arrays, container_bytes, load_container
 from gpflow_deep_base.files import write_bytes
-from gpflow_deep_base.limits import one_line
+from gpflow_deep_base.storage.container import Arrays, container_bytes, load_container
+from gpflow_deep_base.storage.limits import one_line
 
 from ..layers.moments import jitter_of
 from ..model.deep_gp import DeepGP

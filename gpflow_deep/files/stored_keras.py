@@ -17,7 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpflow_deep_base.limits import one_line
+from gpflow_deep_base.storage.limits import one_line
 
 from ..model.upstream import take_variable
 from .stored_names import Refused, find, looked_up, written

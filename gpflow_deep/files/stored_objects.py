@@ -22,7 +22,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.likelihoods import HeteroskedasticTFPConditional
 
-from gpflow_deep_base.container import Arrays
+from gpflow_deep_base.storage.container import Arrays
 
 from ..model.upstream import TRACKING_PREFIX, distribution_class
 from . import stored_keras

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
-from gpflow_deep_base.scores import calibration_error, standard_error
+from gpflow_deep_base.numbers.scores import calibration_error, standard_error
 from gpflow_deep_base.text import plus_minus
 
 from .forecasts import Forecast, forecaster_of

@@ -23,7 +23,7 @@ from gpflow.mean_functions import Identity, Linear, MeanFunction
 from gpflow.utilities import set_trainable
 from numpy.typing import ArrayLike
 
-from gpflow_deep_base.limits import one_line
+from gpflow_deep_base.storage.limits import one_line
 
 from ..layers.svgp import SVGPLayer
 from ..model.initialization import inducing_inputs, linear_projection

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from gpflow_deep_base.limits import one_line
+from gpflow_deep_base.storage.limits import one_line
 
 from ..files.stored_names import written
 from ..files.stored_objects import decode, encode, plain_dtype

@@ -10,7 +10,7 @@ linear          Bayesian linear maps
 features        a network of TensorFlow in front of a GP
 chunking        rows piece by piece
 
-Layers for images are in `gpflow_deep.images`, and importable from here.
+Layers for images are in `gpflow_deep.layers.images`, and importable from here.
 """
 
 import importlib

@@ -1,8 +1,8 @@
-from ..images.convolutional import ConvolutionalLayer as ConvolutionalLayer
-from ..images.convolutional import Patches as Patches
-from ..images.weighted_convolutional import WeightedConvolutionalLayer as WeightedConvolutionalLayer
 from .features import FeatureLayer as FeatureLayer
 from .global_inducing import GlobalInducingLayer as GlobalInducingLayer
+from .images.convolutional import ConvolutionalLayer as ConvolutionalLayer
+from .images.convolutional import Patches as Patches
+from .images.weighted_convolutional import WeightedConvolutionalLayer as WeightedConvolutionalLayer
 from .latent import Encoder as Encoder
 from .latent import LatentVariableLayer as LatentVariableLayer
 from .linear import BayesianLinearLayer as BayesianLinearLayer

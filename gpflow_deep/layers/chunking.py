@@ -1,13 +1,19 @@
-"""Long computations in slices of bounded memory, in or outside a `tf.function`, with one trace for any length."""
+"""Long computations in slices of bounded memory, in or outside a `tf.function`, with one trace for any length.
+
+`minibatch` says which rows a step has: a function of the seed and the number of the step.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
-__all__ = ["flat_rows", "length_of", "map_slices", "over_batch", "swap_two"]
+__all__ = ["flat_rows", "length_of", "map_slices", "minibatch", "over_batch", "swap_two"]
 
 FEW_SLICES = 4
 """Tracing costs about as much as so many of them."""
@@ -111,3 +117,24 @@ def over_batch(fn: Callable[[tf.Tensor], Any], X: tf.Tensor, num_results: int) -
     flat = tf.reshape(X, tf.concat([[-1], shape[-2:]], axis=0))
     results = tf.map_fn(lambda part: tuple(fn(part)), flat, fn_output_signature=(X.dtype,) * num_results)
     return tuple(tf.reshape(result, tf.concat([shape[:-2], tf.shape(result)[1:]], axis=0)) for result in results)
+
+
+def minibatch(seed: int, step: int, num_rows: int, batch_size: int) -> NDArray[np.int64]:
+    """Row numbers of the minibatch of a step, [batch_size]; all rows in their order if there are no more.
+
+    Batches are cut one after the other from random permutations of the rows, so that each row comes once in N draws.
+    """
+    if batch_size >= num_rows:
+        return np.arange(num_rows)
+    # Where the batch begins in its permutation of the rows; what is missing comes from the next one.
+    epoch, start = divmod(step * batch_size, num_rows)
+    head = _permutation(seed, epoch, num_rows)[start : start + batch_size]
+    tail = _permutation(seed, epoch + 1, num_rows)[: batch_size - len(head)] if len(head) < batch_size else head[:0]
+    return np.concatenate([head, tail])
+
+
+@functools.lru_cache(maxsize=4)
+def _permutation(seed: int, epoch: int, num_rows: int) -> NDArray[np.int64]:
+    order = np.random.default_rng([seed, 1, epoch]).permutation(num_rows)
+    order.flags.writeable = False
+    return order

@@ -10,6 +10,8 @@ Shapes: N points, S mixture components (draws of the inner layers), P outputs of
 the inner layers the last layer is Gaussian; every prediction is that of the mixture of the S Gaussians, Eq. (18).
 
 [1] Salimbeni and Deisenroth, "Doubly Stochastic Variational Inference for Deep Gaussian Processes", NIPS 2017.
+
+`DeepGPQuad` integrates over the inner layers by Gauss-Hermite quadrature in place of draws.
 """
 
 from __future__ import annotations
@@ -39,9 +41,9 @@ from .bound import Draws, elbo, expected_log_likelihood, weighted_noise
 from .posterior import DeepGPPosterior
 from .predictions import Predictions
 from .propagation import Propagation, checked_points, propagate
-from .quadrature import Integrator, MonteCarlo, Sobol
+from .quadrature import GaussHermite, Integrator, MonteCarlo, Sobol
 
-__all__ = ["NUM_PREDICT_SAMPLES", "DeepGP"]
+__all__ = ["NUM_PREDICT_SAMPLES", "DeepGP", "DeepGPQuad"]
 
 #: Default number of components of a prediction: more precise than 100 independent draws, see docs/results/deep_gp.md.
 NUM_PREDICT_SAMPLES = 32
@@ -475,3 +477,36 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         integrator = self.predict_integrator
         num_samples = self._asked(num_samples)
         return self._kind_of_predictions(self.layers, factors, self.likelihood, integrator, num_samples, *seeds)
+
+
+class DeepGPQuad(DeepGP):
+    """Deep GP whose inner layers are integrated by Gauss-Hermite quadrature: deterministic, for few hidden dimensions.
+
+    The number of components is `num_nodes` to the power of the number of inner latent GPs, in training and prediction.
+    Joint predictions over points (`full_cov`), `predict_all_layers` and draws are as in `DeepGP`.
+
+    :param num_nodes: quadrature nodes in each inner dimension.
+    :raises ValueError: if the grid has more than 100,000 nodes.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        likelihood: Likelihood,
+        *,
+        num_data: int | None = None,
+        num_nodes: int = 20,
+        num_predict_samples: int = NUM_PREDICT_SAMPLES,
+        prediction_seed: int = 0,
+    ) -> None:
+        integrator = GaussHermite(num_nodes)
+        super().__init__(
+            layers,
+            likelihood,
+            num_data=num_data,
+            num_predict_samples=num_predict_samples,
+            prediction_seed=prediction_seed,
+            integrator=integrator,
+            predict_integrator=integrator,
+        )
+        integrator.num_components(self._inner_dims, 1)  # refuses too large a grid

@@ -21,8 +21,8 @@ from gpflow.config import default_float
 
 from gpflow_deep.layers.protocol import Layer
 
-from ..images.weighted_convolutional import WeightedConvolutionalLayer
 from ..layers.global_inducing import GlobalInducingLayer, draw_factors, is_global
+from ..layers.images.weighted_convolutional import WeightedConvolutionalLayer
 from ..model.quadrature import Integrator
 
 __all__ = ["Ensemble", "InducingSamples", "gps_of", "per_member", "random_offset"]

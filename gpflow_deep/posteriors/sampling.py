@@ -36,9 +36,9 @@ from numpy.typing import NDArray
 
 from gpflow_deep_base.seeds import MAX_SEED, seed_words
 
+from ..layers.chunking import minibatch
 from ..layers.svgp import LayerFactors
 from ..model import likelihoods
-from ..model.batches import minibatch
 from ..model.deep_gp import DeepGP
 from ..model.propagation import evaluate, last_outputs, rows_per_slice
 from ..model.quadrature import MonteCarlo

@@ -3,10 +3,8 @@
 config, presets          which model; the appendix of the paper is `paper2017`
 training, course         steps by Adam and natural gradients; how the learning rate falls
 fitting                  stopping rules, held-out rows
-estimators               scikit-learn's interface (estimator_base)
-selection                kernel, inducing inputs, depth and likelihood, chosen by the rows (choice: what was tried;
-                         stored_choice: in a folder, for whoever trains on)
-single_layer             the exact and the sparse GP that come first, by NumPy
+estimators               scikit-learn's interface
+choosing                 kernel, inducing inputs, depth and likelihood, chosen by the rows
 predictor                a trained model with the units of its data
 sampled_training         a chain after training; kl_weight: of sigma points
 images                   models of images

@@ -16,7 +16,7 @@ import numpy as np
 from gpflow.kernels import Kernel, Linear, Matern32, Matern52, SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood, MultiClass, Poisson, Softmax, StudentT
 
-from gpflow_deep_base.groups import flat, grouped
+from gpflow_deep_base.numbers.groups import flat, grouped
 
 from ..layers import Encoder, LatentVariableLayer
 from ..model.deep_gp import NUM_PREDICT_SAMPLES, DeepGP

@@ -27,13 +27,13 @@ from gpflow_deep_base.cost import Cost
 from gpflow_deep_base.stopping import Best
 
 from ..judge.forecasts import LinearModel
-from ..model.batches import minibatch
+from ..layers.chunking import minibatch
 from ..model.deep_gp import DeepGP
 from ..model.likelihoods import task_of
 from ..model.scaling import Units
 from ..model.scores import Task
 from ..posteriors.sampling import Sampler, SamplingConfig
-from .choice import Choice
+from .choosing.choice import Choice
 from .config import ModelConfig
 from .course import WINDOW, TrainingConfig, has_settled
 from .kl_weight import KLWeight, best_kl_weight, stored_kl_weight

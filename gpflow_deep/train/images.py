@@ -22,8 +22,8 @@ from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.mean_functions import MeanFunction
 
-from ..images.patch_sums import sum_covariances
 from ..layers import ConvolutionalLayer, Patches, Precision, WeightedConvolutionalLayer
+from ..layers.images.patch_sums import sum_covariances
 from ..model.deep_gp import DeepGP
 from ..model.initialization import linear_mean
 from .presets import check_targets, finite_matrix, num_outputs

@@ -11,7 +11,8 @@
     flags = parse(Flags, ["--hidden=500,200", "--flagfile=run/flags.txt"])
     config = flags.model(visible=784)
 
-Of a dataclass whose fields stand in groups (`gpflow_deep_base.groups`) flags have the names of the fields alone.
+Of a dataclass whose fields stand in groups (`gpflow_deep_base.numbers.groups`) flags have the names of the fields
+alone.
 
 Nothing is global: each call of `parse` has flags of its own, so any number of programs share one process. The syntax is
 absl's: `--name=value`, `--noname`, `--flagfile=FILE`, lists with commas. A field is no flag if its type is not one of
@@ -36,7 +37,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, 
 
 from absl import flags as absl_flags
 
-from gpflow_deep_base.groups import by_group, flat, group_names, value_of
+from gpflow_deep_base.numbers.groups import by_group, flat, group_names, value_of
 from gpflow_deep_base.text import has_control_characters
 
 __all__ = [

@@ -11,10 +11,11 @@ from typing import Any
 from absl import logging
 
 from gpflow_deep_base.files import parse_json
-from gpflow_deep_base.groups import by_group, group_names
-from gpflow_deep_runs.data import inputs, views
-from gpflow_deep_runs.data.documents import is_documents
-from gpflow_deep_runs.data.spec import NewRows, TableSpec
+from gpflow_deep_base.numbers.groups import by_group, group_names
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.data.files import inputs
+from gpflow_deep_runs.data.files.documents import is_documents
+from gpflow_deep_runs.data.table.spec import NewRows, TableSpec
 from gpflow_deep_runs.data.tables import Schema, apply_schema, load_schema
 
 __all__ = ["MOST_BYTES", "check"]

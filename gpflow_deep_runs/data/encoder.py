@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from gpflow_deep_runs.data.sources import read_source
-from gpflow_deep_runs.data.spec import Missing, TableSpec, Unknown
+from gpflow_deep_runs.data.files.sources import read_source
+from gpflow_deep_runs.data.table.spec import Missing, TableSpec, Unknown
 from gpflow_deep_runs.data.tables import apply_schema, encode_table
 
 __all__ = ["TableEncoder"]

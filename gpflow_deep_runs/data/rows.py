@@ -17,7 +17,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from gpflow_deep_base.seeds import Seeds, numpy_rng
-from gpflow_deep_runs.data.schema import Schema, Task
+from gpflow_deep_runs.data.table.schema import Schema, Task
 
 __all__ = ["Indices", "Part", "Rows", "Task", "divide", "warn_of_few"]
 

@@ -18,10 +18,10 @@ from gpflow_deep_base.seeds import Seeds
 from gpflow_deep_runs.data import views
 from gpflow_deep_runs.data.batches import ArrayBatches
 from gpflow_deep_runs.data.rows import Part, Rows, Task
-from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.streams import record, scan
 from gpflow_deep_runs.data.streams.reader import BatchReader
 from gpflow_deep_runs.data.streams.stream import Stream
+from gpflow_deep_runs.data.table.spec import TableSpec
 
 __all__ = ["Division", "Supply", "load"]
 

@@ -4,8 +4,9 @@
     write_json("schema.json", schema_of(divide(data)).to_json())
     X, Y = apply_schema(Schema.from_json(stored), "new_houses.csv")                      # Y is None without "price"
 
-What each column is follows from its values, see :mod:`gpflow_deep_runs.data.inference`, and what it becomes from that,
-see :mod:`gpflow_deep_runs.data.features`. The target decides the task, see :mod:`gpflow_deep_runs.data.targets`.
+What each column is follows from its values, see :mod:`gpflow_deep_runs.data.table.inference`, and what it becomes from
+that, see :mod:`gpflow_deep_runs.data.table.features`. The target decides the task, see
+:mod:`gpflow_deep_runs.data.table.targets`.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from absl import logging
 from numpy.typing import NDArray
 
 from gpflow_deep_base.files import parse_json
-from gpflow_deep_runs.data.cells import MISSING, Cells, quoted
-from gpflow_deep_runs.data.columns import Column
-from gpflow_deep_runs.data.doubts import check_sentinels, names_again, total_of_numbers, totals_of_texts
-from gpflow_deep_runs.data.features import Feature
-from gpflow_deep_runs.data.forced import Forced, forced_columns
-from gpflow_deep_runs.data.inference import Seen, infer, infer_columns
-from gpflow_deep_runs.data.libraries import pa, pc
-from gpflow_deep_runs.data.numeric import check_finite, undivided
+from gpflow_deep_runs.data.files.libraries import pa, pc
+from gpflow_deep_runs.data.files.sources import Table, read_source
 from gpflow_deep_runs.data.rows import Indices, Rows
-from gpflow_deep_runs.data.schema import Schema
-from gpflow_deep_runs.data.sources import Table, read_source
-from gpflow_deep_runs.data.spec import FileSpec, NewRows, TableSpec, Task
-from gpflow_deep_runs.data.survey import Usable, is_missing, look, parsed, usable
+from gpflow_deep_runs.data.table.columns import Column
+from gpflow_deep_runs.data.table.doubts import check_sentinels, names_again, total_of_numbers, totals_of_texts
+from gpflow_deep_runs.data.table.features import Feature
+from gpflow_deep_runs.data.table.forced import Forced, forced_columns
+from gpflow_deep_runs.data.table.inference import Seen, infer, infer_columns
+from gpflow_deep_runs.data.table.numeric import check_finite, undivided
+from gpflow_deep_runs.data.table.schema import Schema
+from gpflow_deep_runs.data.table.spec import FileSpec, NewRows, TableSpec, Task
+from gpflow_deep_runs.data.table.survey import Usable, is_missing, look, parsed, usable
+from gpflow_deep_runs.data.values.cells import MISSING, Cells, quoted
 
 __all__ = [
     "Encoded",

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpflow_deep_runs.data import tables
-from gpflow_deep_runs.data.bits import read_bits
-from gpflow_deep_runs.data.continuous import read_continuous, standardised
-from gpflow_deep_runs.data.documents import TextSpec, is_documents, read_documents
+from gpflow_deep_runs.data.density.bits import read_bits
+from gpflow_deep_runs.data.density.continuous import read_continuous, standardised
+from gpflow_deep_runs.data.files.documents import TextSpec, is_documents, read_documents
 from gpflow_deep_runs.data.rows import Rows, divide, warn_of_few
 from gpflow_deep_runs.data.sets import catalogue, images
 from gpflow_deep_runs.data.sets.catalogue import View, names
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.table.spec import TableSpec
 
 __all__ = ["Source", "TableSpec", "TextSpec", "View", "check_table", "load", "names"]
 

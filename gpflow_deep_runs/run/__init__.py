@@ -1,6 +1,6 @@
 """One run: its folder, its loop, what it writes, and on what it computes."""
 
-from gpflow_deep_base.quiet import start_tensorflow
+from gpflow_deep_base.runtime.quiet import start_tensorflow
 
 start_tensorflow()  # before anything else imports it
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 from absl import logging
 
 from gpflow_deep_base.files import entries, make_folder, parse_json, write_json, write_text
-from gpflow_deep_base.locks import LOCK, remove_leftovers
+from gpflow_deep_base.storage.locks import LOCK, remove_leftovers
 from gpflow_deep_runs.run_dir import (
     RunDir,
     check_same_flags,

@@ -20,10 +20,10 @@ import numpy as np
 import tensorflow as tf
 
 from gpflow_deep_base.files import make_folder, read_jsonl, sync_file, write_bytes, write_json, write_text
-from gpflow_deep_base.locks import Held, lock
 from gpflow_deep_base.page import Panels, Part, Picture, Text, page, sheet
 from gpflow_deep_base.seeds import seed_words
 from gpflow_deep_base.stopping import Best
+from gpflow_deep_base.storage.locks import Held, lock
 from gpflow_deep_base.text import aligned, within
 from gpflow_deep_runs import run_dir
 from gpflow_deep_runs.run import checkpoints, devices, folder

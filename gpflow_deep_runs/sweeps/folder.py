@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gpflow_deep_base.files import entries, leftovers, make_folder, parse_json, sync_folder, write_json, write_text
-from gpflow_deep_base.locks import LOCK, Held, lock, refuse_if_held
+from gpflow_deep_base.storage.locks import LOCK, Held, lock, refuse_if_held
 from gpflow_deep_runs.run_dir import flag_name
 from gpflow_deep_runs.sweeps import history
 from gpflow_deep_runs.sweeps.runs import PlannedRun, arguments

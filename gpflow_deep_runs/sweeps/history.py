@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpflow_deep_base.files import files_below, parse_json, write_text
-from gpflow_deep_base.locks import LOCK
+from gpflow_deep_base.storage.locks import LOCK
 
 __all__ = ["append", "mend", "newest", "now", "read", "rename", "seconds_of", "seconds_since", "starts_of"]
 

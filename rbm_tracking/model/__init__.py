@@ -1,8 +1,8 @@
 """Restricted Boltzmann machines: Section 2 of Desjardins, Courville and Bengio (2011).
 
 rbm           energy, free energy, conditionals; the tempered family of Section 4
-visible       families of units (softmax, rectified, mixed, units, groups)
-exact         log Z by enumeration (exact_families)
+visible       families of units, and `families` for those beyond zeros and ones; units: one name for each
+exact         log Z by enumeration
 conditionals  some units given the others
 temperatures  ladders of inverse temperatures
 modes         a start from the data's leading modes

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 
 from rbm_tracking.model.checks import check_rbm
-from rbm_tracking.model.mixed import Mixed
+from rbm_tracking.model.families.mixed import Mixed
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.rbm import RBM
-from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible, binary_vectors
 
 __all__ = ["Imputed", "fill_in", "impute", "log_label_probs"]

@@ -5,7 +5,7 @@ With the units u of the smaller layer enumerated, the other layer is summed anal
     Z_beta = sum_u exp(alpha'u) prod_i (1 + exp(x_i(u))),      x(u) = A'u + gamma,
 
 where (A, alpha, gamma) = beta (W, c), b for the hidden units and (beta W', b), beta c for the visible ones. For units
-that are not bits the sums are those of their families, see :mod:`rbm_tracking.model.exact_families`.
+that are not bits the sums are those of their families, see :mod:`rbm_tracking.model.families.exact_families`.
 
 :func:`log_z_exact` never takes an exponential or logarithm for each of the 2^n m factors. With u = (u0, u1, u2),
 exp(x_i) is a product of three tables, exp(x0_i(u0)) exp(x1_i(u1)) exp(x2_i(u2)), so a factor costs two multiplications
@@ -21,9 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from rbm_tracking.model.checks import check_rbm
-from rbm_tracking.model.exact_families import as_bits, log_z_gaussian, log_z_softmax
+from rbm_tracking.model.families.exact_families import as_bits, log_z_gaussian, log_z_softmax
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.rbm import RBM
-from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible, binary_vectors
 
 __all__ = ["MAX_UNITS", "Moments", "is_enumerable", "log_likelihood_exact", "log_z_exact", "moments_exact", "num_terms"]

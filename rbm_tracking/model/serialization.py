@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from gpflow_deep_base.container import Shapes, load_container, save_container
 from gpflow_deep_base.files import PathLike
-from gpflow_deep_base.limits import refuse_damaged
+from gpflow_deep_base.storage.container import Shapes, load_container, save_container
+from gpflow_deep_base.storage.limits import refuse_damaged
 from rbm_tracking.model.checks import check_rbm
-from rbm_tracking.model.mixed import Mixed
+from rbm_tracking.model.families.mixed import Mixed
+from rbm_tracking.model.families.rectified import DReLU, ReLU
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.rbm import RBM
-from rbm_tracking.model.rectified import DReLU, ReLU
-from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
 
 __all__ = ["SavedRBM", "from_description", "load_rbm", "save_rbm"]

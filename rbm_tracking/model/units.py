@@ -7,9 +7,9 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import tensorflow as tf
 
-from rbm_tracking.model.groups import find_groups, fitting, group_text, parse_groups, softmax
-from rbm_tracking.model.mixed import simplest
-from rbm_tracking.model.rectified import DReLU, ReLU
+from rbm_tracking.model.families.groups import find_groups, fitting, group_text, parse_groups, softmax
+from rbm_tracking.model.families.mixed import simplest
+from rbm_tracking.model.families.rectified import DReLU, ReLU
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
 
 __all__ = [

@@ -3,8 +3,7 @@
 tempering, ladder             Eq. (2): swaps, block Gibbs; adaptive temperatures (SML-APT)
 filtering                     Eqs. (3), (4): change of log Z, bridges; Figures 1, 2: the filter
 partition_tracker             the filter for parameters and samples from anywhere, with NumPy alone
-learning, gradient, state     SML-PT; settings, schedules, target
-plain_updates, plain_tempering  of small models, in NumPy
+updates, state, settings      SML-PT: gradients, learning rates, small models in NumPy (plain_tempering)
 evidence                      what the filter says of itself; one interval and one verdict
 """
 

@@ -97,7 +97,7 @@ def log_mean_exp(log_weights: Tensor) -> Estimate:
     With log_weights = log q~[i, t](x) - log q~[i, t-1](x) at C states x ~ q[i, t-1] it estimates zeta[i, t] -
     zeta[i, t-1]. The mean weight is unbiased, its log is low by about half its variance. At the temperature whose
     states also drove the gradient the estimate has a bias (Section 3.2), which
-    :func:`rbm_tracking.track.gradient.reuse_bias` and the filter's b_t account for.
+    :func:`rbm_tracking.track.updates.gradient.reuse_bias` and the filter's b_t account for.
 
     The variance is that of the logarithm by the delta method, s_w^2 / (C mean(w)^2), with the sample variance s_w^2. It
     cannot exceed 1 (one weight that outweighs all others): compare the effective sample size (sum w)^2 / sum w^2 with 1

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from gpflow_deep_base.groups import by_group, grouped
+from gpflow_deep_base.numbers.groups import by_group, grouped
 from rbm_tracking.model.random import NOISES, Generator
 
 __all__ = [
@@ -93,9 +93,8 @@ class SMLConfig:
     """How to train and track. The defaults are those that did best on six sets; :meth:`paper` has those of the paper.
 
     :param learning_rate: learning rate epsilon_0 of the ascent on the likelihood.
-    :param schedule: of the learning rate: paper, constant, linear or cosine as in :mod:`rbm_tracking.track.schedules`,
-        or a
-        function of the update t that gives the rate itself.
+    :param schedule: of the learning rate: paper, constant, linear or cosine as in
+        :mod:`rbm_tracking.track.updates.schedules`, or a function of the update t that gives the rate itself.
     :param method: whose particles drive the gradient: those at beta = 1 of the ladder and its target chains
         (tempering, the paper's); the target chains alone, which then keep away from the ladder (pcd); chains that start
         at the minibatch in each update (cd). With pcd and cd the ladder only tracks.

@@ -19,9 +19,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gpflow_deep_base.columns import as_numbers
+from gpflow_deep_base.numbers.columns import as_numbers
 from rbm_tracking.model.conditionals import log_label_probs
-from rbm_tracking.model.groups import blocks
+from rbm_tracking.model.families.groups import blocks
 from rbm_tracking.model.rbm import RBM
 from rbm_tracking.use.estimator import TrackedRBM
 

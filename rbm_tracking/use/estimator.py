@@ -15,10 +15,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from gpflow_deep_base.columns import as_numbers
 from gpflow_deep_base.cost import Cost
+from gpflow_deep_base.numbers.columns import as_numbers
+from gpflow_deep_base.runtime.threads import one_blas_thread
 from gpflow_deep_base.stopping import Best
-from gpflow_deep_base.threads import one_blas_thread
 from rbm_tracking import evaluation
 from rbm_tracking.estimates import strata
 from rbm_tracking.estimates.ais import Bracket, linear_schedule
@@ -27,11 +27,11 @@ from rbm_tracking.estimates.trajectory_tempering import tempered, trajectory_bra
 from rbm_tracking.model import plain
 from rbm_tracking.model.conditionals import Imputed, impute
 from rbm_tracking.model.exact import log_z_exact, num_terms
-from rbm_tracking.model.groups import blocks
+from rbm_tracking.model.families.groups import blocks
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.modes import low_rank_rbm
 from rbm_tracking.model.random import Execution, Generator
 from rbm_tracking.model.rbm import RBM, activations, initial_rbm
-from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.model.units import (
     FAMILIES,
@@ -59,11 +59,18 @@ from rbm_tracking.track.evidence import (
     statement,
     stronger,
 )
-from rbm_tracking.track.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state, sml_update
-from rbm_tracking.track.plain_updates import plain_updates
-from rbm_tracking.track.schedules import learning_rate_at, without_rate
 from rbm_tracking.track.settings import FALLING, DecayConfig, PenaltyConfig
 from rbm_tracking.track.tempering import initial_chains, sample
+from rbm_tracking.track.updates.learning import (
+    Observed,
+    SMLConfig,
+    SMLState,
+    compiled_updates,
+    initial_state,
+    sml_update,
+)
+from rbm_tracking.track.updates.plain_updates import plain_updates
+from rbm_tracking.track.updates.schedules import learning_rate_at, without_rate
 from rbm_tracking.use.averages import averaged
 from rbm_tracking.use.estimator_config import TrainingConfig, check_whole
 from rbm_tracking.use.estimator_rows import (

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpflow_deep_base.groups import grouped
+from gpflow_deep_base.numbers.groups import grouped
 from rbm_tracking.model.random import Generator
 from rbm_tracking.track.settings import Method, Schedule
 

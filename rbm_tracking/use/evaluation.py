@@ -46,8 +46,8 @@ from rbm_tracking.track.evidence import (
     statement,
     stronger,
 )
-from rbm_tracking.track.learning import Observed, SMLConfig, SMLState, log_likelihoods
 from rbm_tracking.track.tempering import sample
+from rbm_tracking.track.updates.learning import Observed, SMLConfig, SMLState, log_likelihoods
 from rbm_tracking.use.averages import model_scalars
 
 __all__ = [

@@ -26,9 +26,9 @@ from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.model.visible import Bernoulli, Visible
 from rbm_tracking.track.filtering import log_z_std
 from rbm_tracking.track.ladder import spawn_level
-from rbm_tracking.track.learning import Observed, compiled_updates
 from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.track.state import SMLState, check_parts, initial_state, spawn
+from rbm_tracking.track.updates.learning import Observed, compiled_updates
 from rbm_tracking.use.averages import averaged
 
 __all__ = ["MAX_BLOCK", "Trainer", "new_trainer", "not_finite"]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from compression import RecipeConfig
-from gpflow_deep_base.groups import by_group
+from gpflow_deep_base.numbers.groups import by_group
 
 
 def recipe_config(**fields: Any) -> RecipeConfig:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import compression as bc
-from compression.graph.shrink import NothingLeftError
-from compression.train.budget import SizeKind
+from compression.graph.removal.shrink import NothingLeftError
+from compression.train.recipes.budget import SizeKind
 from compression.train.schedule import RecipeConfig, part_to_keep
 from tests.compression.networks import convolutional_network, dense_network, randomise
 from tests.compression.recipes import recipe_config
@@ -192,7 +192,7 @@ def test_a_part_to_keep_is_chosen_once_after_an_epoch(
         found.append(most)
         return bc.thresholds_within(model, most, *args, **options)
 
-    monkeypatch.setattr("compression.train.phases.thresholds_within", counted)
+    monkeypatch.setattr("compression.train.recipes.phases.thresholds_within", counted)
     X = rng.normal(size=(60, 12)).astype(np.float32)
     part = (X, np.argmax(X[:, :3], axis=1))
     model = keras.Sequential([keras.Input([12]), keras.layers.Dense(20, "relu"), keras.layers.Dense(3)])

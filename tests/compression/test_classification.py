@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from compression.train.classification import (
+from compression.train.recipes.classification import (
     Examples,
     check_network,
     error_percent,

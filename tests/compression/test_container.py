@@ -29,7 +29,7 @@ from compression.graph.kept_inputs import SelectInputs
 from compression.graph.supported import ACTIVATIONS, CHAIN_LAYERS, IDLE
 from compression.rounding.bits import fixed_point
 from compression.rounding.codebook import codebook
-from gpflow_deep_base.frame import leb128
+from gpflow_deep_base.storage.frame import leb128
 from tests.compression.oracles import entropy_bits
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compression.files.context_coding import decode_matrix, encode_matrix, most_numbers
+from compression.files.coding.context_coding import decode_matrix, encode_matrix, most_numbers
 from tests.compression.oracles import entropy_bits
 
 STRIDES = [(0, 0), (1, 7), (3, 12)]

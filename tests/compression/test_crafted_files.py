@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from compression.files.container import load_bcz, save_bcz
-from gpflow_deep_base.frame import framed, leb128
+from gpflow_deep_base.storage.frame import framed, leb128
 
 SECONDS = 10.0
 """CPU time of one file; ten times what is promised, for slow machines."""

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 import compression
-from compression.train.classification import Examples
+from compression.train.recipes.classification import Examples
 from compression.train.engine import epoch_function
 from gpflow_deep_runs.run import devices
 

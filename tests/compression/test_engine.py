@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 import compression as bc
-from compression.train.classification import Examples, nll
 from compression.train.engine import epoch_function, flipped, shifted
+from compression.train.recipes.classification import Examples, nll
 from tests.compression.oracles import log_softmax, percent_wrong
 
 N, B, D, K = 23, 5, 4, 3  # 4 batches, 3 rows are left over

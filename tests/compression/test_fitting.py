@@ -15,9 +15,9 @@ import tensorflow as tf
 import compression as bc
 from compression.files.container import kernels_of
 from compression.graph.graph import graph_of
-from compression.graph.ordering import ordered
-from compression.train.classification import parts_of
-from compression.train.likelihood import LearntNoise, likelihood_of
+from compression.graph.removal.ordering import ordered
+from compression.train.recipes.classification import parts_of
+from compression.train.recipes.likelihood import LearntNoise, likelihood_of
 
 N, D = 160, 6
 

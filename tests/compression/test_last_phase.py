@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 
 import compression as bc
-from compression.train.classification import Examples, parts_of, taught_loss
 from compression.train.held_out import TrainingData, loss_of
 from compression.train.keras_training import KerasTraining
-from compression.train.last_phase import train_last
+from compression.train.recipes.classification import Examples, parts_of, taught_loss
+from compression.train.recipes.last_phase import train_last
 from compression.train.schedule import last_rate_at
 from tests.compression.oracles import log_softmax, network_outputs
 from tests.compression.recipes import recipe_config

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import compression as bc
+from compression.files.coding.kernel_coding import Reader, kernel_bytes, read_kernel
 from compression.files.container import kernels_of
-from compression.files.kernel_coding import Reader, kernel_bytes, read_kernel
 from compression.graph.graph import graph_of
-from compression.graph.neighbours import strides_of
+from compression.graph.removal.neighbours import strides_of
 from compression.rounding.bits import FixedPoint
 from compression.train.magnitude import place_bits
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import compression as bc
 from compression.files.container import bcz_bytes, coded_variables
-from compression.files.random_coding import RandomCode, block_ends, scale_of
-from compression.files.random_numbers import permutation
+from compression.files.random_codes.random_coding import RandomCode, block_ends, scale_of
+from compression.files.random_codes.random_numbers import permutation
 
 layers = keras.layers
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -166,7 +166,7 @@ def test_settings_out_of_range(
     refused("has no kernels, so there is nothing to code", keras.Sequential([keras.Input([6]), layers.ReLU()]))
     refused("x must be finite, got NaN or infinite", x=np.where(data[0] > 1, np.nan, data[0]), epochs=1, code_epochs=0)
     with monkeypatch.context() as patch:
-        patch.setattr("compression.files.miracle.MAX_WEIGHTS", 100)
+        patch.setattr("compression.files.random_codes.miracle.MAX_WEIGHTS", 100)
         refused("must have at most 100 weights, got 110; shrink it first")
     own = keras.Sequential([keras.Input([6]), layers.Lambda(lambda x: x, name="mine"), layers.Dense(2)])
     refused("'mine' is a Lambda", own)

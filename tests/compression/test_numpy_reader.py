@@ -11,7 +11,7 @@ import pytest
 
 import compression.numpy_reader as numpy_reader
 from compression.files.container import coded_variables, kernels_of, read_bcz, save_bcz
-from compression.files.random_coding import RandomCode
+from compression.files.random_codes.random_coding import RandomCode
 from compression.graph.kept_inputs import SelectInputs
 from compression.rounding.bits import fixed_point, grid
 from compression.rounding.codebook import codebook

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 import compression as bc
+from compression.files.coding.graph_coding import graph_bytes
 from compression.files.container import kernels_of
-from compression.files.graph_coding import graph_bytes
 from compression.graph.graph import graph_of
 from compression.graph.rebuild import copy_of
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from compression.files.container import bcz_bytes, kernels_of
-from compression.graph.ordering import ordered
+from compression.graph.removal.ordering import ordered
 from compression.rounding.codebook import codebook
 
 layers = keras.layers

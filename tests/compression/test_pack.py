@@ -17,7 +17,7 @@ from compression.graph.sizes import Size
 from compression.rounding import bits
 from compression.rounding.codebook import codebook
 from compression.rounding.rate_rounding import RATES, rate_book
-from compression.train.classification import parts_of
+from compression.train.recipes.classification import parts_of
 from tests.compression.networks import quantiles, randomise
 from tests.compression.oracles import log_softmax, masked_outputs, network_outputs, percent_wrong
 

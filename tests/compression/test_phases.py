@@ -10,7 +10,7 @@ import tensorflow as tf
 import compression as bc
 from compression.train.held_out import TrainingData, loss_of
 from compression.train.keras_training import KerasTraining
-from compression.train.phases import check_thresholds
+from compression.train.recipes.phases import check_thresholds
 from compression.train.schedule import RecipeConfig, most_left
 from gpflow_deep_base.seeds import named_seed
 from tests.compression.recipes import recipe_config

@@ -15,9 +15,9 @@ from scipy.stats import chi2, kstest, norm
 
 from compression import load_bcz, save_bcz
 from compression.__main__ import main
+from compression.files.coding.kernel_coding import Reader
 from compression.files.container import bcz_bytes, coded_variables, read_bcz
-from compression.files.kernel_coding import Reader
-from compression.files.random_coding import (
+from compression.files.random_codes.random_coding import (
     RandomCode,
     code_bytes,
     draw_index,
@@ -27,8 +27,8 @@ from compression.files.random_coding import (
     read_code,
     scale_of,
 )
-from compression.files.random_numbers import UNIT, chosen_normals, normal_table
-from gpflow_deep_base.frame import leb128
+from compression.files.random_codes.random_numbers import UNIT, chosen_normals, normal_table
+from gpflow_deep_base.storage.frame import leb128
 
 layers = keras.layers
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 from scipy.special import ndtri
 from scipy.stats import chi2
 
-from compression.files.random_numbers import (
+from compression.files.random_codes.random_numbers import (
     UNIT,
     chosen_normals,
     log_ratios,

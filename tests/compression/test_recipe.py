@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 import compression as bc
-from compression.train import recipe as recipe_module
-from compression.train.recipe import Recipe
+from compression.train.recipes import recipe as recipe_module
+from compression.train.recipes.recipe import Recipe
 from compression.train.schedule import RecipeConfig, kl_weight_at, learning_rate_at
 from gpflow_deep_base.seeds import named_seed
 from gpflow_deep_runs.run import checkpoints

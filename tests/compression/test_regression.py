@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import compression as bc
-from compression.train import engine, keras_training, regression
-from compression.train.regression import compress_regression
+from compression.train import engine, keras_training
+from compression.train.recipes import regression
+from compression.train.recipes.regression import compress_regression
 from tests.compression.recipes import recipe_config
 
 N, D = 60, 5

@@ -12,7 +12,7 @@ import compression as bc
 from compression.files import container, single_file
 from compression.files.container import kernels_of, with_kernels, write_encoded
 from compression.files.single_file import _highest, _rising
-from compression.graph.shrink import shrink_details
+from compression.graph.removal.shrink import shrink_details
 from compression.rounding.curvature import _patches, curvature_of, curvature_of_posterior
 from compression.rounding.in_turn import InTurn, on_grid
 from compression.rounding.surgeon import (

@@ -12,7 +12,7 @@ import pytest
 
 import compression as bc
 from compression.files.weights_file import read_weights
-from gpflow_deep_base.frame import framed, leb128
+from gpflow_deep_base.storage.frame import framed, leb128
 
 L = keras.layers
 

@@ -12,7 +12,7 @@ from darn.codec.coding import _crc, decode, encode, read_header
 from darn.codec.integer_model import IntegerModel
 from darn.model.description_length import description_length
 from darn.model.model import DARN, DARNConfig
-from gpflow_deep_base.frame import leb128
+from gpflow_deep_base.storage.frame import leb128
 
 LOCAL = {"image_shape": (5, 4), "kernels": (4, 2), "strides": (2, 1), "filters": (3, 2), "period": 2}
 WINDOW = {"visible_kernel": 5, "visible_period": 3}

@@ -12,7 +12,7 @@ from darn.model.model import DARN, DARNConfig
 from darn.more.chain import Chain
 from darn.more.mixture import Density, Mixture, load_density, member_log_prob, save_density
 from darn.more.ordered import Category
-from gpflow_deep_base.container import load_container, save_container
+from gpflow_deep_base.storage.container import load_container, save_container
 
 N = 6
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from darn.model.model import DARN, DARNConfig
 from darn.train.optimization import FusedAdam, LearningRate, NoiseConfig, TrainingConfig, make_optimizer
 from darn.train.training import Trainer
-from gpflow_deep_base.groups import by_group
+from gpflow_deep_base.numbers.groups import by_group
 
 
 @pytest.mark.parametrize("settings", [{}, {"beta_1": 0.5, "weight_decay": 0.1}])

@@ -42,7 +42,7 @@ tf.config.set_logical_device_configuration(
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 from darn.model.model import DARN, DARNConfig
 from darn.train.training import Trainer, TrainingConfig
-from gpflow_deep_base.groups import by_group
+from gpflow_deep_base.numbers.groups import by_group
 from tests.darn.test_replicas import CASES
 
 x = (np.random.default_rng(0).random((48, 9)) < 0.4).astype(float)

@@ -15,7 +15,7 @@ import tensorflow as tf
 from darn.model.config import LocalConfig, PixelCNNConfig
 from darn.model.model import DARN, DARNConfig
 from darn.model.serialization import load_darn, named_variables, save_darn, variable_shapes
-from gpflow_deep_base.container import save_container
+from gpflow_deep_base.storage.container import save_container
 
 CONFIGS = {
     "small": DARNConfig(visible=4, hidden=(2,), units=(3,)),

@@ -12,7 +12,7 @@ import pytest
 from darn.codec.table import _table, decode_table, encode_table, method_of, other_lengths
 from darn.codec.table_columns import LINE_ENDS, column_of, from_differences, layout_of
 from darn.codec.table_model import new_state
-from gpflow_deep_base.frame import framed, leb128
+from gpflow_deep_base.storage.frame import framed, leb128
 
 MAGIC = b"\x89GDT"
 NO_TABLES = {"empty", "one byte", "line end only", "names only", "garbage", "UTF-16"}

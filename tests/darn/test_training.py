@@ -10,7 +10,7 @@ from darn.model.likelihood import exact_log_likelihood
 from darn.model.model import DARN, DARNConfig
 from darn.train.optimization import make_optimizer
 from darn.train.training import MAX_BLOCK, Trainer, TrainingConfig
-from gpflow_deep_base.groups import by_group
+from gpflow_deep_base.numbers.groups import by_group
 
 N_X, STEPS = 8, 12
 

@@ -13,8 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ebp import EBPClassifier
 from ebp.estimators.calibration import PRIOR_SCALE
-from ebp.network.loops import dense_epoch
-from ebp.network.passes import default_epochs
+from ebp.training.loops import dense_epoch
+from ebp.training.passes import default_epochs
 
 #: Rows are learned one after the other in a random order, so two copies are not one row of weight 2.
 ORDER = {

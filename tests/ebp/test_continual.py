@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ebp.estimators.continual import Stream
-from ebp.estimators.recency import Recency
+from ebp.estimators.streams.continual import Stream
+from ebp.estimators.streams.recency import Recency
 
 OLD, NEW = np.repeat([0, 1], 50), np.repeat([2, 3], [60, 40])
 

@@ -1,4 +1,5 @@
-"""`ebp.estimators.decorrelation`: what is in small differences of columns is learned, and the rest stays as it is."""
+"""`ebp.estimators.inputs.decorrelation`: what is in small differences of columns is learned, and the rest stays as it
+is."""
 
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ebp import EBPGaussianClassifier, EBPRegressor
-from ebp.estimators.decorrelation import MAX_COLUMNS, decorrelation
+from ebp.estimators.inputs.decorrelation import MAX_COLUMNS, decorrelation
 
 
 def root_of(X: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:

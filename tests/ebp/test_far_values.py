@@ -1,4 +1,4 @@
-"""`ebp.estimators.far_values`: which values are far, by hand; and a fit hardly minds a slip of the pen."""
+"""`ebp.estimators.inputs.far_values`: which values are far, by hand; and a fit hardly minds a slip of the pen."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from ebp import EBPClassifier, EBPGaussianClassifier, EBPRegressor
-from ebp.estimators.far_values import EDGE, FAR, edges
+from ebp.estimators.inputs.far_values import EDGE, FAR, edges
 
 
 def test_values_are_far_by_the_deviation_of_the_others(rng: np.random.Generator) -> None:

@@ -7,9 +7,8 @@ import scipy.sparse
 import tensorflow as tf
 from scipy import stats
 
-from ebp.network.finite_set import FiniteSetWeights
 from ebp.network.forward import forward, layer_covariance, layer_inputs, product, sign_covariance, sign_mean
-from ebp.network.posterior import BinaryWeights, TernaryWeights, WeightPrior
+from ebp.network.posterior import BinaryWeights, FiniteSetWeights, TernaryWeights, WeightPrior
 from tests.ebp import oracles
 from tests.statistical import assert_mean_close
 

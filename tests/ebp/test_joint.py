@@ -8,10 +8,10 @@ import scipy.sparse
 import scipy.special
 
 from ebp.estimators.gaussian_classifier import EBPGaussianClassifier, sign_derivatives
-from ebp.estimators.one_by_one import OneByOne
 from ebp.estimators.regressor import EBPRegressor
-from ebp.network.joint import JointNetwork
-from ebp.network.noise import Noise
+from ebp.estimators.streams.one_by_one import OneByOne
+from ebp.second_order.joint import JointNetwork
+from ebp.second_order.noise import Noise
 
 
 def test_the_moments_after_a_row_are_exact(rng: np.random.Generator) -> None:

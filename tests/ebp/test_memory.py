@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ebp.estimators.memory import Memory
+from ebp.estimators.streams.memory import Memory
 from tests.statistical import assert_mean_close
 
 

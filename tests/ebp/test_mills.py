@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 from scipy import special, stats
 
-from ebp.network.mills import log_ndtr, mills_ratio
+from ebp.network.heads import log_ndtr, mills_ratio
 
 TAIL = [
     -1000.0,

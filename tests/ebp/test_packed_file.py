@@ -13,7 +13,7 @@ import ebp
 from ebp.network.convolution import Convolved
 from ebp.packed.export import Weights, export_packed
 from ebp.packed.packed import FILE_VERSION, PackedNetwork
-from gpflow_deep_base.frame import Reader, framed, leb128
+from gpflow_deep_base.storage.frame import Reader, framed, leb128
 
 START = 8 + 1 + 4
 """Where the payload begins: behind the magic, the version and the checksum."""

@@ -1,4 +1,4 @@
-"""`ebp.network.passes`: held rows are drawn by the seed, and what is chosen is what they say."""
+"""`ebp.training.passes`: held rows are drawn by the seed, and what is chosen is what they say."""
 
 from typing import Any
 
@@ -7,15 +7,7 @@ import pytest
 
 from ebp import EBPGaussianClassifier, EBPRegressor
 from ebp.estimators.second_order_estimator import Rows
-from ebp.network.passes import (
-    MAX_HELD,
-    MAX_TRIED_ROWS,
-    held_folds,
-    held_rows,
-    judging_folds,
-    tried_counts,
-    winner,
-)
+from ebp.training.passes import MAX_HELD, MAX_TRIED_ROWS, held_folds, held_rows, judging_folds, tried_counts, winner
 
 
 def choice(told: dict[int, Any], epochs: int, num_rows: int = 100) -> int:

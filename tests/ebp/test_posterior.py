@@ -5,8 +5,14 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from ebp.network.finite_set import FiniteSetWeights
-from ebp.network.posterior import BinaryWeights, GaussianWeights, TernaryWeights, WeightPrior, weight_prior
+from ebp.network.posterior import (
+    BinaryWeights,
+    FiniteSetWeights,
+    GaussianWeights,
+    TernaryWeights,
+    WeightPrior,
+    weight_prior,
+)
 from tests.ebp import oracles
 from tests.statistical import assert_mean_close
 

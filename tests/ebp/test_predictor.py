@@ -11,7 +11,7 @@ import scipy.sparse
 import ebp
 from ebp.estimators.calibration import Calibration
 from ebp.estimators.predictor import Predictor
-from gpflow_deep_base.container import load_container, save_container
+from gpflow_deep_base.storage.container import load_container, save_container
 
 
 def trained(

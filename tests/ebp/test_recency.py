@@ -1,6 +1,6 @@
 import numpy as np
 
-from ebp.estimators.recency import Recency
+from ebp.estimators.streams.recency import Recency
 
 
 def test_a_class_is_absent_when_chance_does_not_explain_it() -> None:

@@ -10,9 +10,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 import ebp
-from ebp.network.second_order import Gaussian
 from ebp.packed.c_code import Inputs
 from ebp.packed.rounded import RANGES, RoundedNetwork, _of_columns, fit_within, round_network
+from ebp.second_order.second_order import Gaussian
 
 GCC = shutil.which("gcc")
 STRICT = ["-std=c99", "-Os", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Werror"]

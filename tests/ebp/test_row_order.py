@@ -1,4 +1,5 @@
-"""`ebp.estimators.row_order`: the order of a dictionary; and a fit is the same, to the bit, for rows in any order."""
+"""`ebp.estimators.inputs.row_order`: the order of a dictionary; and a fit is the same, to the bit, for rows in any
+order."""
 
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 import scipy.sparse
 
 from ebp import EBPClassifier, EBPGaussianClassifier, EBPRegressor
-from ebp.estimators.row_order import copies, row_order
+from ebp.estimators.inputs.row_order import copies, row_order
 
 
 @pytest.fixture

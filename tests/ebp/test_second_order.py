@@ -1,5 +1,5 @@
-"""`ebp.network.second_order`, `ebp.network.noise`: moments by quadrature, changes by finite differences, a linear
-network by Bayes."""
+"""`ebp.second_order.second_order`, `ebp.second_order.noise`: moments by quadrature, changes by finite differences, a
+linear network by Bayes."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from ebp.network.noise import Noise
-from ebp.network.second_order import (
+from ebp.second_order.noise import Noise
+from ebp.second_order.second_order import (
     MAX_FALL,
     MAX_STEP,
     UNITS,

@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse
 
 from ebp import EBPClassifier, EBPGaussianClassifier, EBPRegressor
-from ebp.estimators import seen_columns
-from ebp.estimators.seen_columns import MIN_ROOM, SeenColumns
+from ebp.estimators.inputs import seen_columns
+from ebp.estimators.inputs.seen_columns import MIN_ROOM, SeenColumns
 
 NUM_COLUMNS = 2**20
 

@@ -19,10 +19,10 @@ from ebp import (
     fit_stream,
     prepare,
 )
-from ebp.network.loops import dense_epoch, sparse_epoch
-from ebp.network.online import MAX_CHANGE, MIN_LAZY_WEIGHTS, REFRESH_EVERY, online_epoch
 from ebp.network.posterior import WeightPrior
-from ebp.network.training import MIN_STEPS_FOR_XLA, epoch_order, fit_chunk
+from ebp.training.loops import dense_epoch, sparse_epoch
+from ebp.training.online import MAX_CHANGE, MIN_LAZY_WEIGHTS, REFRESH_EVERY, online_epoch
+from ebp.training.training import MIN_STEPS_FOR_XLA, epoch_order, fit_chunk
 from tests.ebp import oracles
 
 

@@ -5,11 +5,11 @@ import tensorflow as tf
 from ebp.network import update
 from ebp.network.forward import Layer
 from ebp.network.heads import SignHead
-from ebp.network.loops import dense_epoch
 from ebp.network.network import EBPNetwork
-from ebp.network.online import MIN_LAZY_WEIGHTS, online_epoch
-from ebp.network.training import fit_epoch
 from ebp.network.update import MAX_SHIFT, bayes_increments, damping
+from ebp.training.loops import dense_epoch
+from ebp.training.online import MIN_LAZY_WEIGHTS, online_epoch
+from ebp.training.training import fit_epoch
 
 
 def increments(network: EBPNetwork, X: np.ndarray, Y: np.ndarray) -> tuple[list, list, bool]:

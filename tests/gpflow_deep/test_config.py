@@ -23,7 +23,7 @@ from gpflow_deep import (
 from gpflow_deep.judge.evaluation import evaluate
 from gpflow_deep.judge.forecasts import LinearModel
 from gpflow_deep.model.initialization import residual_variance
-from gpflow_deep_base.groups import by_group
+from gpflow_deep_base.numbers.groups import by_group
 from tests.gpflow_deep.builders import make_data
 
 

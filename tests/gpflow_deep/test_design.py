@@ -8,10 +8,10 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from gpflow_deep import ModelConfig, Predictor, Scale, Units, design, modern
-from gpflow_deep.train import imputation
-from gpflow_deep.train.imputation import INNER, impute
-from gpflow_deep.train.selection import build_imputed, build_single
-from gpflow_deep.train.single_layer import SingleLayer
+from gpflow_deep.train.choosing import imputation
+from gpflow_deep.train.choosing.imputation import INNER, impute
+from gpflow_deep.train.choosing.selection import build_imputed, build_single
+from gpflow_deep.train.choosing.single_layer import SingleLayer
 
 Array = NDArray[np.float64]
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from gpflow_deep.displays import CalibrationDisplay, DependenceDisplay
 from gpflow_deep.judge.forecasts import LinearModel
+from gpflow_deep.pages import CalibrationDisplay, DependenceDisplay
 
 
 def test_right_distributions_are_on_the_diagonal(rng: np.random.Generator) -> None:

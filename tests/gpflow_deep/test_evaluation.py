@@ -14,7 +14,7 @@ from gpflow_deep.judge.evaluation import coverage_in_words, evaluate
 from gpflow_deep.judge.forecasts import Forecast, LinearModel
 from gpflow_deep.judge.predictive import gaussian
 from gpflow_deep.train import presets
-from gpflow_deep_base.scores import calibration_error, label_scores
+from gpflow_deep_base.numbers.scores import calibration_error, label_scores
 
 
 class Known:

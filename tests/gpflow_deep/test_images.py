@@ -20,7 +20,7 @@ from gpflow_deep import (
     save_model,
 )
 from gpflow_deep.train.images import PRIOR_VARIANCE, shape_of_images
-from gpflow_deep_base.groups import by_group
+from gpflow_deep_base.numbers.groups import by_group
 
 
 def bars(rng: np.random.Generator, count: int, size: int = 8) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""`gpflow_deep.train.imputation`: draws of the inner outputs, and the model that is made from them."""
+"""`gpflow_deep.train.choosing.imputation`: draws of the inner outputs, and the model that is made from them."""
 
 import warnings
 from pathlib import Path
@@ -11,10 +11,10 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
 from gpflow_deep import DeepGPClassifier, DeepGPRegressor, ModelConfig, TrainingConfig, load_model, report, save_model
-from gpflow_deep.train import imputation, selection, single_layer
-from gpflow_deep.train.choice import FREE
-from gpflow_deep.train.imputation import INNER, Imputed, impute
-from gpflow_deep.train.single_layer import SingleLayer
+from gpflow_deep.train.choosing import imputation, selection, single_layer
+from gpflow_deep.train.choosing.choice import FREE
+from gpflow_deep.train.choosing.imputation import INNER, Imputed, impute
+from gpflow_deep.train.choosing.single_layer import SingleLayer
 
 Array = NDArray[np.float64]
 

@@ -1,4 +1,5 @@
-"""`gpflow_deep.train.selection`: values and gradients beside GPflow's, and that the rows decide as they should."""
+"""`gpflow_deep.train.choosing.selection`: values and gradients beside GPflow's, and that the rows decide as they
+should."""
 
 import dataclasses
 import warnings
@@ -19,10 +20,10 @@ from gpflow_deep import Choice, DeepGPRegressor, ModelConfig, Predictor, Trainer
 from gpflow_deep.files.serialization import load_model, save_model
 from gpflow_deep.model.scaling import Units
 from gpflow_deep.posteriors.noise import ABOVE_BOUND
-from gpflow_deep.train import selection, single_layer
-from gpflow_deep.train.choice import FREE
+from gpflow_deep.train.choosing import selection, single_layer
+from gpflow_deep.train.choosing.choice import FREE
+from gpflow_deep.train.choosing.single_layer import CANDIDATES, SingleLayer
 from gpflow_deep.train.config import LINEAR, KernelName, make_kernel
-from gpflow_deep.train.single_layer import CANDIDATES, SingleLayer
 
 Array = NDArray[np.float64]
 

@@ -25,7 +25,7 @@ from gpflow_deep import (
 )
 from gpflow_deep.files import serialization
 from gpflow_deep.files.serialization import check_savable, load_model, save_model
-from gpflow_deep_base.container import Arrays, load_container, save_container
+from gpflow_deep_base.storage.container import Arrays, load_container, save_container
 from tests.gpflow_deep import saved_models
 from tests.gpflow_deep.saved_models import CASES, OWN, OwnKernel, own_link
 

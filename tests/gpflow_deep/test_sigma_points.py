@@ -26,7 +26,7 @@ from gpflow_deep import (
     with_sigma_points,
 )
 from gpflow_deep.train.fitting import fit
-from gpflow_deep_base.groups import by_group
+from gpflow_deep_base.numbers.groups import by_group
 from tests.statistical import assert_mean_close
 
 N, D, M = 30, 2, 7

@@ -1,11 +1,11 @@
-"""gpflow_deep.train.stored_choice: a folder that holds something else."""
+"""gpflow_deep.train.choosing.stored_choice: a folder that holds something else."""
 
 from pathlib import Path
 
 import pytest
 
 from gpflow_deep import ModelConfig, TrainingConfig
-from gpflow_deep.train.stored_choice import stored_choice
+from gpflow_deep.train.choosing.stored_choice import stored_choice
 
 
 def refuse() -> None:

@@ -1,4 +1,4 @@
-"""`gpflow_deep_base.arithmetic` without Numba, and the ground floor on NumPy alone."""
+"""`gpflow_deep_base.numbers.arithmetic` without Numba, and the ground floor on NumPy alone."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ import numpy as np
 import gpflow_deep_base
 for module in pkgutil.iter_modules(gpflow_deep_base.__path__):
     importlib.import_module(f"gpflow_deep_base.{module.name}")
-from gpflow_deep_base.arithmetic import arithmetic
+from gpflow_deep_base.numbers.arithmetic import arithmetic
 
 # A thousand decisions, one in ten of them 1, with the probability of that.
 bits = np.random.default_rng(0).random(1000) < 0.1

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from gpflow_deep_base.bins import Bins
+from gpflow_deep_base.numbers.bins import Bins
 
 
 def test_few_values_have_a_bin_each() -> None:

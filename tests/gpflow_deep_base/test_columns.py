@@ -1,4 +1,4 @@
-"""`gpflow_deep_base.columns`: frames of numbers pass, others are read by an encoder that the model keeps."""
+"""`gpflow_deep_base.numbers.columns`: frames of numbers pass, others are read by an encoder that the model keeps."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pandas as pd
 import polars
 import pytest
 
-from gpflow_deep_base.columns import as_numbers
+from gpflow_deep_base.numbers.columns import as_numbers
 
 
 class Model:

@@ -1,4 +1,5 @@
-"""gpflow_deep_base.container: what is written comes back; what a stranger writes is loaded or refused, at its cost."""
+"""gpflow_deep_base.storage.container: what is written comes back; what a stranger writes is loaded or refused, at its
+cost."""
 
 import io
 import json
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpflow_deep_base.container import container_bytes, load_container, read_npz, save_container
+from gpflow_deep_base.storage.container import container_bytes, load_container, read_npz, save_container
 
 KIND = "a test model"
 HEADER = {"step": 3, "names": ["a", "µ"], "nested": {"rate": 0.1, "none": None}}

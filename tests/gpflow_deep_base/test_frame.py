@@ -1,12 +1,12 @@
-"""gpflow_deep_base.frame: bytes that come back, or are refused; nothing is read beyond the end."""
+"""gpflow_deep_base.storage.frame: bytes that come back, or are refused; nothing is read beyond the end."""
 
 import zlib
 from collections.abc import Callable
 
 import pytest
 
-from gpflow_deep_base.frame import Reader, framed, leb128, unframed
-from gpflow_deep_base.limits import Budget, budget_of, inflated, one_line, refuse_damaged
+from gpflow_deep_base.storage.frame import Reader, framed, leb128, unframed
+from gpflow_deep_base.storage.limits import Budget, budget_of, inflated, one_line, refuse_damaged
 
 MAGIC = b"\x89TST"
 

@@ -1,4 +1,5 @@
-"""gpflow_deep_base.groups: fields in groups, by their names alone; and no constructor with more than people turn."""
+"""gpflow_deep_base.numbers.groups: fields in groups, by their names alone; and no constructor with more than people
+turn."""
 
 import dataclasses
 import inspect
@@ -11,7 +12,7 @@ import darn
 from compression import RecipeConfig
 from darn import DARNDensity
 from gpflow_deep import DeepGPClassifier, DeepGPRegressor, ModelConfig
-from gpflow_deep_base.groups import by_group, flat, grouped, value_of
+from gpflow_deep_base.numbers.groups import by_group, flat, grouped, value_of
 from rbm_tracking import SMLConfig, TrackedRBM, TrainingConfig
 
 

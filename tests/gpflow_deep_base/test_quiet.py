@@ -1,4 +1,4 @@
-"""gpflow_deep_base.quiet: TensorFlow's noise is dropped from standard error, and nothing else.
+"""gpflow_deep_base.runtime.quiet: TensorFlow's noise is dropped from standard error, and nothing else.
 
 The module is run in processes of their own, as pytest has its own standard error; all but one do not import TensorFlow.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpflow_deep_base import quiet
+from gpflow_deep_base.runtime import quiet
 
 ROOT = Path(__file__).resolve().parents[2]
 NOISE = """\

@@ -1,10 +1,10 @@
-"""gpflow_deep_base.scores: what is not seen through the classifiers that are judged by it."""
+"""gpflow_deep_base.numbers.scores: what is not seen through the classifiers that are judged by it."""
 
 import math
 
 import pytest
 
-from gpflow_deep_base.scores import standard_error
+from gpflow_deep_base.numbers.scores import standard_error
 
 
 def test_the_standard_error_of_a_mean() -> None:

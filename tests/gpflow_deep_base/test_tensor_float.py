@@ -1,4 +1,5 @@
-"""gpflow_deep_base.tensor_float: products of float32 matrices are float32 on a GPU, from the import of a package on.
+"""gpflow_deep_base.runtime.tensor_float: products of float32 matrices are float32 on a GPU, from the import of a
+package on.
 
 Processes of their own, as it is a setting of the process; seen without a GPU by the setting alone.
 """

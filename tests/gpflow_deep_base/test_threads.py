@@ -1,4 +1,4 @@
-"""`gpflow_deep_base.threads`: fits of small matrices take one thread of BLAS and give the others back."""
+"""`gpflow_deep_base.runtime.threads`: fits of small matrices take one thread of BLAS and give the others back."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +8,9 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from gpflow_deep import ModelConfig
-from gpflow_deep.train import selection
-from gpflow_deep.train.choice import FREE
-from gpflow_deep_base.threads import one_blas_thread
+from gpflow_deep.train.choosing import selection
+from gpflow_deep.train.choosing.choice import FREE
+from gpflow_deep_base.runtime.threads import one_blas_thread
 from rbm_tracking import TrackedRBM
 
 

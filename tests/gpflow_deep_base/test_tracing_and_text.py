@@ -1,11 +1,11 @@
-"""gpflow_deep_base.tracing and text."""
+"""gpflow_deep_base.runtime.tracing and text."""
 
 import copy
 import pickle
 from collections.abc import Callable
 
+from gpflow_deep_base.runtime.tracing import Graphs, counted_alone
 from gpflow_deep_base.text import aligned, duration, plus_minus, within
-from gpflow_deep_base.tracing import Graphs, counted_alone
 
 
 def factory() -> Callable[[int], int]:

@@ -25,7 +25,7 @@ from gpflow_deep import ModelConfig, Trainer, TrainingConfig
 from gpflow_deep_runs.cli.flags import group, parse
 from gpflow_deep_runs.data.batches import ArrayBatches
 from gpflow_deep_runs.data.rows import divide
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.table.spec import TableSpec
 from gpflow_deep_runs.data.tables import read_table
 from gpflow_deep_runs.report.results import write
 from gpflow_deep_runs.run import Seeds

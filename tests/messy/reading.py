@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.table.spec import TableSpec
 from gpflow_deep_runs.data.tables import read_table
 from tests.messy.writing import text
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from gpflow_deep_runs.data.rows import divide
-from gpflow_deep_runs.data.schema import Schema
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.table.schema import Schema
+from gpflow_deep_runs.data.table.spec import TableSpec
 from gpflow_deep_runs.data.tables import apply_schema, read_table, schema_of
 from tests.messy.reading import column, days, read, refused, write
 

@@ -4,9 +4,9 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from gpflow_deep_base.groups import group_names
+from gpflow_deep_base.numbers.groups import group_names
 from gpflow_deep_base.text import aligned
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.table.spec import TableSpec
 from gpflow_deep_runs.data.tables import read_table
 from tests.messy.tables import FOLDER
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data.schema import Schema
 from gpflow_deep_runs.data.streams import scan
 from gpflow_deep_runs.data.streams.convert import convert
+from gpflow_deep_runs.data.table.schema import Schema
 from gpflow_deep_runs.data.tables import read_table
 from gpflow_deep_runs.data.views import Source
 from tests.messy.comparison import spec_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.table.spec import TableSpec
 from gpflow_deep_runs.data.tables import read_table
 from tests.messy.reading import read, refused, write
 from tests.messy.writing import text

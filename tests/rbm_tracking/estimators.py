@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from gpflow_deep_base.groups import by_group, group_names
+from gpflow_deep_base.numbers.groups import by_group, group_names
 from rbm_tracking.use.estimator import TrackedRBM
 from rbm_tracking.use.estimator_config import TrainingConfig
 

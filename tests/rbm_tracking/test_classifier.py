@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 from rbm_tracking import TrackedRBM
 from rbm_tracking.model.conditionals import log_label_probs
-from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.use.classifier import RBMClassifier, _Parameters, gradient
 from tests.rbm_tracking.estimators import tracked_rbm
 

@@ -7,8 +7,8 @@ import tensorflow as tf
 from rbm_tracking.model import conditionals
 from rbm_tracking.model.conditionals import impute, log_label_probs
 from rbm_tracking.model.exact import log_likelihood_exact
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.rbm import RBM
-from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
 from tests.rbm_tracking import oracles
 

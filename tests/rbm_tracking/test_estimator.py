@@ -16,10 +16,10 @@ from sklearn.utils.validation import validate_data
 from rbm_tracking import evaluation
 from rbm_tracking.estimates.trajectories import Trajectory
 from rbm_tracking.model.exact import log_likelihood_exact, log_z_exact, moments_exact
-from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin
 from rbm_tracking.track.evidence import Annealing
-from rbm_tracking.track.learning import _compiled, sml_update
+from rbm_tracking.track.updates.learning import _compiled, sml_update
 from rbm_tracking.use import estimator
 from rbm_tracking.use.estimator import TrackedRBM, _update
 from rbm_tracking.use.estimator_rows import minibatches

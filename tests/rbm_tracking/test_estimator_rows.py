@@ -10,10 +10,10 @@ from scipy import sparse
 
 from rbm_tracking.model.conditionals import fill_in, impute
 from rbm_tracking.model.exact import log_z_exact, moments_exact
-from rbm_tracking.model.mixed import Mixed
+from rbm_tracking.model.families.mixed import Mixed
+from rbm_tracking.model.families.rectified import DReLU, ReLU
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.rbm import RBM
-from rbm_tracking.model.rectified import DReLU, ReLU
-from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
 from rbm_tracking.use.estimator_rows import (
     as_categories,

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from rbm_tracking import TrackedRBM, log_likelihood_exact, log_z_exact
-from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.visible import Gaussian, Spin, Visible
 from tests.rbm_tracking.estimators import tracked_rbm
 

@@ -18,7 +18,7 @@ from rbm_tracking.model.rbm import RBM, base_rate_biases, log_probs_unnormalised
 from rbm_tracking.model.serialization import SavedRBM
 from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.track.evidence import FLAGS, Annealing, Choice, Evidence, Tracking, is_even, judge
-from rbm_tracking.track.learning import Observed, SMLConfig, initial_state
+from rbm_tracking.track.updates.learning import Observed, SMLConfig, initial_state
 from rbm_tracking.use.evaluation import Evaluations, EvidenceConfig
 from rbm_tracking.use.training import Trainer
 from tests.rbm_tracking import oracles

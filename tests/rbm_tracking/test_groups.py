@@ -1,12 +1,13 @@
-"""rbm_tracking.model.groups and units: categories found in bits, given, or known; what the visible units become."""
+"""rbm_tracking.model.families.groups and units: categories found in bits, given, or known; what the visible units
+become."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rbm_tracking.model.groups import find_groups, fitting, group_text, parse_groups, softmax
-from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.model.families.groups import find_groups, fitting, group_text, parse_groups, softmax
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.units import UnitsConfig, choose_units
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin
 

@@ -12,14 +12,14 @@ from rbm_tracking import PartitionTracker, SavedRBM, linear_ladder, load_rbm, rb
 from rbm_tracking.estimates.ais import ais, linear_schedule
 from rbm_tracking.model.conditionals import impute
 from rbm_tracking.model.exact import log_likelihood_exact, log_z_exact
-from rbm_tracking.model.mixed import Mixed
+from rbm_tracking.model.families.mixed import Mixed
+from rbm_tracking.model.families.rectified import DReLU, ReLU
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.rbm import RBM, TENSORS, energy, log_prob_unnormalised, log_z_independent
-from rbm_tracking.model.rectified import DReLU, ReLU
-from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
 from rbm_tracking.track.evidence import Choice
-from rbm_tracking.track.learning import SMLConfig, initial_state
-from rbm_tracking.track.plain_updates import plain_updates
+from rbm_tracking.track.updates.learning import SMLConfig, initial_state
+from rbm_tracking.track.updates.plain_updates import plain_updates
 from rbm_tracking.use.search import Trial, best_trial
 from tests.rbm_tracking import oracles
 from tests.rbm_tracking.estimators import tracked_rbm

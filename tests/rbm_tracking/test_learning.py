@@ -1,5 +1,5 @@
-"""rbm_tracking.track.learning: gradient, bias of reused particles, tracking against exact log Z, resuming bit for
-bit."""
+"""rbm_tracking.track.updates.learning: gradient, bias of reused particles, tracking against exact log Z, resuming bit
+for bit."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 from rbm_tracking.model.exact import log_z_exact
 from rbm_tracking.model.rbm import RBM, activations, initial_rbm, log_prob_unnormalised
 from rbm_tracking.model.temperatures import linear_ladder
-from rbm_tracking.track.learning import (
+from rbm_tracking.track.updates.learning import (
     SMLConfig,
     SMLState,
     compiled_updates,

@@ -12,13 +12,13 @@ import tensorflow as tf
 from scipy.special import expit, logsumexp, softmax
 
 from rbm_tracking.model import rbm
-from rbm_tracking.model.softmax import Softmax
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.model.visible import Gaussian, Spin, Visible
 from rbm_tracking.track import filtering, tempering
 from rbm_tracking.track.evidence import Evidence, judge
-from rbm_tracking.track.learning import reuse_bias
 from rbm_tracking.track.partition_tracker import BERNOULLI, Family, PartitionTracker, Tracked, rbm_family
+from rbm_tracking.track.updates.learning import reuse_bias
 from tests.rbm_tracking import oracles
 
 BETA = linear_ladder(4)

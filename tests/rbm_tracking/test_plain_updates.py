@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_deep_base.groups import by_group
+from gpflow_deep_base.numbers.groups import by_group
 from rbm_tracking.estimates import ais
 from rbm_tracking.estimates.trajectories import anneal
 from rbm_tracking.model.exact import log_z_exact
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.rbm import RBM
-from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
-from rbm_tracking.track.learning import sml_update
-from rbm_tracking.track.plain_updates import plain_updates
 from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.track.state import SMLState, initial_state
+from rbm_tracking.track.updates.learning import sml_update
+from rbm_tracking.track.updates.plain_updates import plain_updates
 from tests.rbm_tracking import oracles
 
 SEED = tf.constant([3, 4])

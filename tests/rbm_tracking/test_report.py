@@ -11,7 +11,7 @@ from rbm_tracking import report
 from rbm_tracking.model.rbm import initial_rbm
 from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.report import Curve
-from rbm_tracking.track.learning import SMLConfig, initial_state
+from rbm_tracking.track.updates.learning import SMLConfig, initial_state
 from rbm_tracking.use.training import Trainer
 from tests.terminal import check_width
 

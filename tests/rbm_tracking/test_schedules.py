@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rbm_tracking.track import learning
-from rbm_tracking.track.schedules import learning_rate_at, without_rate
 from rbm_tracking.track.settings import SMLConfig
+from rbm_tracking.track.updates import learning
+from rbm_tracking.track.updates.schedules import learning_rate_at, without_rate
 
 
 def rates(config: SMLConfig, *steps: int) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_deep_base.container import load_container, save_container
+from gpflow_deep_base.storage.container import load_container, save_container
 from rbm_tracking.model.rbm import RBM, initial_rbm
 from rbm_tracking.model.serialization import SavedRBM, load_rbm, save_rbm
 

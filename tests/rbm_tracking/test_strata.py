@@ -9,9 +9,9 @@ import tensorflow as tf
 from rbm_tracking.estimates.ais import ais, linear_schedule
 from rbm_tracking.estimates.strata import arrivals, starts, stratified, with_maxima
 from rbm_tracking.model.exact import log_z_exact
+from rbm_tracking.model.families.rectified import DReLU
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.rbm import RBM, base_rate_biases
-from rbm_tracking.model.rectified import DReLU
-from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
 from rbm_tracking.track.evidence import AIS_ERRORS, is_even
 from rbm_tracking.use import evaluation

@@ -8,11 +8,11 @@ import tensorflow as tf
 
 from rbm_tracking.model.rbm import RBM, activations, initial_rbm
 from rbm_tracking.model.temperatures import linear_ladder
-from rbm_tracking.track.learning import sml_update
 from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.track.state import SMLState, initial_state
-from rbm_tracking.track.target import at_target, moved_target, short_chains, take_turns
 from rbm_tracking.track.tempering import Chains
+from rbm_tracking.track.updates.learning import sml_update
+from rbm_tracking.track.updates.target import at_target, moved_target, short_chains, take_turns
 
 N_V, N_H, M, N = 7, 5, 3, 4
 

@@ -9,10 +9,11 @@ import pytest
 import tensorflow as tf
 from scipy.special import logsumexp
 
-from gpflow_deep_base.container import load_container, save_container
+from gpflow_deep_base.storage.container import load_container, save_container
 from rbm_tracking import PartitionTracker, SavedRBM, Trainer, linear_ladder, load_rbm, rbm_family, save_rbm
 from rbm_tracking.estimates.ais import ais, bracket, linear_schedule
 from rbm_tracking.model.exact import is_enumerable, log_likelihood_exact, log_z_exact, moments_exact
+from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.rbm import (
     RBM,
     TENSORS,
@@ -26,10 +27,9 @@ from rbm_tracking.model.rbm import (
     visible_probs,
 )
 from rbm_tracking.model.serialization import from_description
-from rbm_tracking.model.softmax import Softmax
 from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
-from rbm_tracking.track.learning import SMLConfig, initial_state
 from rbm_tracking.track.tempering import Chains, gibbs, swap, swap_log_ratio
+from rbm_tracking.track.updates.learning import SMLConfig, initial_state
 from tests.rbm_tracking import oracles
 from tests.statistical import assert_mean_close
 

@@ -15,7 +15,7 @@ from darn.model.serialization import save_darn
 from darn.more.mixture import Mixture, save_density
 from darn.train.chain_fitting import fit_chain
 from gpflow_deep_base.files import write_json
-from gpflow_deep_runs.data.bits import read_bits
+from gpflow_deep_runs.data.density.bits import read_bits
 from scripts.compress_with_darn import decode, encode
 from tests.scripts.running import Finished, called
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpflow_deep_base.quiet import NVIDIA
+from gpflow_deep_base.runtime.quiet import NVIDIA
 from tests.golden.cases import write_houses
 from tests.golden.compare import ROOT, differences
 from tests.scripts.running import checkpoints

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpflow_deep_base.locks import lock
+from gpflow_deep_base.storage.locks import lock
 from gpflow_deep_runs.sweeps import SweepDir, expand, parse
 from scripts import sweep
 from tests.scripts.running import SCRIPTS, Finished, called, checkpoints, command, environment, run

@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 
 from gpflow_deep import DeepGP, DeepSigmaPointProcess, Predictor, SampledTrainer, float_type
 from gpflow_deep.model.deep_gp import NUM_PREDICT_SAMPLES
-from gpflow_deep.train import selection
+from gpflow_deep.train.choosing import selection
 from gpflow_deep_runs.cli.flags import named_flags, parse, text
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.views import Source, TableSpec, load

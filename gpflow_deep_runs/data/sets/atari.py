@@ -5,7 +5,7 @@
 
 Random play, of which each frame of 210 x 160 pixels is kept with probability 1 %. A pixel of the result is 1 if its
 colour differs from the pixel to its right or below it: 209 x 159. The games come with the package `ale-py`; nothing is
-downloaded here. The file is what `gpflow_deep_runs.data.bits.read_bits` reads, and holds parts for training,
+downloaded here. The file is what `gpflow_deep_runs.data.density.bits.read_bits` reads, and holds parts for training,
 validation and
 testing one after the other in time, because neighbouring frames are alike. Beside it, a .json file says how they were
 recorded.
@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.files import atomic_path, write_json
+from gpflow_deep_base.storage.container import read_npz
 
 __all__ = [
     "FRAME_SHAPE",

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import io
 
-from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.seeds import numpy_rng
-from gpflow_deep_runs.data.bits import PARTS, Bits, as_bits, density, unpacked
+from gpflow_deep_base.storage.container import read_npz
+from gpflow_deep_runs.data.density.bits import PARTS, Bits, as_bits, density, unpacked
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.sets import raw
 from gpflow_deep_runs.data.sets.files import KNOWN, read_bytes

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data.libraries import pd
+from gpflow_deep_runs.data.files.libraries import pd
 
 __all__ = [
     "CHUNK_ROWS",

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.seeds import numpy_rng
-from gpflow_deep_runs.data.libraries import pd
-from gpflow_deep_runs.data.numeric import undivided
+from gpflow_deep_base.storage.container import read_npz
+from gpflow_deep_runs.data.files.libraries import pd
 from gpflow_deep_runs.data.rows import Rows
 from gpflow_deep_runs.data.sets import files
 from gpflow_deep_runs.data.sets.files import READ_ERRORS, installed_folder
+from gpflow_deep_runs.data.table.numeric import undivided
 
 __all__ = ["FEATURES", "flight_inputs", "read_airline", "read_airline_nyc", "read_taxi"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.seeds import numpy_rng
+from gpflow_deep_base.storage.container import read_npz
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.sets import raw
 

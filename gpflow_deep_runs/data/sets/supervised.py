@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_runs.data.numeric import undivided
 from gpflow_deep_runs.data.rows import Indices, Rows
 from gpflow_deep_runs.data.sets import raw
 from gpflow_deep_runs.data.sets.files import read_numbers
+from gpflow_deep_runs.data.table.numeric import undivided
 
 __all__ = ["read_mnist", "read_particles", "read_rectangles", "read_scikit", "read_year"]
 

@@ -15,12 +15,12 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.seeds import numpy_rng
-from gpflow_deep_runs.data.packed import UNPACK_ERRORS
+from gpflow_deep_base.storage.container import read_npz
+from gpflow_deep_runs.data.files.packed import UNPACK_ERRORS
+from gpflow_deep_runs.data.files.sparse import checksum
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.sets.files import KNOWN
-from gpflow_deep_runs.data.sparse import checksum
 
 __all__ = ["TASKS", "Task", "read"]
 

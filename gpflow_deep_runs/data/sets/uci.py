@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_base.container import read_npz
-from gpflow_deep_runs.data.libraries import pd
-from gpflow_deep_runs.data.numeric import undivided
+from gpflow_deep_base.storage.container import read_npz
+from gpflow_deep_runs.data.files.libraries import pd
 from gpflow_deep_runs.data.rows import Indices, Rows
 from gpflow_deep_runs.data.sets.files import KNOWN, read_numbers
+from gpflow_deep_runs.data.table.numeric import undivided
 
 __all__ = ["SETS", "Uci", "read"]
 

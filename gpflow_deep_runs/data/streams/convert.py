@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpflow_deep_runs.data import notes
-from gpflow_deep_runs.data.cells import MARKERS, is_missing, missing_texts
-from gpflow_deep_runs.data.delimited import Dialect
-from gpflow_deep_runs.data.inference import plain_column
-from gpflow_deep_runs.data.libraries import pa, pc
-from gpflow_deep_runs.data.packed import COMPRESSIONS
-from gpflow_deep_runs.data.sources import file_dialect, is_delimited, read_source, text_batches
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.files.delimited import Dialect
+from gpflow_deep_runs.data.files.libraries import pa, pc
+from gpflow_deep_runs.data.files.packed import COMPRESSIONS
+from gpflow_deep_runs.data.files.sources import file_dialect, is_delimited, read_source, text_batches
 from gpflow_deep_runs.data.streams.files import DELIMITER, find
+from gpflow_deep_runs.data.table import notes
+from gpflow_deep_runs.data.table.inference import plain_column
+from gpflow_deep_runs.data.table.spec import TableSpec
+from gpflow_deep_runs.data.values.cells import MARKERS, is_missing, missing_texts
 
 __all__ = ["Converted", "convert"]
 

@@ -22,10 +22,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_base.limits import one_line
-from gpflow_deep_runs.data.delimited import check_names
-from gpflow_deep_runs.data.libraries import pa
-from gpflow_deep_runs.data.sources import is_delimited, names_of_pandas
+from gpflow_deep_base.storage.limits import one_line
+from gpflow_deep_runs.data.files.delimited import check_names
+from gpflow_deep_runs.data.files.libraries import pa
+from gpflow_deep_runs.data.files.sources import is_delimited, names_of_pandas
 
 __all__ = ["DELIMITER", "Block", "Layout", "Shards", "column_names", "find", "find_files", "located", "open_shards"]
 

@@ -19,21 +19,22 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from gpflow_deep_runs.data import doubts, tables
-from gpflow_deep_runs.data.cells import MARKERS, quoted
-from gpflow_deep_runs.data.columns import Column, parse
-from gpflow_deep_runs.data.forced import forced_columns
-from gpflow_deep_runs.data.inference import MAX_LEVELS
-from gpflow_deep_runs.data.libraries import pa
+from gpflow_deep_runs.data import tables
+from gpflow_deep_runs.data.files.libraries import pa
 from gpflow_deep_runs.data.rows import Part
-from gpflow_deep_runs.data.schema import Schema
-from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.streams.files import Layout, Shards, column_names, find_files, open_shards
 from gpflow_deep_runs.data.streams.moments import Moments
 from gpflow_deep_runs.data.streams.presets import Selection, StreamPreset
 from gpflow_deep_runs.data.streams.stream import in_order
-from gpflow_deep_runs.data.survey import Facts, Survey, features_of, look, merged, usable
-from gpflow_deep_runs.data.targets import MAX_CLASSES
+from gpflow_deep_runs.data.table import doubts
+from gpflow_deep_runs.data.table.columns import Column, parse
+from gpflow_deep_runs.data.table.forced import forced_columns
+from gpflow_deep_runs.data.table.inference import MAX_LEVELS
+from gpflow_deep_runs.data.table.schema import Schema
+from gpflow_deep_runs.data.table.spec import TableSpec
+from gpflow_deep_runs.data.table.survey import Facts, Survey, features_of, look, merged, usable
+from gpflow_deep_runs.data.table.targets import MAX_CLASSES
+from gpflow_deep_runs.data.values.cells import MARKERS, quoted
 
 __all__ = ["HEAD_ROWS", "Foot", "check_feet", "check_sentinels", "completed", "foot_of", "open_table", "reopen"]
 

@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpflow_deep_base.limits import one_line
-from gpflow_deep_runs.data.libraries import pa, pd
-from gpflow_deep_runs.data.schema import Schema
+from gpflow_deep_base.storage.limits import one_line
+from gpflow_deep_runs.data.files.libraries import pa, pd
 from gpflow_deep_runs.data.sets import flights
-from gpflow_deep_runs.data.spec import TableSpec, Task
 from gpflow_deep_runs.data.streams.files import Layout, Shards, located
+from gpflow_deep_runs.data.table.schema import Schema
+from gpflow_deep_runs.data.table.spec import TableSpec, Task
 
 __all__ = ["PRESETS", "Selection", "StreamPreset"]
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from gpflow_deep_base.container import read_npz
 from gpflow_deep_base.files import atomic_path
+from gpflow_deep_base.storage.container import read_npz
 from gpflow_deep_runs.data.rows import Part
-from gpflow_deep_runs.data.schema import Schema
-from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.streams.files import Shards
 from gpflow_deep_runs.data.streams.moments import Scale
 from gpflow_deep_runs.data.streams.presets import StreamPreset
 from gpflow_deep_runs.data.streams.stream import PARTS, Stream
+from gpflow_deep_runs.data.table.schema import Schema
+from gpflow_deep_runs.data.table.spec import TableSpec
 
 __all__ = ["FILE", "VERSION", "load_schema", "load_stored", "save", "table_to_json"]
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from gpflow_deep_runs.data.rows import Indices, Part, warn_of_few
-from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.streams import own, record
 from gpflow_deep_runs.data.streams.files import Shards, open_shards
 from gpflow_deep_runs.data.streams.moments import Moments, Sample
 from gpflow_deep_runs.data.streams.presets import PRESETS, StreamPreset
 from gpflow_deep_runs.data.streams.stream import PARTS, TEST, TRAIN, VALID, BlockRows, Divider, Stream, in_order
-from gpflow_deep_runs.data.survey import check_missing
+from gpflow_deep_runs.data.table.spec import TableSpec
+from gpflow_deep_runs.data.table.survey import check_missing
 from gpflow_deep_runs.data.views import Source
 
 __all__ = ["StreamSpec", "load", "scan"]

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 from gpflow.kernels import Constant, Kernel, SquaredExponential
 
-from gpflow_deep.images import patch_sums
-from gpflow_deep.images.patch_sums import sum_covariances, sum_variances
+from gpflow_deep.layers.images import patch_sums
+from gpflow_deep.layers.images.patch_sums import sum_covariances, sum_variances
 
 M, R, K, A = 4, 5, 6, 3
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 from absl import flags as absl_flags
 
-from gpflow_deep_base.groups import grouped
+from gpflow_deep_base.numbers.groups import grouped
 from gpflow_deep_runs.cli.flags import HelpWanted, Later, changed, group, named_flags, parse, positional, text
 from gpflow_deep_runs.data.views import Source
 from gpflow_deep_runs.run import Devices, Settings

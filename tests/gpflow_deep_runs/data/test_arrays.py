@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpflow_deep_runs.data import arrays
+from gpflow_deep_runs.data.files import arrays
 
 
 @pytest.fixture

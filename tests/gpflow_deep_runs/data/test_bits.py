@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from absl import logging
 
-from gpflow_deep_runs.data.bits import categories, constant_columns, density, read_alike, read_bits
+from gpflow_deep_runs.data.density.bits import categories, constant_columns, density, read_alike, read_bits
 from gpflow_deep_runs.data.rows import Rows
-from gpflow_deep_runs.data.schema import Schema
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.table.schema import Schema
+from gpflow_deep_runs.data.table.spec import TableSpec
 from tests.gpflow_deep_runs.data.sets.formats import packed
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gpflow_deep_runs.data.columns import Column, fits, parse
+from gpflow_deep_runs.data.table.columns import Column, fits, parse
 
 NAN = float("nan")
 COLUMNS = [

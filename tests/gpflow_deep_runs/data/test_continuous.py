@@ -1,4 +1,4 @@
-"""gpflow_deep_runs.data.continuous: columns of numbers, standardised by the training rows."""
+"""gpflow_deep_runs.data.density.continuous: columns of numbers, standardised by the training rows."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from gpflow_deep_runs.data import views
-from gpflow_deep_runs.data.bits import categories
+from gpflow_deep_runs.data.density.bits import categories
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gpflow_deep_runs.data.delimited import HEAD_BYTES, Dialect, check_quotes, dialect_of, read_text
+from gpflow_deep_runs.data.files.delimited import HEAD_BYTES, Dialect, check_quotes, dialect_of, read_text
 
 
 def _read(text: str | bytes, *, where: str = "F.csv") -> dict[str, list[str]]:

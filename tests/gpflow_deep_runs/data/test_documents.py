@@ -1,4 +1,4 @@
-"""`gpflow_deep_runs.data.documents`: JSON lines as rows, and what is refused."""
+"""`gpflow_deep_runs.data.files.documents`: JSON lines as rows, and what is refused."""
 
 import gzip
 import json
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from gpflow_deep_runs.data.documents import TextSpec, Vectoriser, is_documents, read_documents, read_new
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.files.documents import TextSpec, Vectoriser, is_documents, read_documents, read_new
+from gpflow_deep_runs.data.table.spec import TableSpec
 
 TEXTS = ["The cat sat", "the dog sat down", "A cat, a dog!", "birds fly"]
 

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpflow_deep_runs.data.doubts import sentinels_of, total_of_numbers
-from gpflow_deep_runs.data.spec import FileSpec, TableSpec
+from gpflow_deep_runs.data.table.doubts import sentinels_of, total_of_numbers
+from gpflow_deep_runs.data.table.spec import FileSpec, TableSpec
 from gpflow_deep_runs.data.tables import read_table
 
 N = 120

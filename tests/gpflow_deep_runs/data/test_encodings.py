@@ -1,8 +1,8 @@
-"""gpflow_deep_runs.data.encodings: the page in which the letters are those of a language."""
+"""gpflow_deep_runs.data.files.encodings: the page in which the letters are those of a language."""
 
 import pytest
 
-from gpflow_deep_runs.data.encodings import encoding_of
+from gpflow_deep_runs.data.files.encodings import encoding_of
 
 _WORDS = {
     "cp1252": (

@@ -1,4 +1,4 @@
-"""`gpflow_deep_runs.data.features`: columns of X, and what makes them."""
+"""`gpflow_deep_runs.data.table.features`: columns of X, and what makes them."""
 
 import json
 from datetime import datetime, timedelta
@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpflow_deep_runs.data.columns import Column
-from gpflow_deep_runs.data.features import Feature, date_parts
-from gpflow_deep_runs.data.spec import PARTS
+from gpflow_deep_runs.data.table.columns import Column
+from gpflow_deep_runs.data.table.features import Feature, date_parts
+from gpflow_deep_runs.data.table.spec import PARTS
 
 COLOURS = Column("colour", "category")
 

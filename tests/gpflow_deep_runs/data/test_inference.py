@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gpflow_deep_runs.data.columns import Column, parse
-from gpflow_deep_runs.data.forced import Forced
-from gpflow_deep_runs.data.inference import infer, infer_columns
+from gpflow_deep_runs.data.table.columns import Column, parse
+from gpflow_deep_runs.data.table.forced import Forced
+from gpflow_deep_runs.data.table.inference import infer, infer_columns
 
 NAN = float("nan")
 
@@ -500,7 +500,7 @@ def test_decimal_commas_are_read_alike_in_both_ways(cells: list[str], monkeypatc
     found: list[tuple[Any, list[Any]]] = []
     for is_fast in (True, False):
         if not is_fast:
-            monkeypatch.setattr("gpflow_deep_runs.data.inference._with_commas", lambda *_: None)
+            monkeypatch.setattr("gpflow_deep_runs.data.table.inference._with_commas", lambda *_: None)
         try:
             columns = infer_columns(table, where="x.csv", delimiter=";")
             found.append((columns, parse(values, columns["c"], where="x.csv").tolist()))

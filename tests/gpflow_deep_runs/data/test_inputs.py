@@ -1,4 +1,4 @@
-"""`gpflow_deep_runs.data.inputs`: new rows as those of training, whatever these were."""
+"""`gpflow_deep_runs.data.files.inputs`: new rows as those of training, whatever these were."""
 
 import json
 from pathlib import Path
@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from gpflow_deep_runs.data import inputs, views
-from gpflow_deep_runs.data.documents import TextSpec
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data import views
+from gpflow_deep_runs.data.files import inputs
+from gpflow_deep_runs.data.files.documents import TextSpec
+from gpflow_deep_runs.data.table.spec import TableSpec
 
 
 def test_a_table(tmp_path: Path) -> None:

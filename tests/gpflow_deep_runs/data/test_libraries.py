@@ -1,4 +1,4 @@
-"""`gpflow_deep_runs.data.libraries`: pandas and pyarrow are imported where a table is read, and only there."""
+"""`gpflow_deep_runs.data.files.libraries`: pandas and pyarrow are imported where a table is read, and only there."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpflow_deep_runs.data.libraries import pa, pc, pd
+from gpflow_deep_runs.data.files.libraries import pa, pc, pd
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gpflow_deep_runs.data.numerals import Style, numbers, plain_numbers
+from gpflow_deep_runs.data.values.numerals import Style, numbers, plain_numbers
 
 
 def _decimals(rng: np.random.Generator, count: int) -> list[str]:

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpflow_deep_runs.data.numeric import check_finite, undivided
 from gpflow_deep_runs.data.rows import Rows
+from gpflow_deep_runs.data.table.numeric import check_finite, undivided
 
 
 def toy(X: np.ndarray, Y: np.ndarray, task: Any = "regression", **fields: Any) -> Rows:

@@ -1,11 +1,11 @@
-"""`gpflow_deep_runs.data.schema`: what a user sees of the columns."""
+"""`gpflow_deep_runs.data.table.schema`: what a user sees of the columns."""
 
 from typing import Any
 
 from gpflow_deep_base.text import aligned
-from gpflow_deep_runs.data.columns import Column
-from gpflow_deep_runs.data.features import Feature
-from gpflow_deep_runs.data.schema import Schema
+from gpflow_deep_runs.data.table.columns import Column
+from gpflow_deep_runs.data.table.features import Feature
+from gpflow_deep_runs.data.table.schema import Schema
 
 
 def test_each_kind_of_column() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpflow_deep_runs.data import packed
-from gpflow_deep_runs.data.packed import Pieces, compression_of, open_unpacked
+from gpflow_deep_runs.data.files import packed
+from gpflow_deep_runs.data.files.packed import Pieces, compression_of, open_unpacked
 
 CONTENT = b"a,b\n" + b"1,2\n" * 10_000
 PACK: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}

@@ -15,9 +15,9 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+from gpflow_deep_runs.data.files.sources import _sheet_table
 from gpflow_deep_runs.data.rows import divide
-from gpflow_deep_runs.data.sources import _sheet_table
-from gpflow_deep_runs.data.spec import FileSpec, TableSpec
+from gpflow_deep_runs.data.table.spec import FileSpec, TableSpec
 from gpflow_deep_runs.data.tables import apply_schema, read_table, schema_of
 
 N = 60

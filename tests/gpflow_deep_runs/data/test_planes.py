@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpflow_deep_runs.data.planes import from_planes, in_planes, to_planes
+from gpflow_deep_runs.data.density.planes import from_planes, in_planes, to_planes
 from gpflow_deep_runs.data.rows import Part, Rows
 
 

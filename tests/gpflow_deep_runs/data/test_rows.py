@@ -6,8 +6,8 @@ import pytest
 import scipy.sparse
 
 from gpflow_deep_base.seeds import Seeds, numpy_rng
-from gpflow_deep_runs.data.numeric import undivided
 from gpflow_deep_runs.data.rows import Part, Rows, divide
+from gpflow_deep_runs.data.table.numeric import undivided
 
 
 def toy(X: np.ndarray, Y: np.ndarray, task: Any = "regression", **fields: Any) -> Rows:

@@ -1,4 +1,4 @@
-"""`gpflow_deep_runs.data.schema`: what the columns of a table become, what is put in for missing values, and its
+"""`gpflow_deep_runs.data.table.schema`: what the columns of a table become, what is put in for missing values, and its
 JSON."""
 
 import json
@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 import sklearn
 
-from gpflow_deep_runs.data.columns import Column
-from gpflow_deep_runs.data.features import Feature
+from gpflow_deep_runs.data.files.sources import read_source
 from gpflow_deep_runs.data.rows import divide
-from gpflow_deep_runs.data.schema import Schema
-from gpflow_deep_runs.data.sources import read_source
+from gpflow_deep_runs.data.table.columns import Column
+from gpflow_deep_runs.data.table.features import Feature
+from gpflow_deep_runs.data.table.schema import Schema
 from gpflow_deep_runs.data.tables import NewRows, TableSpec, apply_schema, read_table, schema_of
 
 NAMES = (

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from gpflow_deep_runs.data.sources import is_delimited, read_source
-from gpflow_deep_runs.data.spec import FileSpec, TableSpec
+from gpflow_deep_runs.data.files.sources import is_delimited, read_source
 from gpflow_deep_runs.data.streams.files import column_names
+from gpflow_deep_runs.data.table.spec import FileSpec, TableSpec
 
 TEXT = b"a,b\n1,x\n2,y\n"
 
@@ -163,9 +163,9 @@ def test_reading_does_not_import_tensorflow(tmp_path: Path) -> None:
     _write(tmp_path / "t.csv", TEXT)
     code = (
         "import sys; sys.modules['tensorflow'] = None\n"
-        "from gpflow_deep_runs.data.sources import read_source\n"
-        "from gpflow_deep_runs.data.inference import infer_columns\n"
-        "from gpflow_deep_runs.data.columns import parse\n"
+        "from gpflow_deep_runs.data.files.sources import read_source\n"
+        "from gpflow_deep_runs.data.table.inference import infer_columns\n"
+        "from gpflow_deep_runs.data.table.columns import parse\n"
         f"table = read_source({str(tmp_path / 't.csv')!r})\n"
         "found = infer_columns(table.columns, where='t')\n"
         "print([parse(table.columns[name], column, where='t').tolist() for name, column in found.items()])\n"

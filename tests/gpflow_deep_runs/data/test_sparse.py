@@ -1,4 +1,4 @@
-"""`gpflow_deep_runs.data.sparse`: matrices as SciPy writes them, and files that only look like one."""
+"""`gpflow_deep_runs.data.files.sparse`: matrices as SciPy writes them, and files that only look like one."""
 
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,9 @@ import pytest
 import scipy.sparse
 
 from gpflow_deep_runs.data import views
-from gpflow_deep_runs.data.documents import TextSpec, read_documents, read_new
-from gpflow_deep_runs.data.sparse import read_matrix
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.files.documents import TextSpec, read_documents, read_new
+from gpflow_deep_runs.data.files.sparse import read_matrix
+from gpflow_deep_runs.data.table.spec import TableSpec
 
 
 @pytest.fixture

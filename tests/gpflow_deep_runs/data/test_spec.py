@@ -1,4 +1,4 @@
-"""`gpflow_deep_runs.data.spec`: flags of tables."""
+"""`gpflow_deep_runs.data.table.spec`: flags of tables."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpflow_deep_runs.cli.flags import group, parse, text
-from gpflow_deep_runs.data.spec import FileSpec, TableSpec
+from gpflow_deep_runs.data.table.spec import FileSpec, TableSpec
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`gpflow_deep_runs.data.survey`: what is counted, at once or block by block."""
+"""`gpflow_deep_runs.data.table.survey`: what is counted, at once or block by block."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from gpflow_deep_runs.data import survey as survey_module
-from gpflow_deep_runs.data.columns import Column
-from gpflow_deep_runs.data.spec import TableSpec
-from gpflow_deep_runs.data.survey import Facts, Survey, features_of, labels, look, merged, parsed
+from gpflow_deep_runs.data.table import survey as survey_module
+from gpflow_deep_runs.data.table.columns import Column
+from gpflow_deep_runs.data.table.spec import TableSpec
+from gpflow_deep_runs.data.table.survey import Facts, Survey, features_of, labels, look, merged, parsed
 
 COLUMNS = {
     column.name: column

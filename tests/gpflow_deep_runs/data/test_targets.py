@@ -1,4 +1,4 @@
-"""`gpflow_deep_runs.data.targets`: tasks, names of classes, and Y; `test_tables` has what they do with files."""
+"""`gpflow_deep_runs.data.table.targets`: tasks, names of classes, and Y; `test_tables` has what they do with files."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpflow_deep_runs.data.columns import Column
-from gpflow_deep_runs.data.survey import Facts, Survey, look
-from gpflow_deep_runs.data.targets import class_names_of, encoded, task_of
+from gpflow_deep_runs.data.table.columns import Column
+from gpflow_deep_runs.data.table.survey import Facts, Survey, look
+from gpflow_deep_runs.data.table.targets import class_names_of, encoded, task_of
 
 TRUTHS: dict[str, Any] = {"true": ("ja",), "false": ("nein",)}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gpflow_deep_runs.data.times import check_format, full_pattern, iso_format, read_dates, read_times
+from gpflow_deep_runs.data.values.times import check_format, full_pattern, iso_format, read_dates, read_times
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 

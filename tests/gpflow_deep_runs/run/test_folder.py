@@ -18,7 +18,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_deep_base.files import jsonable
-from gpflow_deep_base.locks import LostFolder, lock
+from gpflow_deep_base.storage.locks import LostFolder, lock
 from gpflow_deep_runs.run import checkpoints, folder
 from gpflow_deep_runs.run.folder import open_folder, provenance
 from gpflow_deep_runs.run.start import Settings

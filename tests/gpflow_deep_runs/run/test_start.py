@@ -20,8 +20,8 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from gpflow_deep_base.locks import LostFolder, lock
 from gpflow_deep_base.page import Line, Panel, Panels, Part, Picture, Table, png
+from gpflow_deep_base.storage.locks import LostFolder, lock
 from gpflow_deep_runs.run import Best, Fitted, Interrupted, Run, Settings, Shown, checkpoints, folder, open_run
 from gpflow_deep_runs.run.final import metrics_of
 from tests.gpflow_deep_runs.run.events import hparams

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpflow_deep_base.locks import lock
+from gpflow_deep_base.storage.locks import lock
 from gpflow_deep_runs.sweeps import SweepDir, expand, parse
 from tests.gpflow_deep_runs.sweeps.sweeping import scores, starts, sweep_of, swept
 

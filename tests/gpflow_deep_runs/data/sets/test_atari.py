@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpflow_deep_runs.data.bits import read_bits
+from gpflow_deep_runs.data.density.bits import read_bits
 from gpflow_deep_runs.data.sets import atari
 from gpflow_deep_runs.data.sets.atari import Frames, edges, load_frames, play, record_dataset, write_frames
 

@@ -11,7 +11,7 @@ from scipy import io
 from sklearn import datasets as scikit
 
 from gpflow_deep_base.seeds import numpy_rng
-from gpflow_deep_runs.data.bits import constant_columns
+from gpflow_deep_runs.data.density.bits import constant_columns
 from gpflow_deep_runs.data.rows import Rows
 from gpflow_deep_runs.data.sets import binary, catalogue
 from gpflow_deep_runs.data.sets.binary import Packed

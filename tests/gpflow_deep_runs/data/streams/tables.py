@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from gpflow_deep_runs.data.rows import Part
-from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.streams import own
 from gpflow_deep_runs.data.streams.convert import convert
 from gpflow_deep_runs.data.streams.scan import scan
 from gpflow_deep_runs.data.streams.stream import Stream
+from gpflow_deep_runs.data.table.spec import TableSpec
 
 __all__ = ["converted", "frame", "numbers", "open_stream"]
 

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpflow_deep_runs import cli
-from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.streams import convert as module
 from gpflow_deep_runs.data.streams.convert import convert
+from gpflow_deep_runs.data.table.spec import TableSpec
 from gpflow_deep_runs.data.tables import read_table
 from scripts import convert as script
 

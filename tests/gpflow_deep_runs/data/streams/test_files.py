@@ -162,7 +162,7 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked())
 from gpflow_deep_runs.data import supply, views
-from gpflow_deep_runs.data.spec import TableSpec
+from gpflow_deep_runs.data.table.spec import TableSpec
 from gpflow_deep_runs.data.streams.convert import convert
 from gpflow_deep_runs.data.streams.scan import StreamSpec
 

@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from gpflow_deep_runs.data import survey
 from gpflow_deep_runs.data.rows import Part
-from gpflow_deep_runs.data.schema import Schema
-from gpflow_deep_runs.data.spec import FileSpec, TableSpec
 from gpflow_deep_runs.data.streams import own
 from gpflow_deep_runs.data.streams.files import Shards
 from gpflow_deep_runs.data.streams.reader import BatchReader
 from gpflow_deep_runs.data.streams.record import save
 from gpflow_deep_runs.data.streams.scan import StreamSpec, load, scan
 from gpflow_deep_runs.data.streams.stream import Stream
+from gpflow_deep_runs.data.table import survey
+from gpflow_deep_runs.data.table.schema import Schema
+from gpflow_deep_runs.data.table.spec import FileSpec, TableSpec
 from gpflow_deep_runs.data.tables import apply_schema, read_table, schema_of
 from gpflow_deep_runs.data.views import Source
 from tests.gpflow_deep_runs.data.streams.tables import converted, open_stream

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpflow_deep_runs.data.spec import TableSpec
 from gpflow_deep_runs.data.streams import own
 from gpflow_deep_runs.data.streams.reader import BatchReader
 from gpflow_deep_runs.data.streams.scan import scan
+from gpflow_deep_runs.data.table.spec import TableSpec
 from tests.gpflow_deep_runs.data.streams.tables import frame, numbers, open_stream
 
 DROP = TableSpec(target=("y",), bad_rows="drop")

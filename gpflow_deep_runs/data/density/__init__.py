@@ -1,0 +1,1 @@
+"""Rows for density models: bits, continuous columns, and grey levels as bit planes."""
