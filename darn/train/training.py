@@ -113,6 +113,7 @@ class Trainer(tf.Module):
         self._strategy = strategy
         self._variables = model.trainable_variables
         self.noise = None
+        # All that is updated is made on the devices of the strategy: the optimizer's moments, noise, averages.
         with self._scope():
             self.optimizer = make_optimizer(
                 config.optimizer,
