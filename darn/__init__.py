@@ -13,6 +13,7 @@ Sec. 5.1            train/selection           architectures by validation rows
 Sec. 5.2            model/weight_noise
 
 A table of one's own: train/density (`DARNDensity`), train/density_choice, more/chain, more/masked, more/mixture.
+What is told of a model: report, pictures.
 """
 
 import lazy_loader

@@ -1,4 +1,11 @@
-"""Restricted Boltzmann machines whose log partition function is tracked (Desjardins, Courville and Bengio 2011)."""
+"""Restricted Boltzmann machines whose log partition function is tracked (Desjardins, Courville and Bengio 2011).
+
+Sec. 2                            model/: energies, conditionals, exact log Z
+Secs. 3, 4, Eqs. (2)-(4)          track/: tempering, the filter of Figs. 1 and 2, SML-PT
+footnote 5                        estimates/: annealed importance sampling
+
+use/: scikit-learn's interface, choices, evaluations; report: what is told of them.
+"""
 
 import lazy_loader
 

@@ -171,7 +171,6 @@ def _fair_step(
     kernel: NDArray[np.float64], upper: NDArray[np.float64], weight_of_units: NDArray[np.float64], rate: float
 ) -> float:
     """The fair step, within what float16 and 16 bits for the largest weight allow."""
-    # float16 is normal from 2^-14 on, and 15 bits beside the sign must hold the largest weight.
     fair = fair_step(upper, weight_of_units, rate)
     largest = float(np.max(np.abs(kernel), initial=0.0)) or 1.0
     return float(np.float16(np.clip(fair, max(2.0**-14, largest / 2**15), max(2.0**-14, 2 * largest))))

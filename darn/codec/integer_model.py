@@ -119,7 +119,6 @@ def tanh_table() -> NDArray[np.int16]:
 
 def logit_index(logits: Numbers) -> NDArray[np.intp]:
     """Places of |logits| in :func:`probability_table`; only rounding to the table's resolution is left to do."""
-    # In place, for sequential layers call this once a bit.
     index = np.abs(logits)
     index *= _LOGIT_SCALE
     index += _HALF
@@ -518,7 +517,6 @@ def _own(conditional: object, name: str) -> _Own | None:
         matrix = periodic_matrix(conditional.layer, conditional.matrices().numpy())
         return _Product(_float64(matrix, name), name)
     if isinstance(conditional, MADEConditional) and not conditional.is_mixture:
-        # Kernels with their masks, so that one pass does for all bits.
         kernels = [(k * m).numpy() for k, m in zip(conditional.kernels, conditional.masks, strict=True)]
         biases = [*(bias.numpy() for bias in conditional.biases), None]
         return _Units(list(zip(kernels, biases, strict=True)), is_masked=True, name=name)

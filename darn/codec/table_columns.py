@@ -160,7 +160,6 @@ def column_of(cells: list[bytes]) -> Column:
     value_of = _whole_numbers(distinct) if len(distinct) > 64 else None
     if value_of is not None:
         values = [value_of[cell] for cell in cells]
-        # The first difference is the first number itself.
         differences = [b"%d" % (b - a) for a, b in zip([0, *values], values, strict=False)]
         if len(set(differences)) * 4 < len(distinct):
             return _ranked(differences, set(differences), True)

@@ -40,7 +40,6 @@ class _Stack(tf.Module):
         seeds = tf.unstack(tf.random.experimental.stateless_split(seed, len(config.kernels) + 1))
         shape = (*config.image_shape, 1)
         self.layers = []
-        # Layers from the image up, each on the places of the one below it.
         for i, filters in enumerate(config.filters):
             layer = PeriodicLayer(
                 shape,

@@ -58,7 +58,6 @@ def levels_in_order(categories: Sequence[Category], order: np.ndarray) -> dict[i
     :param categories: columns that are one variable.
     :param order: of all columns, [n].
     """
-    # Where each column stands in the order.
     place = np.argsort(order)
     levels_of = {}
     for category in categories:
@@ -81,7 +80,6 @@ def as_categories(groups: Sequence[Sequence[int]], *parts: np.ndarray) -> tuple[
     used_columns: set[int] = set()
     categories = []
     for group in groups:
-        # Columns must exist, be two at least, and belong to no other category.
         columns = tuple(int(column) for column in group)
         if len(columns) < 2 or len({*columns} - used_columns) < len(columns) or not {*columns} <= set(range(width)):
             raise ValueError(
@@ -130,7 +128,6 @@ def are_possible(rows: np.ndarray, categories: Sequence[Category]) -> NDArray[np
     """
     possible = np.ones(len(rows), bool)
     for columns, is_always in categories:
-        # Levels exclude each other; of a category that is never missing one must be there.
         counts = rows[:, columns].sum(axis=1)
         possible &= (counts == 1) if is_always else (counts <= 1)
     return possible

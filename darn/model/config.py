@@ -284,7 +284,6 @@ def _unused(values: Mapping[str, object]) -> dict[str, str]:
     # Conditionals that the model has, in the decoder and in all.
     has_hidden = bool(values.get("hidden", True))
     has_units = bool(values.get("units"))
-    # Kinds of conditionals in the decoder, and in the encoder if there is one.
     decoder = {values.get("visible_conditional"), *([values.get("prior")] if has_hidden else [])}
     kinds = {"conditional_units": decoder | ({values.get("encoder")} if has_hidden else set()), "orders": decoder}
     reasons = {

@@ -272,7 +272,6 @@ def _disarm(model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], entropy: str)
             bits_back = _with_gradient(log_q, _minus_entropy([logits]))
         else:
             cost += bits_back
-        # Costs for the pair's difference, and the loss that is differentiated as it is.
         f.append(cost)
         losses.append(prior + bits_back + visible)
         parts.append((prior, bits_back, visible))

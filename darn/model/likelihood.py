@@ -211,7 +211,6 @@ def _fully_visible(model: DARN, rows: NDArray) -> NDArray[np.float64]:
 def _interval(means: NDArray[np.float64]) -> tuple[float, float]:
     if len(means) < 2:
         return -math.inf, math.inf
-    # Student's t of the R repeats, whose noise is independent.
     half = stats.t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means))
     return float(means.mean() - half), float(means.mean() + half)
 

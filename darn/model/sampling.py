@@ -156,7 +156,6 @@ class Sampler:
         batches = []
         seed = as_seed(seed)
         for number in range(-(-num // self.batch_size)):
-            # Each batch has its own noise; the last one may give more draws than are asked for.
             draws = self._draw(tf.random.fold_in(seed, number))
             batches.append((draws.x.numpy(), draws.probs.numpy(), *(h.numpy() for h in draws.h)))
         x, probs, *h = (np.concatenate(arrays)[:num] for arrays in zip(*batches, strict=True))

@@ -6,7 +6,7 @@ chain             sparse logistic regressions, one column after the other
 masked            networks with one masked layer (MADE) in plain NumPy
 mixture           means of several densities, and their files
 blame             which value of an odd row is to blame
-completion        missing bits given the others
+completion        missing bits given the others; gaps: where the columns stand in an order
 distribution      the model as a TensorFlow Probability distribution
 """
 

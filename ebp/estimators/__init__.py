@@ -1,6 +1,6 @@
 """scikit-learn's interface, and what goes beyond one pass.
 
-classifier, regressor, gaussian_classifier (second_order_estimator)
+classifier, regressor, gaussian_classifier (second_order_estimator); estimators: what they have in common
 calibration                   probabilities calibrated by predictions before learning
 streams                       rows that come one after the other: classes that stay away, rows as dictionaries
 inputs                        what is done to rows before a network sees them

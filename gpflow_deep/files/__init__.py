@@ -1,4 +1,5 @@
-"""A model in one file: `save_model` and `load_model`. No file runs code."""
+"""A model in one file (serialization): its objects and arrays (stored_objects), Keras layers among them (stored_keras),
+of a closed list of names (stored_names). No file runs code."""
 
 from gpflow_deep_base.doors import attach
 

@@ -11,7 +11,8 @@
     model.fit(X, Y)
     gpflow_deep.keras.Predictor(model).quantiles(X, [0.05, 0.95])
 
-`import gpflow_deep` alone does not import it.
+layer, likelihood, prediction; passes, origins: what a pass tells the loss; weights, stored: variables and parts of GPs
+as Keras keeps them. `import gpflow_deep` alone imports none of it.
 """
 
 import keras

@@ -1,4 +1,7 @@
-"""The command line of a script: flags from dataclasses, errors as one line."""
+"""The command line of a script: flags from dataclasses (flags), errors as one line (main).
+
+Before TensorFlow starts: --help (described), contradictions of flags, rows that are refused; output: who reads it.
+"""
 
 import lazy_loader
 

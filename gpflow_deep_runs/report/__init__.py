@@ -1,1 +1,2 @@
-"""What a run shows: tables of text, figures, pictures; results of record, and the pages that show them."""
+"""Results of record (results, structure; entries of a sweep), whether their code has changed since (changes), and the
+pages that show them (pages, cells); images as tiles."""

@@ -1,4 +1,5 @@
-"""One run: its folder, its loop, what it writes, and on what it computes."""
+"""One run (start): its folder and checkpoints, its loop and which evaluation is the best (selection), what it writes
+(writer, progress, final), and on what it computes (devices)."""
 
 from gpflow_deep_base.runtime.quiet import start_tensorflow
 

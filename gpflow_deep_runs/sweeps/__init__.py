@@ -1,13 +1,9 @@
 """Sweeps: data sets x splits x seeds x settings from one file, as local processes, and the table of their results.
 
-What `gpflow-deep sweep` does, in Python:
-
-    sweep = read("results/sweeps/uci.toml")                   # or parse(text)
-    runs = expand(sweep)                                      # names and flags
-    folder = SweepDir("runs/uci")
-    with folder.opened(sweep, runs, {"machine": machine()}):  # refused if another process has it
-        report = work(folder, runs, Program(["gpflow-deep", "train"]), jobs=2)
-    print(as_text(tabulate(sweep, results(folder, runs)), sweep.tables.baseline))
+spec, runs, check             the file, and the runs that it makes
+folder, history, record       what happened to each, and what came of it on which machine
+jobs, processes, guard        processes that end with the sweep; progress
+tables                        means, standard errors, paired differences
 """
 
 from gpflow_deep_runs.sweeps.folder import SweepDir

@@ -6,7 +6,7 @@ exact         log Z by enumeration
 conditionals  some units given the others
 temperatures  ladders of inverse temperatures
 modes         a start from the data's leading modes
-random, checks, plain
+random, checks, plain, serialization
 """
 
 from gpflow_deep_base.doors import attach

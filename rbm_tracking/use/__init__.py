@@ -1,10 +1,10 @@
 """RBMs for users.
 
-estimator          scikit-learn's interface (estimator_config, estimator_rows); classifier
+estimator          scikit-learn's interface (estimator_config, estimator_rows, frames); classifier
 alignment          FASTA files and weights of sequences
 training           steps with evaluations
 evaluation         log-likelihoods by each estimate of log Z
-averages           averaged parameters with their log Z
+averages           averaged parameters with their log Z; population: the last steps with one in place of chains
 search             width and decay by validation rows
 """
 

@@ -1,1 +1,4 @@
-"""Known data sets: where their files come from, how they are checked, and how they are read."""
+"""Known data sets (catalogue), and where their files come from and how they are checked (files).
+
+uci, supervised, flights; text; images, binary, raw; atari: readers of each kind.
+"""
