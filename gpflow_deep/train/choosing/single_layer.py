@@ -667,14 +667,12 @@ def _searched(
         _race(X, Y, kernels, max_iter=max_iter, seed=seed, objective=objective).items(),
         key=lambda entry: -entry[1].value,
     )
-    # After the race, the two best kernels of each start go on with all rows.
+    # After the race, which says little of where they end, all stationary kernels of each start go on with all rows.
     begins = []
-    for noise in _STARTS:
-        of_start = [single for (_, begun_with), single in raced if begun_with == noise][:2]
-        for single in of_start:
-            if noise == min(_STARTS) and len(X) > RACE_ROWS:
-                single = dataclasses.replace(single, theta=first_theta(single.kernel, X.shape[1], noise))
-            begins.append(climb(single, min(max_iter, MIDDLE)))
+    for (_, noise), single in raced:
+        if noise == min(_STARTS) and len(X) > RACE_ROWS:
+            single = dataclasses.replace(single, theta=first_theta(single.kernel, X.shape[1], noise))
+        begins.append(climb(single, min(max_iter, MIDDLE)))
     # Two are climbed to the end, the best by its marginal likelihood and by left-out rows; but not by those where rows
     # are few, to which parameters are fitted closely.
     is_few = objective is log_posterior
