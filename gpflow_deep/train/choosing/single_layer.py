@@ -101,6 +101,9 @@ ROWS_PER_INPUT = 20
 """With fewer, the largest likelihood can be that of a function through noisy targets: lengthscales and noise get a
 prior."""
 
+ROWS_PER_LENGTHSCALE = 3
+"""With fewer, a prior does not keep a function from following noise."""
+
 NO_NOISE = 1e-3
 """With less noise, in units of the variance of the targets, rows are taken for those of a function without it."""
 
@@ -116,6 +119,7 @@ DF = 3.0
 
 _TREND: KernelName = "squared_exponential+linear"
 _STARTS = (0.1, 1e-3)
+_LEAST_START = 1e-5  # with all rows of a large table
 _JITTER_FACTOR = float(np.finfo(np.float64).eps)
 _FAILED = 1e25
 
@@ -523,8 +527,9 @@ def search_exact(
     squared exponential and Matern 5/2, is left only for what is better than that by as much, or for a trend beside
     these with `STRONG` evidence.
 
-    After the race the best kernels of each start go on with all rows, those with little noise from the start again:
-    a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either measure.
+    After the race all stationary kernels go on with all rows, those with little noise from the start again, and from
+    less: a solution with little noise may need all rows to be seen. Two are climbed to the end, the best by either
+    measure.
 
     Of few rows the parameters have a prior, unless there is no noise even so, or little of it where rows are few only
     in number; so have more rows of which a trend says nearly all. And another kernel needs `STRONG` evidence, as does a
@@ -548,9 +553,12 @@ def search_exact(
     nearby = single
     lead = 0.0  # with a prior it follows no noise of many rows: equal evidence is enough
     if len(X) <= RACE_ROWS:
-        lead = STRONG + chance_of_function(X)
-        # What a function gains by chance is known of the largest likelihood nearby, unless rows are few for the inputs.
+        lead = STRONG
+        # What a function gains by chance is known of the largest likelihood nearby. Where rows are few for the inputs,
+        # but not hardly more than parameters, the prior has kept it from gaining that.
         nearby = climb_exact(single, X, Y, min(max_iter, MIDDLE)) if single.has_prior and not is_short else single
+        if not (single.has_prior and is_short and len(X) >= ROWS_PER_LENGTHSCALE * X.shape[1]):
+            lead += chance_of_function(X)
     evidence, _ = log_marginal_likelihood(nearby.theta, nearby.kernel, X, Y)
     return single if evidence > trend.value * Y.size + lead else trend
 
@@ -667,12 +675,16 @@ def _searched(
         _race(X, Y, kernels, max_iter=max_iter, seed=seed, objective=objective).items(),
         key=lambda entry: -entry[1].value,
     )
-    # After the race, which says little of where they end, all stationary kernels of each start go on with all rows.
-    begins = []
+    # After the race all stationary kernels go on with all rows, of more than those of the race those with little noise
+    # from the start again, and from less: rows of the race do not say where they end.
+    starts: list[SingleLayer] = []
     for (_, noise), single in raced:
-        if noise == min(_STARTS) and len(X) > RACE_ROWS:
-            single = dataclasses.replace(single, theta=first_theta(single.kernel, X.shape[1], noise))
-        begins.append(climb(single, min(max_iter, MIDDLE)))
+        if noise == max(_STARTS) or len(X) <= RACE_ROWS:
+            starts.append(single)
+            continue
+        for little in (noise, _LEAST_START):
+            starts.append(dataclasses.replace(single, theta=first_theta(single.kernel, X.shape[1], little)))
+    begins = [climb(start, min(max_iter, MIDDLE)) for start in starts]
     # Two are climbed to the end, the best by its marginal likelihood and by left-out rows; but not by those where rows
     # are few, to which parameters are fitted closely.
     is_few = objective is log_posterior
