@@ -35,7 +35,7 @@ class Source:
 
     :param dataset: name of a known data set.
     :param data_dir: folder with the files of the known data sets.
-    :param data: own data in place of --dataset: a file .csv, .tsv, .txt, .data or .dat (also packed), .parquet,
+    :param data: own data in place of --dataset: a file .csv, .tsv, .txt, .dat, .data, .test (also packed), .parquet,
         .feather, .npz, .jsonl, .json, .xlsx or .dta; where texts are classified also a sparse matrix of SciPy.
     """
 

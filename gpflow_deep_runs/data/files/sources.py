@@ -46,13 +46,15 @@ from gpflow_deep_runs.data.table.spec import TableSpec
 __all__ = ["SUFFIXES", "Table", "file_dialect", "is_delimited", "names_of_pandas", "read_source", "text_batches"]
 
 SUFFIXES = (
-    ".csv, .tsv, .txt, .data or .dat (each also with .gz, .bz2, .xz, .zst or .zip), .jsonl, .ndjson, .json, "
-    ".xlsx, .xls, .dta, .feather, .parquet or .npz"
+    ".csv, .tsv, .txt, .dat, .data, .train or .test (each also with .gz, .bz2, .xz, .zst or .zip), .jsonl, .ndjson, "
+    ".json, .xlsx, .xls, .dta, .feather, .parquet or .npz"
 )
 
 _INDEX = "the index of the frame; reset_index() makes a column of it"
 
-_TEXT = (".csv", ".tsv", ".txt", ".data", ".dat")
+_PARTS = (".data", ".train", ".test", ".tra", ".tes", ".trn", ".tst")
+"""Of texts that have no line of names, as those of the UCI repository."""
+_TEXT = (".csv", ".tsv", ".txt", ".dat", *_PARTS)
 _TEXT_TYPES = ("large_string", "string_view")
 _MIXED = ("mixed-integer", "mixed")
 """What pandas calls texts beside numbers."""
@@ -114,7 +116,7 @@ def read_source(source: object, *, names_optional: bool = False, spec: TableSpec
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty; check how it was written.")
     if is_delimited(path):
-        return _text_table(path, names_optional or ".data" in path.suffixes[-2:], spec)
+        return _text_table(path, names_optional or not {*_PARTS}.isdisjoint(path.suffixes[-2:]), spec)
     if path.suffix.lower() in _OTHERS:
         return _other_table(path, spec)
     if path.suffix.lower() in (".parquet", ".feather"):

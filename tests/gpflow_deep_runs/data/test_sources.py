@@ -46,6 +46,15 @@ def test_text_files(tmp_path: Path) -> None:
     assert read_source(_write(tmp_path / "t.csv", b"0,1\n1,1\n"), names_optional=True).columns.num_rows == 2
 
 
+@pytest.mark.parametrize("ending", [".data", ".test", ".train", ".tra", ".tes"])
+def test_parts_of_a_data_set_have_no_names_of_columns(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"adult{ending}"
+    path.write_text("|1x3 Cross validator\n" + "25, Private, <=50K.\n38, State-gov, >50K.\n" * 3)
+    table = read_source(path)
+    assert table.columns.column_names == ["x0", "x1", "x2"]
+    assert table.columns.num_rows == 6
+
+
 def test_an_encrypted_archive(tmp_path: Path) -> None:
     path = tmp_path / "t.csv.zip"
     with zipfile.ZipFile(path, "w") as archive:
