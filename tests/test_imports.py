@@ -435,6 +435,10 @@ for name, main in commands.items():
     assert not unexplained, (name, unexplained)
     names = [flag.name for flag in found]
     assert len(set(names)) == len(names), (name, names)
+from tests.golden.cases import CASES
+for call in (call for case in CASES for call in case.calls):
+    (parameter,) = inspect.signature(main := commands[f"{{call.script}} {{call.command}}"]).parameters
+    parse(typing.get_type_hints(main)[parameter], call.flags.split(), call.script)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -146,8 +146,8 @@ _DGP_CASES = (
             Call(
                 "train_dgp",
                 f"{_DGP} --dataset=breast_cancer --strategy=mirrored --replicas=2 --num_steps=30 --eval_every=20 "
-                "--natgrad --natgrad_gamma=0.02 --input_propagation --noise_variance=1e-3 --max_rows=300 --split=1 "
-                "--precision=fast --valid_fraction=0.2 --num_layers=3 --num_inducing=15",
+                "--preset=paper2017 --natgrad --natgrad_gamma=0.02 --input_propagation --noise_variance=1e-3 "
+                "--max_rows=300 --split=1 --precision=fast --valid_fraction=0.2 --num_layers=3 --num_inducing=15",
             ),
         ),
     ),
@@ -167,8 +167,8 @@ _DGP_CASES = (
             Call(
                 "train_dgp",
                 f"{_SMALL_DGP} --dataset=airline_nyc --max_rows=800 --num_steps=40 --eval_every=20 "
-                "--likelihood=studentt --noard --nowhiten --num_samples=2 --compare= --valid_fraction=0 --seed=3 "
-                "--eval_rows=200 --dtype=float32",
+                "--preset=paper2017 --likelihood=studentt --noard --nowhiten --num_samples=2 --compare= "
+                "--valid_fraction=0 --seed=3 --eval_rows=200 --dtype=float32",
             ),
         ),
     ),
