@@ -40,6 +40,13 @@ def test_few_distinct_values_are_kept_as_they_are() -> None:
     assert codebook(np.zeros(3), 4).centres.tolist() == [0.0]
 
 
+def test_zero_is_a_centre_of_zeros_alone_where_most_weights_are_zero(rng: np.random.Generator) -> None:
+    weights = np.where(rng.uniform(size=400) < 0.7, 0.0, rng.uniform(1e-3, 1.0, 400)).astype(np.float32)
+    book = codebook(weights, 4)
+    np.testing.assert_array_equal(book.values == 0, weights == 0)
+    assert len(book.centres) == 4
+
+
 def test_centres_may_come_in_any_order() -> None:
     book = nearest([0.1, 0.9, 0.4], [1.0, 0.0])
     assert book.values.tolist() == [0.0, 1.0, 0.0]

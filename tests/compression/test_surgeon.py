@@ -134,6 +134,22 @@ def test_other_kernels_have_a_diagonal(rng: np.random.Generator) -> None:
     assert second.upper.shape == (8, 8)
 
 
+def test_a_unit_of_a_grouped_convolution_does_not_see_all_channels(rng: np.random.Generator) -> None:
+    """Moments of all channels say nothing of a kernel that has half of them."""
+    model = keras.Sequential([keras.Input((5, 5, 4)), L.Conv2D(4, 3, groups=2), L.Flatten(), L.Dense(1)])
+    first, second = curvature_of(model, rng.normal(size=(20, 5, 5, 4)).astype(np.float32))
+    assert first.upper.shape == (3 * 3 * 2,)
+    assert second.upper.shape == (36, 36)
+
+
+def test_zeros_are_not_among_the_sizes() -> None:
+    """Bits of a value are among those that are not 0, to each of which a quarter is added."""
+    values = np.array([0] * 90 + [1] * 6 + [-2] * 4).reshape(10, 10)
+    table, low = _bits_of_sizes(values)
+    assert (low, len(table)) == (-4, 8)
+    np.testing.assert_allclose(2.0 ** -table[np.array([1, -2, 3, 0]) - low], np.array([6.25, 4.25, 0.25, 0.25]) / 12)
+
+
 def test_adapted_weights_are_those_of_least_squares(rng: np.random.Generator) -> None:
     X, W = rng.normal(size=(400, 7)), rng.normal(size=(7, 3))
     given = X + 0.3 * rng.normal(size=X.shape)

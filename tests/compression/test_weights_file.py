@@ -30,6 +30,18 @@ class Twice(keras.layers.Layer):
         return 2 * x + keras.ops.cast(self.scale[0, 0], x.dtype) + keras.ops.cast(self.count, x.dtype)
 
 
+class Renamed(keras.layers.Layer):
+    """A dense layer of 4 inputs and 3 units whose variables have other names."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.slope = self.add_weight(shape=(4, 3), name="slope")
+        self.offset = self.add_weight(shape=(3,), name="offset")
+
+    def call(self, x: Any) -> Any:
+        return x @ self.slope + self.offset
+
+
 class Own(keras.Model):
     """A subclassed model with a layer that is used twice."""
 
@@ -118,6 +130,10 @@ def test_what_does_not_fit_is_named_and_changes_nothing(tmp_path: Path) -> None:
         (chain(3), "it has 4 variables, and the model has 2"),
         (chain(5, 2), r"dense/kernel of shape \(4, 3\), float32, where the model has .*kernel of shape \(4, 5\)"),
         (chain(3, 2, 1, 1, bias=False), "where the model has"),
+        (
+            keras.Sequential([keras.Input((4,)), Renamed(), L.Dense(2)]),
+            r"dense/kernel of shape .*renamed/slope of shape",
+        ),
         (keras.Sequential([L.Dense(3)]), "0 variables and is not built"),
     ):
         before = [np.asarray(variable) for variable in model.variables]

@@ -43,6 +43,12 @@ def test_bits_are_nats_over_log_two(seed: tf.Tensor, rng: np.random.Generator) -
         np.testing.assert_allclose(in_bits, in_nats / math.log(2))
 
 
+def test_each_sample_has_draws_of_its_own(seed: tf.Tensor, rng: np.random.Generator) -> None:
+    model, x = make(seed), (rng.uniform(size=(100, N_X)) < 0.5).astype(np.uint8)
+    one, two = (description_length(model, x, seed=seed, num_samples=num_samples).total for num_samples in (1, 2))
+    assert np.mean(one != two) > 0.3
+
+
 def test_it_is_no_shorter_than_the_information_and_equal_for_the_posterior(
     seed: tf.Tensor, rng: np.random.Generator
 ) -> None:

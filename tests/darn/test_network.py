@@ -1,6 +1,7 @@
 """Masked networks against enumeration of all rows, and their fits against finite differences and rivals."""
 
 import itertools
+import math
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +133,14 @@ def test_a_fit_finds_what_no_chain_can() -> None:
     assert -fitted.model.log_prob(test).mean() < truth + 0.2
     short = fit_network(x, valid, NetworkSettings(hidden=30), most_work=1.0)
     assert short.work < fitted.work
+
+
+def test_a_fit_that_is_behind_is_given_up_once_it_had_as_many_steps() -> None:
+    x, valid, settings = patterns(100, 0), patterns(50, 1), NetworkSettings(hidden=4)
+    one_look = fit_network(x, valid, settings, most_work=1.0).work
+    for behind, looks in (((1, 0.0), 1), ((1, math.inf), 3), ((10**6, 0.0), 3)):
+        fitted = fit_network(x, valid, settings, behind=behind, most_work=2.5 * one_look)
+        assert fitted.work == looks * one_look, behind
 
 
 def test_weights_count_rows() -> None:
