@@ -122,6 +122,7 @@ class SignHead:
 
     def delta(self, y: tf.Tensor, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
         """y / sigma phi(z) / Phi(z), z = y mu / sigma: Eq. (4.3). Tends to -mu / sigma2 for z -> -inf (footnote 4)."""
+        # y is a factor: nothing is learned from a target 0.
         inverse = tf.math.rsqrt(sigma2)
         return y * inverse * mills_ratio(y * mu * inverse)
 
@@ -161,6 +162,7 @@ class SoftmaxHead:
 
     def delta(self, y: tf.Tensor, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
         """([y_k = 1] - P(k)) / sqrt(1 + pi sigma2_k / 8)."""
+        # The derivative of log softmax by the scores, times that of the scores by mu.
         scale = tf.math.rsqrt(1.0 + math.pi / 8.0 * sigma2)
         return (0.5 * (y + 1.0) - tf.nn.softmax(mu * scale, axis=-1)) * scale
 

@@ -24,6 +24,7 @@ def check_inputs(X: Matrix, num_inputs: int, dtype: tf.DType) -> Any:
     if is_sparse:
         X = scipy.sparse.csr_matrix(X, dtype=numpy_dtype, copy=False)
         if not X.has_canonical_format:
+            # The caller's matrix is not sorted in place.
             X = X.copy()
             X.sum_duplicates()
     else:

@@ -207,6 +207,7 @@ class EBPNetwork(tf.Module):
         tiny = np.finfo(dtype.as_numpy_dtype).tiny
         weights = []
         for layer, (prior, h) in enumerate(zip(self.architecture.priors, self.h, strict=True)):
+            # Even numbers are streams of weights, odd ones of biases.
             uniform = tf.random.stateless_uniform(h.shape, tf.random.fold_in(seed, 2 * layer), tiny, 1.0, dtype)
             weights.append(prior.sample(tf.convert_to_tensor(h), uniform))
         biases = [
@@ -240,6 +241,7 @@ class EBPNetwork(tf.Module):
         for rows in _row_slices(X.shape[0], self.architecture.widest):
             v = X[rows]
             for W, b, shared in layers:
+                # 1 / sqrt(K) changes no sign, so that the last layer alone is divided.
                 u = np.asarray((v if shared is None else unfolded(v, shared)) @ W) + b
                 v = np.where(u >= 0, 1.0, -1.0)
                 v = v if shared is None else pooled(v, shared) / shared.pool**2
@@ -251,6 +253,7 @@ class EBPNetwork(tf.Module):
         X = check_inputs(X, self.layer_sizes[0], dtype)
         widest = self.architecture.widest
         if self.architecture.full_covariance:
+            # Appendix B has a covariance of all pairs of neurons for each example.
             widest **= 2
         if not scipy.sparse.issparse(X):
             for rows in _row_slices(X.shape[0], max(widest, self.layer_sizes[0])):

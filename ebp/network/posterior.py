@@ -82,6 +82,7 @@ class BinaryWeights:
 
     def var(self, h: tf.Tensor) -> tf.Tensor:
         """1 / cosh^2 h, without the cancellation of 1 - mean^2."""
+        # 1 / cosh^2 h = 4 e / (1 + e)^2 with e = exp(-2 |h|), at most 1.
         e = tf.exp(-2.0 * tf.abs(h))
         return 4.0 * e / tf.square(1.0 + e)
 
@@ -105,6 +106,7 @@ class BinaryWeights:
 
     def log_normalizer(self, h: tf.Tensor) -> tf.Tensor:
         """log cosh h."""
+        # log cosh h = |h| + log(1 + exp(-2 |h|)) - log 2: nothing overflows.
         a = tf.abs(h)
         return a + tf.math.log1p(tf.exp(-2.0 * a)) - math.log(2.0)
 
@@ -136,6 +138,7 @@ class TernaryWeights:
 
     def mean(self, h: tf.Tensor) -> tf.Tensor:
         """2 sinh h / (e^nu + 2 cosh h)."""
+        # 2 sinh |h| over the sum of all three, both over exp |h|.
         _, minus, total = self._unnormalised(h)
         return tf.sign(h) * (1.0 - minus) / total
 
@@ -146,6 +149,7 @@ class TernaryWeights:
 
     def var_from_mean(self, h: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
         """`var(h)` plus a rounding unit."""
+        # P(0) is wanted, too, which the mean does not give.
         return self.var(h) + np.finfo(mean.dtype.as_numpy_dtype).eps
 
     def mode(self, h: tf.Tensor) -> tf.Tensor:
@@ -266,6 +270,7 @@ class FiniteSetWeights:
     is_discrete = True
 
     def __post_init__(self) -> None:
+        # Tuples have a hash: equal priors share compiled functions, see `Architecture`.
         object.__setattr__(self, "values", tuple(float(value) for value in self.values))
         if self.log_prior is not None:
             object.__setattr__(self, "log_prior", tuple(float(value) for value in self.log_prior))
@@ -302,6 +307,7 @@ class FiniteSetWeights:
 
     def sample(self, h: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
         """The smallest value whose cumulative probability exceeds `uniform`."""
+        # Without the last sum, which may be rounded below 1: the index would be past the end.
         cumulative = tf.cumsum(self._probabilities(h), axis=-1)[..., :-1]
         index = tf.reduce_sum(tf.cast(uniform[..., None] >= cumulative, tf.int32), axis=-1)
         return tf.gather(self._values(h), index)

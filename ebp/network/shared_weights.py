@@ -38,6 +38,7 @@ def mean_unpooled(images: tf.Tensor, convolved: Convolved) -> tf.Tensor:
     """The adjoint of `mean_pooled`, [B P, filters]."""
     (height, width, filters) = convolved.image
     pool = convolved.pool
+    # Each output of a block has 1 / pool^2 of the derivative of its mean.
     blocks = tf.reshape(images / pool**2, [-1, height, 1, width, 1, filters])
     rows = tf.broadcast_to(blocks, [tf.shape(blocks)[0], height, pool, width, pool, filters])
     return tf.reshape(rows, [-1, filters])

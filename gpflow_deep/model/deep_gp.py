@@ -103,6 +103,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         for name, value in {**counts, "num_predict_samples": num_predict_samples}.items():
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}.")
+        # The bound of importance weighting holds for independent draws.
         if num_importance_samples > 1 and not isinstance(integrator, MonteCarlo):
             raise ValueError(
                 "num_importance_samples must be 1 unless the integrator is MonteCarlo(), as it is by default."
@@ -139,6 +140,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
         :param seed: of a draw of global inducing outputs, where layers have them; `prediction_seed` if None.
         """
+        # Global inducing outputs of a layer depend on draws of those below: factors are of one draw of all layers.
         if self._has(GlobalInducingLayer):
             return members.one_draw(self.layers, as_seed(self.prediction_seed if seed is None else seed))
         return tuple(layer.factors() for layer in self.layers)
@@ -148,6 +150,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
         :return: of each layer; or an `Ensemble`, if the model `is_sampled` or has global inducing outputs.
         """
+        # Each sample of the posterior, or draw of global inducing outputs, has factors of its own.
         if self.is_sampled or self._has(GlobalInducingLayer):
             seed = as_seed(self.prediction_seed)
             return members.cached_factors(self.layers, self._samples, self.num_predict_samples, seed, dtype=dtype)
@@ -225,6 +228,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
     def likelihoods_part(self, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
         """The first sum of Eq. (17), or what stands in its place. Parameters as of `bound.elbo`."""
+        # The log of a mean of weights for each row with latent variables, else a mean of logs.
         part = importance_weighted if self._has(LatentVariableLayer) else expected_log_likelihood
         return part(self, data, factors, draws)
 
@@ -232,6 +236,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         """Draws of the inner layers for rows X [N, D]; those with this noise, if it is given."""
         weights = None
         if noise is None:
+            # S groups of K importance samples.
             num_draws = self.num_samples * (self.num_importance_samples if self._has(LatentVariableLayer) else 1)
             noise, weights = weighted_noise(self.integrator, self._inner_dims, num_draws, X, seed)
         return Draws(noise, weights, self.likelihood_seed(seed))

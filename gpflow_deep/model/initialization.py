@@ -78,6 +78,7 @@ def linear_projection(X: np.ndarray, output_dim: int) -> np.ndarray:
         return np.eye(D, output_dim)
     _, vectors = np.linalg.eigh(X.T @ X)  # ascending; defined also for N < output_dim
     W = vectors[:, ::-1][:, :output_dim]
+    # Singular vectors have no sign of their own: the largest entry decides, the same on all machines.
     signs = np.sign(W[np.argmax(np.abs(W), axis=0), np.arange(output_dim)])
     return W * signs
 

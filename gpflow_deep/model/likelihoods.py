@@ -89,6 +89,7 @@ def _flatten(
     arguments = [_repeat(X, S), tf.reshape(f_mean, [-1, P]), tf.reshape(f_var, [-1, P])]
     if Y is not None:
         Y = tf.convert_to_tensor(Y)
+        # GPflow's softmax takes labels as indices: integers, in one column.
         if isinstance(likelihood, Softmax):
             Y = Y if Y.dtype.is_integer else tf.cast(Y, default_int())
             Y = Y if Y.shape.rank == 2 and Y.shape[1] is not None else tf.ensure_shape(Y, [None, 1])
@@ -103,9 +104,11 @@ def _repeat(rows: tf.Tensor, S: tf.Tensor) -> tf.Tensor:
 
 
 def _independent(num_draws: int, f_mean: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    # In the bound: noise of single points averages out over a minibatch.
     shape = tf.concat([[num_draws], tf.shape(f_mean)], axis=0)
     return tf.random.stateless_normal(shape, seed, dtype=f_mean.dtype)
 
 
 def _shared(num_draws: int, f_mean: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    # In predictions: what is predicted for a row is a function of it alone.
     return Sobol().noise([f_mean.shape[-1]], num_draws, 1, seed, f_mean.dtype)[0]

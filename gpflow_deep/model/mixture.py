@@ -21,6 +21,7 @@ def moments(weights: tf.Tensor, means: tf.Tensor, covs: tf.Tensor, *, full_outpu
 
     :param covs: of the components: variances [S, N, P], or with `full_output_cov` covariances [S, N, P, P].
     """
+    # The law of total covariance: within the components, and between their means.
     mean = tf.tensordot(weights, means, axes=1)
     centred = means - mean
     if full_output_cov:
@@ -43,4 +44,5 @@ def joint_moments(means: tf.Tensor, sum_of_covs: tf.Tensor, *, full_output_cov: 
 @check_shapes("weights: [S]", "log_densities: [S, N]", "return: [N]  # nats")
 def log_density(weights: tf.Tensor, log_densities: tf.Tensor) -> tf.Tensor:
     """Log of the mean density, from the logs of the components' densities."""
+    # Densities of rows far off underflow, their logs do not.
     return tf.reduce_logsumexp(tf.math.log(weights)[:, None] + log_densities, axis=0)

@@ -60,6 +60,7 @@ class Predictions:
         """Moments of the latent functions at X [batch..., N, D], in the shapes of `DeepGP.predict_f`."""
         X = self._inputs(X)
         if full_cov:
+            # Covariances between rows need all of them at once; all else is predicted in slices of rows.
             return over_batch(lambda points: self._joint_f(points, full_output_cov), X, num_results=2)
 
         def finish(weights: tf.Tensor, means: tf.Tensor, covs: tf.Tensor, X: tf.Tensor) -> Results:
@@ -72,6 +73,7 @@ class Predictions:
         """Mean and variance of observations at X [batch..., N, D]: [batch..., N, Q] each."""
 
         def finish(weights: tf.Tensor, means: tf.Tensor, covs: tf.Tensor, X: tf.Tensor) -> Results:
+            # The likelihood is not linear in f: it is applied to each component, and not to their mixture.
             of_components = likelihoods.predict_mean_and_var(self.likelihood, X, means, covs, self.likelihood_seed)
             return mixture.moments(weights, *of_components)
 
@@ -83,6 +85,7 @@ class Predictions:
 
         def finish(weights: tf.Tensor, means: tf.Tensor, covs: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Results:
             terms = likelihoods.predict_log_density(self.likelihood, X, means, covs, Y, self.likelihood_seed)  # [S, N]
+            # Eq. (18): the log of the mean density.
             return [mixture.log_density(weights, terms)]
 
         return self._mixture(finish, (self._inputs(X), tf.convert_to_tensor(Y)), 1)[0]
@@ -132,6 +135,7 @@ class Predictions:
             return over_batch(lambda points: self.jointly(read, points, self._dims, S, 1), X, num_results=1)[0]
 
         def noise(start: tf.Tensor, stop: tf.Tensor) -> Noise:
+            # Slices have noise of their own, by the number of the first row.
             seed = tf.random.fold_in(self.seed, start)
             return self._draws(MonteCarlo(), self._dims, S, stop - start, seed, X.dtype)
 
@@ -183,6 +187,7 @@ class Predictions:
         integrator = self._integrator
         S = integrator.num_components(self._dims[:-1], self.num_samples)
         noise = integrator.noise(self._dims[:-1], S, length_of(X), self.seed, X.dtype)
+        # Noise that all rows share stays whole; other noise is cut as the rows are.
         return S, lambda start, stop: [eps if eps.shape[1] == 1 else eps[:, start:stop] for eps in noise]
 
     def _mixture(
@@ -194,6 +199,7 @@ class Predictions:
         full_output_cov: bool = False,
     ) -> list[tf.Tensor]:
         """`finish(weights, means, covs, *rows)` of the components at rows [batch..., N, .]: [batch..., N, ...]."""
+        # Batches go through the layers as rows like others.
         flat, restores = zip(*map(flat_rows, rows), strict=True)
         S, noise = self._shared_noise(flat[0])
         weights = tf.exp(self._integrator.log_weights(self._dims[:-1], S, flat[0].dtype))
@@ -225,6 +231,7 @@ class Predictions:
         def of_slice(start: tf.Tensor, stop: tf.Tensor) -> Results:
             parts = [part[start:stop] for part in rows]
             eps = noise(start, stop)
+            # Draws are cut, too, where a single row is too large with all of them.
             size = rows_per_slice(layers)
             count = 2 if finish else num_results
             outputs = evaluate(read, layers, self.factors, parts[0], eps, size=size, num_results=count)
@@ -253,6 +260,7 @@ class Predictions:
     def _joint_f(self, X: tf.Tensor, full_output_cov: bool) -> MeanAndVariance:
         def read(steps: list[Step]) -> Results:
             means, covs = steps[-1].outputs(full_cov=True, full_output_cov=full_output_cov)
+            # Of the S covariances [N, N] only the sum is kept.
             return means, tf.reduce_sum(covs, axis=0)
 
         means, total = self.jointly(read, X, self._dims[:-1], self._num_joint, num_results=2, num_sums=1)

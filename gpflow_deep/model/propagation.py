@@ -205,6 +205,7 @@ def _evaluate_ensemble(
         return parts
 
     outputs = map_slices(of_slice, S, largest, [X.dtype] * num_results, num_sums=num_sums)
+    # Slices of a length unknown to the graph hide how many draws there are.
     return tuple(
         part if i >= num_results - num_sums else tf.ensure_shape(part, [S, *part.shape[1:]])
         for i, part in enumerate(outputs)
@@ -226,6 +227,7 @@ def draws_per_slice(layers: Sequence[Layer], X: tf.Tensor) -> tf.Tensor:
     """How many draws that are joint over the N rows of X go through the layers at once; at least 1."""
     N = tf.cast(tf.shape(X)[0], tf.int64)
     largest = max(layer.floats_per_row for layer in layers)
+    # A joint draw counts four matrices [N, N] for each output, besides what its rows take.
     squares = 4 * max(max(layer.num_latent_gps, layer.output_dim) for layer in layers)
     per_draw = tf.maximum(N * largest + N * N * squares, 1)
     return tf.cast(tf.clip_by_value(SLICE_BYTES // (layers[0].dtype.size * per_draw), 1, 2**30), tf.int32)

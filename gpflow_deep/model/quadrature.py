@@ -89,6 +89,7 @@ class Sobol:
 
         :raises ValueError: with more dimensions than there are Sobol sequences for, 21,201.
         """
+        # With a seed that is known while tracing, the points are a constant of the graph.
         static_seed = tf.get_static_value(seed)
         if static_seed is None:
             eps = _normal_points(sum(dims), num_components, seed)
@@ -110,6 +111,7 @@ def _known_normal_points(dim: int, count: int, *seed: int) -> np.ndarray:
 
 def _normal_points(dim: int, count: int, seed: tf.Tensor) -> tf.Tensor:
     """[count, dim], float64: Sobol points in the unit cube, shifted at random, as standard-normal numbers."""
+    # A digital shift, which leaves the points a net; 0.5 more keeps them off 0 and 1.
     shift = tf.random.stateless_uniform([dim], seed, minval=None, maxval=None, dtype=tf.uint32)
     points = tf.bitwise.bitwise_xor(tf.constant(_sobol_points(dim, count)), shift)
     return _with_matched_moments(tf.math.ndtri((tf.cast(points, tf.float64) + 0.5) * 2.0**-_BITS))
@@ -136,6 +138,7 @@ def _with_matched_moments(eps: tf.Tensor) -> tf.Tensor:
     if S == 1 or d == 0:
         return eps
     centred = eps - tf.reduce_mean(eps, axis=0)
+    # The covariance of S centred points has the rank S - 1: in more dimensions it has no inverse.
     blocks = -(-d // max(1, S - 2))
     matched = []
     # Each block times the inverse of the factor of its covariance.

@@ -66,6 +66,7 @@ class GaussianMixture(NamedTuple):
 
     def log_density(self, Y: np.ndarray) -> Array:
         """log p(y_n) of all targets of a row together, [N] in nats, for Y [N, P]; the variances are positive."""
+        # Targets are independent given the component: their logs are added up before components are mixed.
         terms = np.log(2 * np.pi * self.variances) + np.square(Y - self.means) / self.variances
         return np.asarray(logsumexp(-0.5 * terms.sum(axis=2), axis=0, b=self.weights[:, None]))
 

@@ -111,6 +111,7 @@ class FiniteOrdinal(Ordinal):
     def _scalar_log_prob(self, X: tf.Tensor, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         edges = self._scaled_edges()
         label = tf.cast(Y, default_int())
+        # The probability between the edges of the bin; as in GPflow, 1e-6 more keeps the log finite.
         upper = _inverse_probit(tf.gather(edges, label + 1) - F / self.sigma)
         lower = _inverse_probit(tf.gather(edges, label) - F / self.sigma)
         return tf.math.log(upper - lower + 1e-6)

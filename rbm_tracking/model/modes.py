@@ -44,10 +44,12 @@ def low_rank_rbm(
     rows = np.asarray(data)[:_MOST_ROWS].astype(np.float64)
     mean = rows.mean(axis=0)
     scale = 1 / np.sqrt(np.maximum(mean * (1 - mean), _LEAST_VARIANCE))
+    # lambda and U of the correlations, R of Gaussian noise, and W of them.
     values, vectors = _modes((rows - mean) * scale, min(num_modes, n_h))
     rotation = np.linalg.qr(tf.random.stateless_normal([n_h, len(values)], seed + 1, dtype=tf.float64).numpy())[0]
     W = 2 * (rotation * np.sqrt(1 - 1 / values)) @ vectors.T * scale
     total = W + noise.W.numpy()
+    # At small activations hidden units have the mean 1/2; c = -W m keeps them there.
     b = noise.b.numpy() - 0.5 * W.sum(axis=0)
     return RBM(*(tf.constant(part, dtype) for part in (total, b, -W @ mean)))
 

@@ -52,6 +52,7 @@ def key_at(seed: tf.Tensor, step: tf.Tensor, site: int) -> tf.Tensor:
     """
     words = tf.bitcast(tf.cast(seed, tf.int32), tf.uint32)
     step = tf.bitcast(tf.cast(step, tf.int32), tf.uint32)
+    # 0 is the fixed point of the mixing: constants keep step 0 and site 0 away from it.
     first = words[0] ^ _mix(step + _word(0x9E3779B9))
     second = words[1] ^ _mix(tf.constant((site * 0x85EBCA6B + 0x6A09E667) % 2**32, tf.uint32))
     return tf.bitcast(tf.stack([first, second]), tf.int32)
@@ -65,6 +66,7 @@ def uniform(
     :param key: int32 [2], of :func:`key_at`.
     :raises ValueError: if the generator is not one of :data:`GENERATORS`.
     """
+    # Not more bits than the type holds: rounding would make 1.0 of the largest numbers.
     bits = random_bits(key, shape, generator)
     if dtype == tf.float64:
         return tf.cast(bits, tf.float64) * 2.0**-32

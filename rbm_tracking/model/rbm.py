@@ -124,6 +124,7 @@ def initial_rbm(
     if n_h < 1 or not weight_scale >= 0:
         raise ValueError(f"n_h must be at least 1 and weight_scale at least 0, got {n_h} and {weight_scale}.")
     b = np.zeros(n_v or 0) if data is None else base_rate_biases(data, clip=clip, visible=visible)
+    # Drawn in float64: models of either type start at the same numbers.
     W = weight_scale * tf.random.stateless_normal([n_h, len(b)], seed, dtype=tf.float64)
     visible, hidden = tf.nest.map_structure(lambda part: tf.cast(part, dtype), (visible, hidden))
     return RBM(tf.cast(W, dtype), tf.constant(b, dtype), tf.zeros([n_h], dtype), visible, hidden)
@@ -149,6 +150,7 @@ def energy(rbm: RBM, v: tf.Tensor, h: tf.Tensor, beta: tf.Tensor | float = 1.0) 
     :param beta: broadcasts against [...].
     :return: [...], nats.
     """
+    # beta is of the coupling and the hidden biases alone; b and the measures stay.
     coupling = tf.reduce_sum(h * activations(rbm, v), axis=-1)
     measures = rbm.visible.log_measure(v, TENSORS) + rbm.hidden.log_measure(h, TENSORS)
     return -beta * coupling - tf.linalg.matvec(v, rbm.b) - measures
@@ -177,6 +179,7 @@ def softplus_sum(a: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
     n_h = x.shape[-1]
     groups = -(-n_h // 64)
     width = -(-n_h // groups)
+    # Factors are between 1 and 2: products of 64 stay below 2^64, and padding with 1 changes none.
     factors = 1.0 + tf.exp(-tf.abs(x))
     if groups * width > n_h:
         padding = [[0, 0]] * (x.shape.rank - 1) + [[0, groups * width - n_h]]
@@ -259,5 +262,6 @@ def log_z_independent(
     b: tf.Tensor, n_h: int, visible: Visible = Bernoulli(), hidden: Visible = Bernoulli()
 ) -> tf.Tensor:
     """zeta_M = log Z(b) + n_h log 2: log Z at beta = 0 (footnote 3), sum_i log(1 + exp(b_i)) for bits, [], float64."""
+    # At beta = 0 hidden units have no field: each bit has the factor 2.
     of_hidden = n_h * np.log(2.0) if hidden == Bernoulli() else hidden_sum(hidden, tf.zeros([n_h], tf.float64))
     return visible.log_normaliser(tf.cast(b, tf.float64), TENSORS) + of_hidden

@@ -56,6 +56,7 @@ def save_rbm(saved: SavedRBM, path: PathLike) -> None:
     n_h, n_v = rbm.W.shape
     header: dict[str, Any] = {"n_h": n_h, "n_v": n_v, "num_temps": len(saved.beta)}
     for layer, units in (("visible", rbm.visible), ("hidden", rbm.hidden)):
+        # Hidden units that a header does not name are bits.
         if layer == "visible" or units != Bernoulli():
             header[layer] = units.describe()
         arrays |= {name: np.asarray(leaf) for name, leaf in zip(_own(layer, header), _leaves(units), strict=True)}
@@ -119,6 +120,7 @@ def from_description(description: Mapping[str, object], *own: object) -> Visible
                 return DReLU(*own, is_learnt)
             case {"family": "mixed", "columns": list(columns), "families": list(families)}:
                 parts = []
+                # Each family takes its share of the arrays, in their order.
                 start = 0
                 for family in families:
                     stop = start + _NUM_OWN.get(family.get("family"), 0)
@@ -128,6 +130,7 @@ def from_description(description: Mapping[str, object], *own: object) -> Visible
                     tuple(tuple(int(column) for column in family_columns) for family_columns in columns), tuple(parts)
                 )
     except (TypeError, AttributeError):
+        # The right names with other contents: no description either.
         pass
     raise ValueError(f"no family of visible units is described by {str(description)[:200]}; save it again.")
 

@@ -168,6 +168,7 @@ def layer(columns: Mapping[FamilyName, Any], rows: Rows, *, learn_variances: boo
         elif name == "gaussian":
             family = Gaussian((_scale(part, "X", index) ** -2.0).astype(np.float32), learn_variances)
         elif name in ("relu", "drelu"):
+            # For its errors: 0 has a meaning here, so that columns are not standardised.
             _scale(part, "X", index, is_centred=False)
             family = (ReLU if name == "relu" else DReLU).of(part, is_learnt=learn_variances)
         else:
@@ -211,6 +212,7 @@ def _scale(rows: Rows, part: str, numbers: Sequence[int], *, is_centred: bool = 
 def _softmax(
     config: UnitsConfig, parts: Mapping[str, Rows], known: Sequence[Sequence[int]], part: str
 ) -> tuple[Visible, str]:
+    # Groups that a validation row breaks would have no probability there.
     rows = np.concatenate([parts[name] for name in (part, "valid") if name in parts])
     if config.groups is not None:
         groups = parse_groups(config.groups)

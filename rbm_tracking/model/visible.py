@@ -136,6 +136,7 @@ NUMPY = Ops(
 
 def binary_vectors(n: int, start: int = 0, stop: int | None = None) -> Array:
     """States `start` to `stop` of {0, 1}^n, in binary counting, [stop - start, n]."""
+    # Unit i is digit i of the state's number.
     states = np.arange(start, 2**n if stop is None else stop)
     return ((states[:, None] >> np.arange(n)) & 1).astype(np.float64)
 
@@ -237,6 +238,7 @@ def own_slopes(visible: Visible, hidden: Visible, v: Tensor, a: Tensor, ops: Ops
     :param a: activations of the hidden units, [..., n_h].
     :param ops: of the type of both.
     """
+    # Hidden units are summed out of q~: their slopes are means given v.
     of_visible = [visible.slopes(v, ops)] if visible.is_learnt else []
     return of_visible + ([hidden.mean_slopes(a, ops)] if hidden.is_learnt else [])
 
@@ -304,6 +306,7 @@ class Bernoulli(Discrete):
         return ops.cast(noise < ops.sigmoid(x), x)
 
     def num_states(self, n_v: int) -> float:
+        # As a float, which ends at 2^1024.
         return 2.0 ** min(n_v, 1000)
 
     def states(self, n_v: int, start: int, stop: int) -> Array:
@@ -331,9 +334,11 @@ class Spin(Discrete):
         return np.asarray(rows).astype(np.int8)
 
     def biases(self, rows: ArrayLike, *, clip: float = 1e-5) -> Array:
+        # P(1) = sigmoid(2 x): half of the log odds.
         return 0.5 * Bernoulli().biases(np.asarray(rows) > 0, clip=clip)
 
     def log_normaliser(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
+        # log(exp(x) + exp(-x)), which does not overflow.
         return ops.sum(ops.softplus(2.0 * x) - x)
 
     def mean(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
@@ -379,10 +384,12 @@ class Gaussian:
         return np.asarray(rows).astype(np.float32)
 
     def biases(self, rows: ArrayLike, *, clip: float = 1e-5) -> Array:
+        # The mean of v is b / precision.
         return np.asarray(self.precision, np.float64) * np.asarray(rows).mean(axis=0, dtype=np.float64)
 
     def log_normaliser(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         precision = ops.cast(self.precision, x)
+        # The integral of exp(x v - precision v^2 / 2).
         return 0.5 * ops.sum(np.log(2 * np.pi) - ops.log(precision) + x * x / precision)
 
     def mean(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
@@ -419,6 +426,7 @@ class Gaussian:
 
     def moved(self, change: Tensor, ops: Ops = NUMPY) -> Gaussian:
         """With precisions after a step in their logarithms."""
+        # A step in the logarithm, so that precisions stay positive.
         return replace(self, precision=self.precision * ops.exp(change)) if self.is_learnt else self
 
     def powered(self, power: float) -> Gaussian:
@@ -429,6 +437,7 @@ class Gaussian:
         return -0.5 * self.precision * v * v if self.is_learnt else None
 
     def mean_slopes(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
+        # -precision E[v^2] / 2, where E[v^2] = 1 / precision + (x / precision)^2.
         return -0.5 * (1.0 + x * x / ops.cast(self.precision, x))
 
     def describe(self) -> dict[str, Any]:

@@ -153,6 +153,7 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
     :param was_refuted: `is_refuted` of the verdict before.
     :raises ValueError: if there is no evidence at all.
     """
+    # The path of training, where it knows more than AIS does
     if evidence.along is not None and not _is_within(evidence.along, evidence.ais):
         evidence = evidence._replace(ais=stronger(evidence.ais, evidence.along))
     tracked, ais, reverse, exact, row, *_ = evidence
@@ -174,6 +175,7 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
         more = [*more, f"AIS, which is alone, has {ais.ess:.0f} of {ais.num_chains} chains effective"]
     if evidence.rise > 0:
         more = [*more, f"AIS rises by {evidence.rise:.1f} nats with the number of temperatures"]
+    # Even AIS outweighs flags of the filter, but nothing odd
     is_trusted = span is not None and not more and ((ais is not None and is_even(ais)) or not flags)
     reasons += more + [f"flag of the filter: {name}" for name in flags]
     log_zs = [source.log_z for source in (tracked, ais, reverse) if source is not None and math.isfinite(source.log_z)]
@@ -220,6 +222,7 @@ def is_inverted(ais: Annealing, reverse: Annealing) -> bool:
     if is_even(ais) or is_even(reverse):
         slack = math.hypot(_reach(ais), _reach(reverse))
     else:
+        # Both are bounds alone: by how much they may cross with a probability of 5 %
         slack = PAIR
     return ais.log_z - reverse.log_z > slack
 
@@ -239,6 +242,7 @@ def stronger(first: Annealing | None, second: Annealing, *, is_reverse: bool = F
         return higher if is_reverse else higher._replace(log_z=higher.log_z - math.log(2))
     if abs(first.log_z - second.log_z) > math.hypot(_reach(first), _reach(second)):
         return higher
+    # Both are right, as far as their errors tell
     return max(first, second, key=lambda estimate: estimate.ess / estimate.num_chains)
 
 
@@ -266,6 +270,7 @@ def _is_within(along: Annealing, ais: Annealing | None) -> bool:
 
 def _reach(annealing: Annealing) -> float:
     """How far the true log Z may lie beyond an estimate, on the side that is bounded, nats."""
+    # Errors of the mean weight, relative to it; further than the certificate nothing lies
     return min(-math.log1p(-AIS_ERRORS * annealing.std), CERTIFICATE) if is_even(annealing) else CERTIFICATE
 
 
@@ -415,6 +420,7 @@ def is_better(new: Choice, best: Choice) -> bool | None:
     Better is a higher lower end of the interval, worse a difference beyond the errors of both. One that is not trusted
     never takes the place of one that is, and one without a lower end takes no place.
     """
+    # By what each is worth at least; trust comes first
     if math.isfinite(new.low) and (new.low > best.low if new.is_trusted == best.is_trusted else new.is_trusted):
         return True
     gain = new.log_likelihood - best.log_likelihood + Z_95 * math.hypot(new.std, best.std)

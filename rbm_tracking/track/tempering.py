@@ -89,6 +89,7 @@ def gibbs(
     v, a, level = chains
     particle_beta = tf.gather(beta, level)
     for i in range(steps):
+        # Noise of h and of v: two sites a round, below those of swaps
         keys = key_at(seed, step, _SITES_PER_PASS * i), key_at(seed, step, _SITES_PER_PASS * i + 1)
         v = gibbs_round(rbm, a, keys, generator, particle_beta)
         a = activations(rbm, v)
@@ -152,6 +153,7 @@ def _rounds_numpy(
     beta = betas.numpy()
     first = int(start)
     rng = plain.noise_of(seed, first)
+    # exp may overflow to infinity, of which sigmoids and draws are right
     with np.errstate(over="ignore"):
         for _ in range(int(count)):
             v, a = plain_tempering.gibbs(at, v, a, beta[level], steps=1, rng=rng)
@@ -197,6 +199,7 @@ def swap(
         is_accepted = _of_slot(tf.pad(accepted, [[0, 1], [0, 0]]) | tf.pad(accepted, [[1, 0], [0, 0]]), level)
         log_q = tf.where(is_accepted, log_q_partner, log_q)
         level = tf.where(is_accepted, tf.gather(partner, level), level)
+    # The mean probability has less noise than the share of swaps that happened
     acceptance = tf.reduce_mean(tf.exp(tf.minimum(swap_log_ratio(d_upper, d_lower), 0.0)), axis=1)
     swaps = Swaps(d_upper, d_lower, acceptance, log_q)
     return Chains(v, a, level), swaps
@@ -209,6 +212,7 @@ def swap_log_ratio(d_upper: tf.Tensor, d_lower: tf.Tensor) -> tf.Tensor:
 
 def at_level(values: tf.Tensor, level: tf.Tensor) -> tf.Tensor:
     """Values of slots [M, N] in the order of their temperatures, [M, N]."""
+    # A column has one particle at each level: the sum has one term
     is_at = tf.equal(tf.range(level.shape[0], dtype=tf.int32)[:, None, None], level[None])  # [level, slot, N]
     return tf.reduce_sum(tf.where(is_at, values[None], tf.zeros_like(values)[None]), axis=1)
 

@@ -98,6 +98,7 @@ class Mixed:
     def draw(self, x: Tensor, noise: Tensor, ops: Ops = NUMPY) -> Tensor:
         parts = []
         start = 0
+        # Each family takes its share of the noise.
         for (family, part), count in zip(self._each(x, ops), self._noises, strict=True):
             parts.append(family.draw(part, ops.take(noise, np.arange(start, start + count)), ops))
             start += count
@@ -114,6 +115,7 @@ class Mixed:
         number = np.arange(start, stop)
         parts = []
         for family, index, count in zip(self.families, self._index, self._counts, strict=True):
+            # A digit of the state's number for each family, in a base of its own.
             number, state_index = np.divmod(number, int(count))
             parts.append(family.states(len(index), 0, int(count))[state_index])
         return np.concatenate(parts, axis=1)[:, self._place]
@@ -136,6 +138,7 @@ class Mixed:
         families = []
         start = 0
         for family in self.families:
+            # Changes are those of one family after the other.
             indices = np.arange(start, start + family.num_own)
             families.append(family.moved(ops.take(change, indices), ops) if family.is_learnt else family)
             start += len(indices)

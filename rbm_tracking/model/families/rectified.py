@@ -137,6 +137,7 @@ class ReLU(_Numbers):
     def variance(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         scaled, width = self._scaled(x, ops)
         mean = _half(scaled, ops)[1]
+        # By parts, E[s^2] = 1 + x E[s]; less the square of the mean.
         return ops.maximum(1.0 - mean * (mean - scaled), 0.0 * mean) * width * width
 
     def log_measure(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
@@ -161,6 +162,7 @@ class ReLU(_Numbers):
 
     def mean_slopes(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         scaled, _ = self._scaled(x, ops)
+        # -g E[u^2] / 2, where g E[u^2] = E[s^2] = 1 + x E[s].
         return -0.5 * (1.0 + scaled * _half(scaled, ops)[1])
 
     def moved(self, change: Tensor, ops: Ops = NUMPY) -> ReLU:
@@ -211,6 +213,7 @@ class DReLU(_Numbers):
     def _parts(self, x: Tensor, ops: Ops) -> tuple[Tensor, ...]:
         """Of plus, then of minus: log of the integral, mean of s, scaled field, width."""
         parts: list[Tensor] = []
+        # The half below 0 is one above it with the opposite field.
         for sign, log_precision in ((1.0, self.log_plus), (-1.0, self.log_minus)):
             width = ops.exp(-0.5 * ops.cast(log_precision, x))
             scaled = (sign * x - ops.cast(self.gap, x)) * width
@@ -220,10 +223,12 @@ class DReLU(_Numbers):
 
     def log_normaliser(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         log_plus, _, _, _, log_minus, *_ = self._parts(x, ops)
+        # The log of the sum of both integrals.
         return ops.sum(log_minus + ops.softplus(log_plus - log_minus))
 
     def mean(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         log_plus, m_plus, _, w_plus, log_minus, m_minus, _, w_minus = self._parts(x, ops)
+        # p: the probability to be above 0.
         p = ops.sigmoid(log_plus - log_minus)
         return p * m_plus * w_plus - (1.0 - p) * m_minus * w_minus
 

@@ -177,6 +177,7 @@ class Softmax(Discrete):
         noise = noise.reshape(len(fields), -1)
         absent = np.repeat(np.array([[0.0], [-np.inf]], x.dtype), len(fields), axis=1)
         ends = np.concatenate([fields.T, absent])[self._options.T]
+        # The distribution function, not divided by its end.
         ends -= ends.max(axis=0)
         np.exp(ends, out=ends)
         for below, end in itertools.pairwise(ends):
