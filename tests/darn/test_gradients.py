@@ -158,6 +158,18 @@ def test_who_is_biased(seed: tf.Tensor, rng: np.random.Generator) -> None:
     assert std["darn"] < std["rloo"]
 
 
+def test_the_baseline_of_a_row_is_the_mean_of_the_others(seed: tf.Tensor, rng: np.random.Generator) -> None:
+    model, x = make(seed), tf.constant(rows(rng, 6))
+    noise = model.encoder_noise(6, seed)
+    costs = estimate(model, x, noise, estimator="reinforce").loss.numpy()
+    gradients = []
+    for baseline in (None, tf.constant((costs.sum() - costs) / 5.0)):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(estimate(model, x, noise, estimator="reinforce", baseline=baseline).loss)
+        gradients.append(tape.gradient(loss, model.encoders[0].conditional.bias).numpy())
+    np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-9)
+
+
 @pytest.mark.parametrize("estimator", ["darn", "reinforce", "rloo"])
 def test_losses_are_description_lengths_of_deep_models(
     estimator: str, seed: tf.Tensor, rng: np.random.Generator
