@@ -13,16 +13,15 @@ chunking        rows piece by piece
 Layers for images are in `gpflow_deep.layers.images`, and importable from here.
 """
 
-import importlib
-from typing import Any
-
 import lazy_loader
 
-_attribute, __dir__, __all__ = lazy_loader.attach(
+__getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "features": ["FeatureLayer"],
         "global_inducing": ["GlobalInducingLayer"],
+        "images.convolutional": ["ConvolutionalLayer", "Patches"],
+        "images.weighted_convolutional": ["WeightedConvolutionalLayer"],
         "latent": ["Encoder", "LatentVariableLayer"],
         "linear": ["BayesianLinearLayer"],
         "moments": ["LayerMoments"],
@@ -30,9 +29,3 @@ _attribute, __dir__, __all__ = lazy_loader.attach(
         "svgp": ["CachedFactors", "CachedForms", "LayerFactors", "Precision", "SVGPLayer"],
     },
 )
-_OF_IMAGES = ("ConvolutionalLayer", "Patches", "WeightedConvolutionalLayer")
-__all__ = [*__all__, *_OF_IMAGES]
-
-
-def __getattr__(name: str) -> Any:
-    return getattr(importlib.import_module("gpflow_deep"), name) if name in _OF_IMAGES else _attribute(name)
