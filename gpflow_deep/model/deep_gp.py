@@ -266,6 +266,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
             return self.training_loss(batch, seed=seed)
 
         if isinstance(data, tf.data.Iterator):
+            # Each call takes the next batch, outside of the graph, which is traced once for all of them.
             of_batch = tf.function(loss, input_signature=data.element_spec, autograph=False) if compile else loss
             return lambda: of_batch(*next(data))
 

@@ -55,6 +55,7 @@ def log_label_probs(rbm: RBM, rows: ArrayLike, labels: ArrayLike) -> Array:
     v = np.asarray(rows, np.float64)
     if v.ndim != 2 or v.shape[1] not in (len(b), len(rest)):
         raise ValueError(f"rows must be [N, {len(rest)}] without, or [N, {len(b)}] with the label, got {v.shape}.")
+    # Label k adds its column of W to the activations, and its bias: the rest is one product for all labels
     a = (v if v.shape[1] == len(rest) else v[:, rest]) @ W[:, rest].T + c
     pieces = np.array_split(a, max(1, -(-a.size * len(columns) // _CHUNK)))
     scores = [rbm.hidden.log_normaliser(p[:, None] + W[:, columns].T[None]) + b[columns] for p in pieces]
@@ -235,6 +236,7 @@ def _check_observed(visible: Visible, v: Array, is_missing: NDArray[np.bool_]) -
     filled = np.where(is_missing, -1.0 if isinstance(visible, Spin) else 0.0, v)
     if isinstance(visible, Softmax):
         for group, required in zip(visible.groups, visible.is_required, strict=True):
+            # A category that needs a 1, and may have it in a missing column, is allowed
             columns = list(group)
             is_open = required & is_missing[:, columns].any(axis=1) & (filled[:, columns].sum(axis=1) == 0)
             first = np.array(columns)[np.argmax(is_missing[:, columns], axis=1)]

@@ -80,6 +80,7 @@ def log_z_exact(rbm: RBM, beta: float = 1.0) -> float:
     W, b, c = _checked(rbm, beta)
     visible = rbm.visible
     excess = 0.0
+    # Tables are of bits alone: other units are enumerated one state after the other
     if rbm.hidden != Bernoulli():
         return float(logsumexp([logsumexp(log_weights) for _, log_weights, _ in _states(rbm, beta)]))
     # Signs are bits of other parameters

@@ -178,6 +178,7 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
     # Even AIS outweighs flags of the filter, but nothing odd
     is_trusted = span is not None and not more and ((ais is not None and is_even(ais)) or not flags)
     reasons += more + [f"flag of the filter: {name}" for name in flags]
+    # Without an interval: the highest estimate, and no ends but the bounds below
     log_zs = [source.log_z for source in (tracked, ais, reverse) if source is not None and math.isfinite(source.log_z)]
     value, low, high = span or _Span(max(log_zs, default=row), -math.inf, math.inf)
     # Bounds that hold however uneven the weights are: a row, AIS by Markov's inequality, and reverse AIS

@@ -227,6 +227,7 @@ class PartitionTracker:
         state, known_bias, is_rare = self._observed()
         bias = float(state.mean[-1]) + known_bias
         flags = int(health_flags(state, bias)) | (FLAGS["ess"] if is_rare else 0)
+        # Samples of something else, or that do not move, tell nothing of this model
         flags |= FLAGS["samples"] if self._is_foreign or self._num_still >= _STILL else 0
         return Tracking(self.log_z, self.log_z_std, float(lag(state, bias)), flags)
 
@@ -267,6 +268,7 @@ class PartitionTracker:
         """-rate tr Cov(phi) / N, phi = d log q~ / d parameters, see `learning.reuse_bias`."""
         if learning_rate is None or self._family.gram is None:
             return 0.0
+        # By products of the phi of samples, [N, N]: Cov itself is as large as the parameters squared
         gram = self._family.gram(parameters, v)
         count = len(v)
         return float(-learning_rate * (np.trace(gram) - gram.sum() / count) / ((count - 1.0) * count))
@@ -343,6 +345,7 @@ class PartitionTracker:
     def _start(self, d_upper: Array, d_lower: Array, log_z_last: float, num_chains: int) -> FilterState:
         log_z = self._first_log_z
         if log_z is None:
+            # Bridges from the middle of both means; log Z adds up from beta = 0, where it is known
             middle = (d_upper + d_lower).mean(axis=1) / 2
             steps = bridge(d_upper, d_lower, middle, iterations=5).value
             log_z = log_z_last - np.append(np.cumsum(steps[::-1])[::-1], 0.0)
@@ -423,6 +426,7 @@ def rbm_family(visible: Visible) -> Family:
         return np.asarray(hidden_units(rbm).log_normaliser(x) + of_visible)
 
     def log_z_last(rbm: Any) -> float:
+        # At beta = 0 the layers know nothing of each other, and hidden units have no field
         of_visible = units(rbm).log_normaliser(np.asarray(rbm[1], np.float64))
         return float(of_visible + hidden_units(rbm).log_normaliser(np.zeros(len(rbm[2]))))
 
@@ -436,6 +440,7 @@ def rbm_family(visible: Visible) -> Family:
     def gram(rbm: object, v: Array) -> Array:
         a = _activations(rbm, v)
         h = hidden_units(rbm).mean(a)
+        # phi = (h v', v, h): products of two samples are (v'v) (h'h) + v'v + h'h
         vv = v @ v.T
         hh = h @ h.T
         products = vv * hh + vv + hh

@@ -67,6 +67,7 @@ def initial_chains(rbm: RBM, num_temps: int, num_chains: int, *, seed: tf.Tensor
     :param seed: int32 [2].
     """
     v = sample_visible(rbm.visible, tf.broadcast_to(rbm.b, [num_temps, num_chains, rbm.b.shape[0]]), seed)
+    # Slot i begins at temperature i
     level = tf.tile(tf.range(num_temps, dtype=tf.int32)[:, None], [1, num_chains])
     return Chains(v, activations(rbm, v), level)
 
