@@ -212,3 +212,12 @@ def test_memory_can_be_limited() -> None:
 def test_only_bytes() -> None:
     with pytest.raises(ValueError, match="content must be bytes, got str"):
         encode_table("a,b\n1,2\n")  # type: ignore[arg-type]
+
+
+def test_what_is_no_table_is_stored_or_packed_by_lzma(rng: np.random.Generator) -> None:
+    noise = rng.integers(0, 256, 3000).astype(np.uint8).tobytes()
+    for content, method in ((noise, "stored"), (3 * noise, "lzma")):
+        data = encode_table(content)
+        assert method_of(data) == method
+        assert len(data) < 3100
+        assert decode_table(data) == content

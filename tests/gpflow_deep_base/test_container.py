@@ -197,6 +197,9 @@ def test_a_plain_archive_of_any_program(tmp_path: Path) -> None:
     np.savez(path, X=np.array([None, 1]))
     with pytest.raises(ValueError, match="numbers or text"):
         read_npz(path)
+    write_members(path, {"X.npy": npy("(3,)", b"\0" * 64)})
+    with pytest.raises(ValueError, match=r"must have 24 bytes for shape \[3\], got 64"):
+        read_npz(path)
     path.write_bytes(io.BytesIO(b"PK").getvalue())
     with pytest.raises(ValueError, match=r"cannot be read as an \.npz file of plain arrays"):
         read_npz(path)

@@ -1,11 +1,12 @@
 """gpflow_deep_base.stopping: which loss is the best and when to stop, against a plain loop over all of them."""
 
 import math
+import signal
 
 import numpy as np
 import pytest
 
-from gpflow_deep_base.stopping import Best
+from gpflow_deep_base.stopping import Best, signals
 
 
 def by_hand(losses: list[float], patience: int) -> tuple[int, int]:
@@ -56,3 +57,12 @@ def test_without_patience_it_never_stops() -> None:
         best = best.after(step, step)
     assert best.num_worse == 99
     assert not best.is_done(None)
+
+
+def test_a_warning_that_comes_twice_counts_once_and_handlers_are_put_back() -> None:
+    before = {name: signal.getsignal(name) for name in (signal.SIGHUP, signal.SIGTERM)}
+    with signals(acts_again=False) as received:
+        for name in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP, signal.SIGTERM):
+            signal.raise_signal(name)
+    assert received == ["SIGHUP", "SIGTERM", "SIGTERM"]
+    assert {name: signal.getsignal(name) for name in before} == before
