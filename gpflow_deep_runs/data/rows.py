@@ -8,6 +8,8 @@
 A reader of rows that are not divided returns them in one part "all", which :func:`divide` cuts.
 """
 
+import functools
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -23,6 +25,8 @@ __all__ = ["Indices", "Part", "Rows", "Task", "divide", "warn_of_few"]
 
 Indices = NDArray[np.int64]
 """Numbers of rows."""
+
+_HASH_ROWS = 65_536
 
 MIN_TEST_ROWS = 10
 """Scores of fewer rows are warned of."""
@@ -45,7 +49,8 @@ class Rows:
     :param task: "regression", "binary", "multiclass", or "density", where Y is None or the class of each row, to look
         at. Labels are int64 [n, 1] from 0 to C - 1, targets of a regression float64 [n, P].
     :param source: where the data come from, and what was done to them.
-    :param sha256: checksum of all parts: the same whichever file format they were read from.
+    :param checksum: of all parts, the same whichever file format they were read from; "" of a part "all", whose
+        :attr:`sha256` is computed where it is asked for.
     :param image_shape: height and width, if a row is an image, row by row, the channels of a pixel together.
     :param feature_names: names of the D inputs.
     :param target_names: names of the P targets.
@@ -59,7 +64,7 @@ class Rows:
     parts: Mapping[str, Part]
     task: Task | Literal["density"]
     source: str
-    sha256: str
+    checksum: str = ""
     image_shape: tuple[int, int] | None = None
     feature_names: tuple[str, ...] = ()
     target_names: tuple[str, ...] = ()
@@ -67,6 +72,20 @@ class Rows:
     schema: Schema | None = None
     splits: tuple[tuple[Indices, Indices], ...] | None = None
     is_shuffled: bool = False
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """Checksum of all parts: of a part "all" that of X, Y and the standard splits."""
+        if self.checksum:
+            return self.checksum
+        X, Y = self._part("all")
+        digest = hashlib.sha256(f"{self.task} {X.shape} {Y.shape}".encode())
+        # Numbers of one width and order of bytes, block by block, so that the platform does not matter
+        for array in (X, Y.astype("<f8"), *(np.asarray(rows) for pair in self.splits or () for rows in pair)):
+            kind = "<f8" if array.dtype.kind == "f" else "<i8"
+            for start in range(0, len(array), _HASH_ROWS):
+                digest.update(np.ascontiguousarray(array[start : start + _HASH_ROWS], dtype=kind).reshape(-1).data)
+        return digest.hexdigest()
 
     @property
     def train(self) -> Part:
@@ -162,7 +181,7 @@ def divide(data: Rows, *, split: int = 0, valid_fraction: float = 0.1, seed: int
     if schema is not None:
         schema = schema.learned(parts["train"].X, data.name)
         parts = {name: Part(schema.filled(part.X), part.Y) for name, part in parts.items()}
-    return replace(data, parts=parts, splits=None, schema=schema)
+    return replace(data, parts=parts, checksum=data.sha256, splits=None, schema=schema)
 
 
 def warn_of_few(data: Rows) -> None:

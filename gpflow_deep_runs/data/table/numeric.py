@@ -1,6 +1,5 @@
-"""Inputs and targets that are numbers, as a data set that is not divided yet: checked, with their checksum."""
+"""Inputs and targets that are numbers, as a data set that is not divided yet, and checked."""
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +10,6 @@ from gpflow_deep_runs.data.table.schema import Schema, Task
 
 __all__ = ["check_finite", "undivided"]
 
-_HASH_ROWS = 65_536
 _ROWS = 1024
 
 
@@ -70,7 +68,6 @@ def undivided(
         {"all": Part(X, Y)},
         task,
         source,
-        _sha256(X, Y, task, pairs or ()),
         feature_names=names,
         target_names=targets,
         class_names=tuple(class_names),
@@ -97,17 +94,6 @@ def check_finite(array: np.ndarray, names: Sequence[str], what: str, *, may_miss
                 f"first in row {int(bad.argmax())} (from 0); drop those rows (of a table by --bad_rows=drop) or put in "
                 "values."
             )
-
-
-def _sha256(X: np.ndarray, Y: np.ndarray, task: str, splits: Sequence[tuple[Indices, Indices]]) -> str:
-    """Checksum of X, Y and the standard splits: the same whichever file format they were read from."""
-    digest = hashlib.sha256(f"{task} {X.shape} {Y.shape}".encode())
-    # Numbers of one width and order of bytes, block by block, so that the platform does not matter
-    for array in (X, Y.astype("<f8"), *(np.asarray(rows) for pair in splits for rows in pair)):
-        kind = "<f8" if array.dtype.kind == "f" else "<i8"
-        for start in range(0, len(array), _HASH_ROWS):
-            digest.update(np.ascontiguousarray(array[start : start + _HASH_ROWS], dtype=kind).reshape(-1).data)
-    return digest.hexdigest()
 
 
 def _numbers(values: ArrayLike | None, what: str) -> np.ndarray:
