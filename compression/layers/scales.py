@@ -167,7 +167,6 @@ class Horseshoe(BayesianLayer):
     def _sample_scales(self, batch: tf.Tensor) -> tf.Tensor:
         (mean_s, var_s) = self._global()
         (mean, var) = self._local()
-        # One draw of the global scale for each example, and one of each local scale.
         noise = self._normal([batch, 1 + mean.shape[0]])
         log_s = mean_s + tf.sqrt(var_s) * noise[:, :1]
         return self.mask * tf.exp(log_s + mean + tf.sqrt(var) * noise[:, 1:])

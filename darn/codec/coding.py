@@ -92,7 +92,6 @@ class BitStack:
 
     def push(self, bits: np.ndarray, logits: NDArray[np.float64]) -> None:
         """Code bits [n, B]; `pop` of the same logits gives them back."""
-        # Whether a bit is the rarer of its two values, so that one table serves logits of both signs.
         differs = ((bits != 0) != (logits > _ZERO)).astype(np.int32)
         self._coder.encode_reverse(differs.ravel(), self._model, _rarer().take(logit_index(logits).ravel()))
 
@@ -308,7 +307,6 @@ def _push_decoder(integer: IntegerModel, stack: BitStack, bits: list[Bits], batc
     """x with p(x | h), then h from the first layer up with p(h)."""
     for level, (layer, layer_bits) in enumerate(zip(integer.decoders, bits, strict=True)):
         above = integer.wiring.seen_above(bits, level)
-        # Known bits need no order: all logits of a layer at once.
         offset = integer.decoder_offset(level, above, layer_bits.shape[1], batch_size)
         stack.push(layer_bits, layer.logits(layer_bits, offset, batch_size))
 

@@ -140,7 +140,6 @@ class Exact(NamedTuple):
 
 def tanh_units(a: Exact) -> Exact:
     """tanh, in units of 2^-12."""
-    # To the nearest place of the table, whose ends are flat.
     end = _TANH_LIMIT << _TANH_INPUT_BITS
     number = a.integers.dtype.type
     index = a.integers * number(2.0 ** (_TANH_INPUT_BITS - a.bits))

@@ -260,7 +260,6 @@ class LinearConditional(Conditional):
             h = linear_bits(noise, matrix, a)
 
             def grad(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                # The slope of each bit by its own logit, as the unit defines it.
                 logits = a + tf.matmul(h, matrix)
                 with tf.GradientTape() as tape:
                     tape.watch(logits)

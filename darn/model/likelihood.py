@@ -161,7 +161,6 @@ def _compiled_exact(model: DARN) -> tf.types.experimental.PolymorphicFunction:
     @tf.function(autograph=False, reduce_retracing=True)
     def block(h: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         """log sum over the states h [S, n] of p(x, h), [B]."""
-        # All pairs of a state and a row, [S, B]; summed over the states.
         log_p = log_joint_of_pairs(model, rows, tf.split(h, model.config.hidden, axis=1))
         return tf.cast(tf.reduce_logsumexp(log_p, axis=0), tf.float64)
 

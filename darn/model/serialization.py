@@ -52,7 +52,6 @@ def _decoder(config: DARNConfig, wiring: Wiring, level: int) -> _Shapes:
     offset_size = n
     # How the units of the layer depend on each other.
     if local is not None and 1 <= level <= num_local:
-        # A stochastic layer on a grid: weights of a neighbourhood, one set a place of the period.
         channels = local.grids[level][2]
         window = (local.period, local.period, local.units_kernel**2 * channels, channels)
         conditional: _Shapes = {"bias": (n,), "layer/weights": window}

@@ -93,7 +93,6 @@ class WeightNoise(tf.Module):
             raise ValueError(f"initial_std must be positive, got {initial_std}.")
         self.kind = kind
         self.variables_ = tuple(variables)
-        # log sigma^2, which keeps the variances positive without a constraint.
         start = 2.0 * tf.math.log(tf.constant(initial_std, tf.float64))
         self.log_variances = [
             tf.Variable(tf.fill(v.shape, tf.cast(start, v.dtype)), name="log_variance") for v in variables
