@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -188,12 +189,14 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scaled = self._scaled(X)
         data = prepare(self._network, scaled, self._targets(y))
         epochs = default_epochs(len(y)) if self.epochs == "auto" else int(self.epochs)
-        options: dict[str, Any] = {"batch_size": self.batch_size, "seed": self._seed, "weight": weight}
+        one_pass = functools.partial(
+            fit_epoch, self._network, data, batch_size=self.batch_size, seed=self._seed, weight=weight
+        )
         # All passes but the last, over the other rows.
         losses: list[float] = []
         cost = Cost(epochs, "passes")
         for epoch in range(epochs - 1):
-            stats = fit_epoch(self._network, data, epoch=epoch, rows=others, **options)
+            stats = one_pass(epoch=epoch, rows=others)
             say_pass(self.verbose, epoch + 1, epochs, f": {stats.log_evidence:.4f} nats a row before it was learned")
             cost(epoch + 1)
             if self.early_stopping and len(held):
@@ -204,9 +207,9 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # The last pass: rows that were held back are scored before they are learned.
         rows = None
         if self.n_epochs_ == 1 and len(held):  # at the end of the pass, when most is known
-            fit_epoch(self._network, data, rows=others, **options)
+            one_pass(rows=others)
             rows = held
-        stats = fit_epoch(self._network, data, epoch=self.n_epochs_ - 1, rows=rows, **options)
+        stats = one_pass(epoch=self.n_epochs_ - 1, rows=rows)
         self._few_rows = []
         say_pass(self.verbose, self.n_epochs_, self.n_epochs_, f": {stats.log_evidence:.4f} nats a row")
         # Rows that were held back count in the moments of later calls, and their scores calibrate.

@@ -45,10 +45,10 @@ def map_slices(
         return tuple(fn(tf.constant(0), tf.convert_to_tensor(length)))
     # Outside a graph `fn` would run as Python for each slice: of many it is traced once.
     if tf.executing_eagerly() and int(length) > FEW_SLICES * int(size):
-        options = {"num_sums": num_sums, "axis": axis}
-        return tf.function(
-            lambda: map_slices(fn, length, size, dtypes, **options), autograph=False
-        ).get_concrete_function()()
+        traced = tf.function(
+            lambda: map_slices(fn, length, size, dtypes, num_sums=num_sums, axis=axis), autograph=False
+        )
+        return traced.get_concrete_function()()
     length = tf.cast(length, tf.int32)
     size = tf.cast(size, tf.int32)
     count = tf.maximum((length + size - 1) // size, 1)

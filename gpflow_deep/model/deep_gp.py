@@ -236,7 +236,6 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         """Draws of the inner layers for rows X [N, D]; those with this noise, if it is given."""
         weights = None
         if noise is None:
-            # S groups of K importance samples.
             num_draws = self.num_samples * (self.num_importance_samples if self._has(LatentVariableLayer) else 1)
             noise, weights = weighted_noise(self.integrator, self._inner_dims, num_draws, X, seed)
         return Draws(noise, weights, self.likelihood_seed(seed))
@@ -385,10 +384,16 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
             spectral densities of GPflow's stationary kernels only, see `layers.spectral`.
         """
         seed = fresh_seed() if seed is None else as_seed(seed)
-        options: dict[str, Any] = {"num_features": num_features, "noise": noise, "samples": self._samples}
-        options["points"] = self._points_of_functions(num_functions, seed)
-        member_factors = members.for_functions(self.layers, self._samples, num_functions, seed)
-        return draw_functions(self.layers, num_functions, seed=seed, members=member_factors, **options)
+        return draw_functions(
+            self.layers,
+            num_functions,
+            num_features=num_features,
+            noise=noise,
+            seed=seed,
+            samples=self._samples,
+            points=self._points_of_functions(num_functions, seed),
+            members=members.for_functions(self.layers, self._samples, num_functions, seed),
+        )
 
     @check_shapes("Xnew: [N, D]")
     def predict_components(

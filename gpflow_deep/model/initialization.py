@@ -43,7 +43,6 @@ def inducing_inputs(X: np.ndarray, num_inducing: int, *, seed: int = 0) -> np.nd
     if num_inducing < 1:
         raise ValueError(f"num_inducing must be at least 1, got {num_inducing}.")
     rng = np.random.default_rng(seed)
-    # Of many rows a sample, so that the time is bounded.
     max_rows = max(MAX_KMEANS_ROWS, 50 * num_inducing)
     rows = X if len(X) <= max_rows else X[np.sort(rng.choice(len(X), max_rows, replace=False))]
     # k-means, from distinct rows that are drawn as often as they occur.

@@ -251,10 +251,16 @@ class Predictions:
     ) -> tuple[tf.Tensor, ...]:
         """`read(steps)` of draws that are joint over the rows of X [N, D]."""
         noise = self._draws(MonteCarlo(), dims, num_draws, length_of(X), self.seed, X.dtype, joint=True)
-        options = {"size": draws_per_slice(self.layers, X), "full_cov": True}
-        X = checked_points(X, self.layers[0])
         return evaluate(
-            read, self.layers, self.factors, X, noise, num_results=num_results, num_sums=num_sums, **options
+            read,
+            self.layers,
+            self.factors,
+            checked_points(X, self.layers[0]),
+            noise,
+            size=draws_per_slice(self.layers, X),
+            full_cov=True,
+            num_results=num_results,
+            num_sums=num_sums,
         )
 
     def _joint_f(self, X: tf.Tensor, full_output_cov: bool) -> MeanAndVariance:

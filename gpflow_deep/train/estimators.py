@@ -223,8 +223,9 @@ class DeepGPEstimator(BaseEstimator):
         # of a stream it never falls
         trainer.course = None
         trainer.optimizer.learning_rate = self._training().rate
-        options = {"first": self.n_iter_, "batch_size": self.batch_size, "seed": self._seed}
-        self.n_iter_ += pass_over(self.predictor_, trainer, X, Y, **options)
+        self.n_iter_ += pass_over(
+            self.predictor_, trainer, X, Y, first=self.n_iter_, batch_size=self.batch_size, seed=self._seed
+        )
         if self.verbose:
             num_rows = float(np.asarray(self.predictor_.model.num_data))
             bound = trainer.scalars()["train/elbo_nats"] / num_rows

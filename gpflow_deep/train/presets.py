@@ -40,7 +40,6 @@ __all__ = [
     "with_sigma_points",
 ]
 
-
 MAX_VARIANCE = 1e4
 """Of the first kernel at the rows, in units of the variance of the targets: more is told."""
 

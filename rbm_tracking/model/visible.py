@@ -14,8 +14,7 @@ j, its mean that of the sigmoid, and its draws those of bits; log 2 becomes log 
 
 Families are frozen values. Their formulas are written once, for arrays in NumPy and, with the functions of
 `rbm_tracking.model.rbm.TENSORS`, for tensors; this module needs no TensorFlow. In nested structures of TensorFlow a
-family is
-static, except for the precisions of :class:`Gaussian`.
+family is static, except for the precisions of :class:`Gaussian`.
 """
 
 from __future__ import annotations

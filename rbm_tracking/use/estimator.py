@@ -727,14 +727,16 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._generator = best if settings.generator is None else settings.generator
         sample = X if X.shape[0] <= _SCORE_ROWS else X[self.random_state_.permutation(X.shape[0])[:_SCORE_ROWS]]
         data = self._drawn(sample)
-        kind: dict[str, Any] = {"seed": self._new_seed(), "data": data, "clip": 1 / (2 * len(data) + 2)}
-        rbm = initial_rbm(width, visible=self._visible, hidden=hidden_units(self.hidden, width), **kind)
+        seed = self._new_seed()
+        clip = 1 / (2 * len(data) + 2)
+        hidden = hidden_units(self.hidden, width)
+        rbm = initial_rbm(width, seed=seed, data=data, clip=clip, visible=self._visible, hidden=hidden)
         self._base_b = rbm.b.numpy()
         if settings.n_modes and (self._visible != Bernoulli() or self.hidden != "bernoulli"):
             wrong = f"visible={self.visible!r} and hidden={self.hidden!r}"
             raise ValueError(f"n_modes is for bits, got {wrong}; leave it out.")
         if settings.n_modes:
-            rbm = low_rank_rbm(width, settings.n_modes, **kind)
+            rbm = low_rank_rbm(width, settings.n_modes, seed=seed, data=data, clip=clip)
         ladder = linear_ladder(settings.ladder.n_temps)
         config = self._config()
         self._state = initial_state(

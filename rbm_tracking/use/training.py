@@ -231,15 +231,16 @@ def new_trainer(
 
     Other arguments and errors as for `rbm.initial_rbm` and `state.initial_state`.
     """
-    kind: dict[str, Any] = {"seed": seeds("init"), "data": data, "dtype": tf.as_dtype(dtype)}
+    seed = seeds("init")
+    dtype = tf.as_dtype(dtype)
     for units in (visible, hidden_units):
         if modes and units != Bernoulli():
             raise ValueError(f"a start from modes is for bits, got {type(units).__name__} units; leave out modes.")
     # From the leading modes of the data, or from noise
     if modes:
-        rbm = low_rank_rbm(hidden, modes, **kind)
+        rbm = low_rank_rbm(hidden, modes, seed=seed, data=data, dtype=dtype)
     else:
-        rbm = initial_rbm(hidden, visible=visible, hidden=hidden_units, **kind)
+        rbm = initial_rbm(hidden, seed=seed, data=data, dtype=dtype, visible=visible, hidden=hidden_units)
     ladder = linear_ladder(num_temps)
     state = initial_state(rbm, ladder, num_chains, seed=seeds("chains"), data=data, config=config)
     if trajectory is not None:

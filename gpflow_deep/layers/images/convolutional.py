@@ -146,10 +146,10 @@ class ConvolutionalLayer(Module):
         self, X: tf.Tensor, moments: LayerMoments, *, full_cov: bool = False, full_output_cov: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and covariance in the shapes of `Layer.outputs`."""
-        options = {"full_cov": True, "full_output_cov": full_output_cov}
         K = self.num_patches
         P = self.output_dim
-        mean, cov = self.gp.outputs(self._points(X, full_cov), moments, **options)
+        points = self._points(X, full_cov)
+        mean, cov = self.gp.outputs(points, moments, full_cov=True, full_output_cov=full_output_cov)
         lead = tf.shape(X)[:-2]
         N = tf.shape(X)[-2:-1]
         if full_cov and not full_output_cov:  # from [..., C, N K, N K]
