@@ -119,15 +119,42 @@ def export_tflite(
     examples = _examples(model, representative) if kind == "int8" else []
     model = _with(model, _BY_STEPS | {OPERATIONS[name]: _PlaceOf for name in ("Argmax", "Argmin")})
     try:
-        content = _tflite_bytes(_flat(model), kind, examples)
+        content = _that_runs(model, _tflite_bytes(_flat(model), kind, examples))
     except Exception as error:  # there is no common class of its errors
         try:  # loops over time need to know how many examples there are
-            content = _tflite_bytes(_flat(model, 1), kind, examples)
+            content = _that_runs(model, _tflite_bytes(_flat(model, 1), kind, examples))
         except Exception:
             cause = _missing(str(error)) or one_line(error)
             raise ValueError(f"TensorFlow Lite cannot hold the network {model.name}: {cause}.") from error
     write_bytes(path, content)
     return len(content)
+
+
+def _that_runs(model: keras.Model, content: bytes) -> bytes:
+    """The content of a file if an example runs through it: what is converted may still fail at its first operation."""
+    zeros = _zeros(model)
+    try:
+        model(keras.tree.pack_sequence_as(model.input, zeros), training=False)
+    except Exception:  # no example of this size: nothing can be said
+        return content
+    run = _runner(model_content=content)
+    by_name = {tensor.name: array for tensor, array in zip(model.inputs, zeros, strict=True)}
+    run(**{name: np.asarray(by_name[name], part["dtype"]) for name, part in run.get_input_details().items()})
+    return content
+
+
+def _zeros(model: keras.Model) -> list[np.ndarray]:
+    """One example of zeros, or empty texts, for each input; 32 of what there may be any number of."""
+    shapes = [(1, *(size or 32 for size in tensor.shape[1:])) for tensor in model.inputs]
+    types = [np.str_ if tensor.dtype == "string" else tensor.dtype for tensor in model.inputs]
+    return [np.zeros(shape, kind) for shape, kind in zip(shapes, types, strict=True)]
+
+
+def _runner(**content: Any) -> Any:
+    """The signature of a file that the interpreter of TensorFlow Lite has read."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"[\s\S]*tf.lite.Interpreter is deprecated")
+        return tf.lite.Interpreter(**content).get_signature_runner()
 
 
 def _missing(message: str) -> str:
@@ -268,7 +295,7 @@ def export_onnx(model: keras.Model, path: str | os.PathLike[str]) -> int:
     with atomic_path(path) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "In the future `np.object`", FutureWarning)
         try:
-            zeros = [np.zeros((1, *(size or 32 for size in tensor.shape[1:])), tensor.dtype) for tensor in model.inputs]
+            zeros = _zeros(model)
             model(zeros if len(zeros) > 1 else zeros[0])  # Keras wants it to have been called
             model.export(str(temporary), format="onnx", verbose=False)
         except Exception as error:
@@ -285,9 +312,7 @@ def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike | Mapping[str, Arr
     :return: for each output of the network, in its order.
     :raises ValueError: if inputs are missing or unknown.
     """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"[\s\S]*tf.lite.Interpreter is deprecated")
-        run = tf.lite.Interpreter(model_path=os.fspath(path)).get_signature_runner()
+    run = _runner(model_path=os.fspath(path))
     # The inputs of the signature by name.
     sources = run.get_input_details()
     inputs = X if isinstance(X, Mapping) else dict.fromkeys(list(sources)[:1], X)

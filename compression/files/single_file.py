@@ -9,6 +9,7 @@ model = load("model.bcz")
 import bisect
 import functools
 import math
+import numbers
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..graph.convert import folded
-from ..graph.graph import kernel_variables
+from ..graph.graph import arrays_for, kernel_variables
 from ..graph.removal.ordering import ordered
 from ..graph.removal.shrink import shrink_details
 from ..graph.sizes import Size, size_of
@@ -125,23 +126,27 @@ def pack(
     :param original: the network that sizes are compared with; `model` if not given.
     :param custom_objects: layers of the user's own by name, which `load` has to be given again.
     :param seed: of k-means, and of random signs by which `calibration` is looked at.
-    :raises ValueError: if a number is out of range, `validate` gives no finite number for `model`, the file cannot be
-        as small as `max_bytes`, or the network has a layer that no file can hold, naming it, or would not come back;
-        then the file stays as it was.
+    :raises TypeError: if the model is none of Keras, or typical inputs are no arrays.
+    :raises ValueError: if a number is out of range, typical inputs are not those of the network, `validate` gives no
+        finite number for `model`, the file cannot be as small as `max_bytes`, or the network has a layer that no file
+        can hold, naming it, or would not come back; then the file stays as it was.
     """
     if not 0 <= max_rise < float("inf"):
         raise ValueError(f"max_rise must be finite and at least 0, got {max_rise}.")
     by_posterior = calibration is None and bool(bayesian_layers(model))
     if not by_posterior and calibration is None and (validate is None or bits is not None or max_bytes is not None):
         raise ValueError("pack() needs validate=, or calibration= with validate=, bits= or max_bytes=.")
+    for name, number in (("bits", bits), ("max_bytes", max_bytes)):
+        if number is not None and not isinstance(number, numbers.Real):
+            raise TypeError(f"{name} must be a number, got {number!r}.")
     if (bits is not None and not 0 < bits <= 16) or (max_bytes is not None and max_bytes <= 0):
         raise ValueError(f"bits must be above 0 and at most 16, and max_bytes positive, got {bits=}, {max_bytes=}.")
     with custom_layers(custom_objects):
         plain, variances = _plain_of(model, by_posterior=by_posterior)
         check_storable(plain)
-        error_before = math.nan if validate is None else float(validate(model))
-        if validate is not None and not math.isfinite(error_before):
-            raise ValueError(f"validate must give a finite number for the network, got {error_before}.")
+        if calibration is not None:
+            calibration = arrays_for(plain, calibration, "calibration")
+        error_before = math.nan if validate is None else _judged(validate, model)
         size = original if isinstance(original, Size) else size_of(model if original is None else original)
         model = plain if by_posterior else ordered(folded(plain))
         max_error = error_before + max_rise
@@ -173,6 +178,19 @@ def pack(
             rates=paper_rates(size.weights, [kernel.size for kernel in kernels_of(model)], kernel_bits),
             file_rate=4 * size.parameters / num_bytes,
         )
+
+
+def _judged(validate: Callable[[keras.Model], float], model: keras.Model) -> float:
+    error = validate(model)
+    try:
+        number = float(error)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(
+            f"validate must give a finite number for the network, the lower the better, got {error!r:.80}."
+        )
+    return number
 
 
 def _plain_of(model: keras.Model, *, by_posterior: bool) -> tuple[keras.Model, list[NDArray[np.float32]]]:

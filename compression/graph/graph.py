@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from .kept_inputs import PlaceInputs, SelectInputs
 from .supported import OPERATIONS
@@ -106,7 +107,14 @@ def graph_of(model: keras.Model) -> Graph:
 
     :raises ValueError: if the model is not built, or is a subclass with a `call` of its own.
     """
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"the model must be a keras.Model, got {model!r:.80}.")
     if not _has_graph(model):
+        if not isinstance(model, keras.Sequential):
+            raise ValueError(
+                f"the model {model.name} must be Sequential or functional, got the class {type(model).__name__} with a "
+                "`call` of its own; pack_weights() takes any."
+            )
         raise ValueError(
             f"the model {model.name} must be a built Sequential or functional model, got "
             f"{len(getattr(model, 'inputs', None) or [])} inputs; call it on examples first, or give it an Input."
@@ -122,6 +130,43 @@ def graph_of(model: keras.Model) -> Graph:
     if isinstance(model, keras.Sequential):
         inputs, outputs = (keras.tree.flatten(part)[0] for part in (inputs, outputs))
     return in_order(Graph(model.name, inputs, outputs, reader.nodes, reader.tensors))
+
+
+def arrays_for(model: keras.Model, given: Any, what: str) -> Any:
+    """Inputs [n, ...] for each input of a network, nested as they were given, as arrays.
+
+    :param what: what they are, for messages.
+    :raises TypeError: if they are no arrays, such as a data set.
+    :raises ValueError: if their number, shapes or types are not those of the inputs, or there are none.
+    """
+    shapes = [tuple(tensor.shape) for tensor in model.inputs]
+    sizes = [["n", *("any" if size is None else str(size) for size in shape[1:])] for shape in shapes]
+    wanted = " and ".join(f"[{', '.join(names)}]" for names in sizes)
+    if isinstance(given, tf.data.Dataset | keras.utils.PyDataset) or callable(given) or hasattr(given, "__next__"):
+        raise TypeError(f"{what} must be arrays {wanted}, got a {type(given).__name__}; give its inputs as arrays.")
+    # Rows of one input may be a list of lists; those of several are nested as the network takes them.
+    is_nested = isinstance(given, dict)
+    if isinstance(given, list | tuple):
+        is_nested = len(shapes) > 1 or any(len(getattr(part, "shape", ())) >= len(shapes[0]) for part in given)
+    try:
+        arrays = [np.asarray(part) for part in (keras.tree.flatten(given) if is_nested else [given])]
+    except ValueError as error:
+        raise ValueError(f"{what} must be arrays {wanted}, got rows of several lengths.") from error
+    got = " and ".join(str([*array.shape]) for array in arrays)
+    if len(arrays) != len(shapes):
+        raise ValueError(f"{what} must be arrays {wanted}, got {got or 'none'}; give inputs alone, one array for each.")
+    for array, shape, tensor in zip(arrays, shapes, model.inputs, strict=True):
+        is_text = tensor.dtype == "string"
+        if array.dtype.kind not in ("OSU" if is_text else "biuf"):
+            raise ValueError(
+                f"{what} must be of type {tensor.dtype}, got {array.dtype}; encode them as the network does."
+            )
+        fits = array.ndim == len(shape) and all(
+            size in (None, n) for size, n in zip(shape[1:], array.shape[1:], strict=True)
+        )
+        if not fits or len(array) != len(arrays[0]) or not len(array):
+            raise ValueError(f"{what} must have one row or more of shape {wanted}, got {got}.")
+    return keras.tree.pack_sequence_as(given, arrays) if is_nested else arrays[0]
 
 
 def in_order(graph: Graph) -> Graph:

@@ -47,6 +47,9 @@ class Magnitude:
     values: int | None = None
 
 
+_OF_KERAS = ("class_weight", "sample_weight")
+"""Arguments of `keras.Model.fit` that `fit` does not take."""
+
 _METHODS: dict[str, type[Bayesian] | type[Magnitude]] = {"bayesian": Bayesian, "magnitude": Magnitude}
 
 
@@ -58,6 +61,10 @@ def method_of(method: object, others: Mapping[str, object]) -> Bayesian | Magnit
     :raises ValueError: if the method is neither.
     """
     for name in others:
+        if name in _OF_KERAS:
+            raise TypeError(
+                f"fit() has no {name}=; give a loss that weighs each example by its target, or repeat rows."
+            )
         owners = [kind.__name__ for kind in _METHODS.values() if name in {part.name for part in fields(kind)}]
         place = f"{owners[0]}({name}=...)" if owners else f'Bayesian(settings={{"{name}": ...}})'
         raise TypeError(f"fit() has no {name}=; say it of the method: method=compression.{place}.")

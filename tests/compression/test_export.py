@@ -183,6 +183,17 @@ def test_tflite_takes_several_inputs_and_integers(
         tflite_outputs(tmp_path / "n.tflite", {"numbers": rows["numbers"]})
 
 
+def test_tflite_looks_words_up(tmp_path: Path) -> None:
+    """A file for any number of examples would fail at its first operation: one that runs is written."""
+    words = keras.Input([1], dtype="string")
+    codes = keras.layers.StringLookup(vocabulary=["a", "b", "c"])(words)
+    model = keras.Model(words, keras.layers.Dense(2)(keras.layers.Flatten()(keras.layers.Embedding(5, 3)(codes))))
+    export_tflite(model, tmp_path / "words.tflite")
+    texts = np.array([["a"], ["b"], ["other"], ["c"]])
+    (outputs,) = tflite_outputs(tmp_path / "words.tflite", texts)
+    np.testing.assert_allclose(outputs, model(tf.constant(texts)), atol=1e-6)
+
+
 def test_tflite_has_the_places_of_the_largest_and_smallest(tmp_path: Path, rng: np.random.Generator) -> None:
     """Of Keras' own operations for them it has none."""
     i = keras.Input((4, 3))

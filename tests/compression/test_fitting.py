@@ -196,6 +196,9 @@ def test_wrong_arguments_are_refused(data: tuple[np.ndarray, np.ndarray], tmp_pa
         words = f"fit() has no {name}=; say it of the method: method=compression.{place}"
         with pytest.raises(TypeError, match=re.escape(words)):
             bc.fit(model, X, Y, loss="mse", **{name: 1})  # type: ignore[arg-type]
+    for name in ("class_weight", "sample_weight"):
+        with pytest.raises(TypeError, match=f"fit.. has no {name}=; give a loss that weighs each example"):
+            bc.fit(model, X, Y, loss="mse", **{name: {0: 1.0}})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must be a built Sequential or functional model"):
         bc.fit(keras.Sequential([keras.layers.Dense(1)]), X, Y, loss="mse")
     with pytest.raises(ValueError, match="max_rise"):

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import compression as bc
 from compression.files import container, single_file
@@ -223,11 +224,24 @@ def test_files_by_each_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ({"bits": 3}, "needs validate=, or calibration="),
         ({"calibration": X, "bits": 0}, "bits must be above 0 and at most 16"),
         ({"calibration": X, "max_bytes": 60}, "cannot be as small as 60 bytes"),
-        ({"calibration": X[:0]}, "calibration must have inputs, got none"),
+        ({"calibration": X[:0]}, "calibration must have one row or more"),
+        ({"calibration": X[:, 1:]}, r"calibration must have one row or more of shape \[n, "),
+        ({"calibration": (X, X)}, "give inputs alone, one array for each"),
+        ({"calibration": X.astype(str)}, "calibration must be of type float32, got <U"),
+        ({"calibration": [[1.0], [1.0, 2.0]]}, "got rows of several lengths"),
+        ({"calibration": X, "validate": lambda network: None}, "validate must give a finite number .* got None"),
         ({"calibration": np.full_like(X, np.nan)}, "not finite on the calibration data"),
     ):
         with pytest.raises(ValueError, match=message):
             bc.pack(model, path, **options)  # type: ignore[arg-type]
+    for given, words in (
+        ({"calibration": tf.data.Dataset.from_tensor_slices(X)}, "calibration must be arrays"),
+        ({"calibration": X, "max_bytes": "10 kB"}, "max_bytes must be a number, got '10 kB'"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            bc.pack(model, path, **given)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"the model must be a keras\.Model, got 'model\.keras'"):
+        bc.pack("model.keras", path, calibration=X, bits=3)  # type: ignore[arg-type]
     assert path.read_bytes() == before
 
 
