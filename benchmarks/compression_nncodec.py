@@ -42,6 +42,7 @@ from compression.graph.removal.cutting import oriented
 from compression.graph.removal.neighbours import strides_of
 from compression.train.recipes.classification import Examples, parts_of
 from gpflow_deep_base.files import write_json
+from gpflow_deep_base.seeds import numpy_rng
 
 #: Runs in the other Python: bytes of each matrix [out, in], the smaller of both orders; JSON on the last line.
 _RIVAL = r"""
@@ -115,7 +116,9 @@ def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("networks", [], "To be trained: lenet300, lenet5, pruned, cifar, mobilenet.", flag_values=fv)
     flags.DEFINE_list("seeds", ["0", "1", "2"], "Of these networks.", flag_values=fv)
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
-    flags.DEFINE_integer("calibration", 4000, "Training images that pack is given.", 1, flag_values=fv)
+    flags.DEFINE_integer(
+        "calibration", 4000, "Training images, drawn at random, that pack is given.", 1, flag_values=fv
+    )
     flags.DEFINE_float("max_rise", 0.1, "Percent of error set aside that a file may add.", 0.0, flag_values=fv)
     bench.define_common(fv)
 
@@ -197,6 +200,11 @@ def trained(name: str, seed: int, data_dir: str | None) -> tuple[keras.Model, di
     return model, parts
 
 
+def drawn(X: NDArray[np.float32], count: int, seed: int) -> NDArray[np.float32]:
+    """So many rows, whatever their order: those of a class may follow each other in the files."""
+    return X[np.sort(numpy_rng(seed, "calibration").permutation(len(X))[:count])]
+
+
 def out_first(weights: NDArray[np.float32]) -> NDArray[np.float32]:
     """Outputs first, as nncodec has them; of a kernel of a convolution inputs, rows and columns after them."""
     return weights.transpose(3, 2, 0, 1) if weights.ndim == 4 else weights.T
@@ -234,7 +242,7 @@ def beside(name: str, seed: int, data_dir: str | None, python: str) -> dict[str,
         packed = bc.pack(
             model,
             Path(folder) / "network.bcz",
-            calibration=parts["train"].X[: flag.calibration],
+            calibration=drawn(np.asarray(parts["train"].X), flag.calibration, seed),
             validate=lambda network: bc.error_percent(network, parts["valid"]),
             max_rise=flag.max_rise,
         )
