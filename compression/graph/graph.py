@@ -157,7 +157,7 @@ def arrays_for(model: keras.Model, given: Any, what: str) -> Any:
         raise ValueError(f"{what} must be arrays {wanted}, got {got or 'none'}; give inputs alone, one array for each.")
     for array, shape, tensor in zip(arrays, shapes, model.inputs, strict=True):
         is_text = tensor.dtype == "string"
-        if array.dtype.kind not in ("OSU" if is_text else "biuf"):
+        if array.dtype.kind not in ("OSU" if is_text else "biuf") and array.dtype.name != "bfloat16":
             raise ValueError(
                 f"{what} must be of type {tensor.dtype}, got {array.dtype}; encode them as the network does."
             )

@@ -555,7 +555,7 @@ def search_exact(
     if len(X) <= RACE_ROWS:
         lead = STRONG
         # What a function gains by chance is known of the largest likelihood nearby. Where rows are few for the inputs,
-        # but not hardly more than parameters, the prior has kept it from gaining that.
+        # and yet some for each lengthscale, the prior has kept it from gaining that.
         nearby = climb_exact(single, X, Y, min(max_iter, MIDDLE)) if single.has_prior and not is_short else single
         if not (single.has_prior and is_short and len(X) >= ROWS_PER_LENGTHSCALE * X.shape[1]):
             lead += chance_of_function(X)
