@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from compression.graph.graph import graph_of
+from compression.graph.graph import graph_of, has_shape
 from compression.graph.portable import portable
 from compression.graph.rebuild import copied, copy_of
 from compression.graph.supported import IDLE_IN_FILES, OPERATIONS
@@ -270,17 +270,12 @@ def _examples(model: keras.Model, representative: Any) -> list[np.ndarray]:
     # One array for each input, of its shape and type, with equally many examples.
     if len(candidates) == len(model.inputs):
         arrays = [np.asarray(part, tensor.dtype) for part, tensor in zip(candidates, model.inputs, strict=True)]
-        fits = all(_has_shape(part, tensor.shape) for part, tensor in zip(arrays, model.inputs, strict=True))
+        fits = all(has_shape(part, tensor.shape) for part, tensor in zip(arrays, model.inputs, strict=True))
         if fits and len({len(part) for part in arrays}) == 1 and len(arrays[0]):
             return arrays
     expected_shapes = " and ".join(f"(n, {', '.join(map(str, tensor.shape[1:]))})" for tensor in model.inputs)
     got = " and ".join(str(np.shape(part)) for part in candidates) or "none"
     raise ValueError(f"int8 needs representative inputs of shape {expected_shapes}, got {got}.")
-
-
-def _has_shape(array: np.ndarray, shape: tuple[int | None, ...]) -> bool:
-    sizes = zip(array.shape[1:], shape[1:], strict=False)
-    return array.ndim == len(shape) and all(expected in (None, size) for size, expected in sizes)
 
 
 def export_onnx(model: keras.Model, path: str | os.PathLike[str]) -> int:

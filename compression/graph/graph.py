@@ -161,12 +161,15 @@ def arrays_for(model: keras.Model, given: Any, what: str) -> Any:
             raise ValueError(
                 f"{what} must be of type {tensor.dtype}, got {array.dtype}; encode them as the network does."
             )
-        fits = array.ndim == len(shape) and all(
-            size in (None, n) for size, n in zip(shape[1:], array.shape[1:], strict=True)
-        )
-        if not fits or len(array) != len(arrays[0]) or not len(array):
+        if not has_shape(array, shape) or len(array) != len(arrays[0]) or not len(array):
             raise ValueError(f"{what} must have one row or more of shape {wanted}, got {got}.")
     return keras.tree.pack_sequence_as(given, arrays) if is_nested else arrays[0]
+
+
+def has_shape(array: np.ndarray, shape: Sequence[int | None]) -> bool:
+    """Whether rows [n, ...] are of the shape [None, ...] of an input; None fits any size."""
+    sizes = zip(array.shape[1:], shape[1:], strict=False)
+    return array.ndim == len(shape) and all(expected in (None, size) for size, expected in sizes)
 
 
 def in_order(graph: Graph) -> Graph:
