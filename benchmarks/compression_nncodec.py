@@ -2,6 +2,7 @@
 """How many bytes do networks take by `nncodec`, Fraunhofer's implementation of the standard ISO/IEC 15938-17?
 
     NNCODEC_PYTHON=PYTHON compression_nncodec.py --data_dir=DATA --networks=lenet300,lenet5,cifar --seeds=0,1,2
+    NNCODEC_PYTHON=PYTHON compression_nncodec.py --data_dir=DATA --models=FOLDER --networks=NAME --bits=3
     NNCODEC_PYTHON=PYTHON compression_nncodec.py --files=files/book_16.bcz,files/fixed.bcz --output=nncodec.json
 
 --networks: each is trained by Adam, pruned if it says so, and written without more training by `compression.pack` with
@@ -9,6 +10,10 @@ calibration images and by `nncodec` as it comes: dependent quantisation of step 
 states, biases at its step for them. The step, one for all kernels, is the coarsest for which the error on images that
 are set aside rises by at most --max_rise, as `pack` is told; the test images are looked at for the two that are chosen.
 Architecture and names are in the bytes of `pack` and not in those of `nncodec`.
+
+--models: a network for CIFAR-10 is FOLDER/NAME.keras, and `pack` is told --bits or --max_bytes, and no label. `nncodec`
+takes the coarsest of --steps whose error on images set aside is no higher than that of `pack`. Beside them 8 bits for
+each weight of a kernel, a step for each unit, float16 for all others, and the better one of bz2 and LZMA.
 
 --files: the coders alone. Each kernel of each file is a matrix of integers, the ranks of its values with 0 for the
 most frequent one. These are coded by `compression.files.coding.context_coding` and by the coder of `nncodec`, which
@@ -20,7 +25,9 @@ initial states of its contexts. Values themselves, biases and architecture are l
     python -m venv nnc && nnc/bin/pip install "numpy<2" && nnc/bin/pip install --no-deps nncodec
 """
 
+import bz2
 import itertools
+import lzma
 import os
 import tempfile
 import time
@@ -99,7 +106,7 @@ for number, step in enumerate(request):
     np.savez(folder / f"{number}.npz", **found)
 print("ANSWER" + json.dumps({"sizes": sizes, "version": importlib.metadata.version("nncodec")}))
 """
-_STEPS = range(-48, -3)  # four to an octave, from 1/4096 up to about a half
+_STEPS = list(map(str, range(-48, -3)))  # four to an octave, from 1/4096 up to about a half
 
 #: Data set, images at most, epochs.
 _SETS: dict[str, tuple[str, int | None, int]] = {
@@ -116,6 +123,13 @@ def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_list("networks", [], "To be trained: lenet300, lenet5, pruned, cifar, mobilenet.", flag_values=fv)
     flags.DEFINE_list("seeds", ["0", "1", "2"], "Of these networks.", flag_values=fv)
     flags.DEFINE_string("data_dir", None, "Folder with the files of the known data sets.", flag_values=fv)
+    flags.DEFINE_string("models", None, "Folder with NAME.keras of trained networks for CIFAR-10.", flag_values=fv)
+    flags.DEFINE_float("bits", None, "Of a weight of such a network.", flag_values=fv)
+    flags.DEFINE_integer("max_bytes", None, "Of the file of such a network.", flag_values=fv)
+    flags.DEFINE_integer(
+        "images", None, "Images to measure errors of such a network on; half to set aside.", 2, flag_values=fv
+    )
+    flags.DEFINE_list("steps", _STEPS, "Of nncodec: quarters of an octave.", flag_values=fv)
     flags.DEFINE_integer(
         "calibration", 4000, "Training images, drawn at random, that pack is given.", 1, flag_values=fv
     )
@@ -200,7 +214,7 @@ def trained(name: str, seed: int, data_dir: str | None) -> tuple[keras.Model, di
     return model, parts
 
 
-def drawn(X: NDArray[np.float32], count: int, seed: int) -> NDArray[np.float32]:
+def drawn(X: NDArray[Any], count: int, seed: int) -> NDArray[Any]:
     """So many rows, whatever their order: those of a class may follow each other in the files."""
     return X[np.sort(numpy_rng(seed, "calibration").permutation(len(X))[:count])]
 
@@ -221,7 +235,7 @@ def by_rival(python: str, model: keras.Model, valid: Examples, max_error: float)
     with tempfile.TemporaryDirectory() as folder:
         tensors = {f"{i:03}": out_first(weights) for i, weights in enumerate(model.get_weights())}
         np.savez(Path(folder) / "tensors.npz", **tensors)
-        write_json(Path(folder) / "steps.json", list(_STEPS))
+        write_json(Path(folder) / "steps.json", [int(step) for step in flags.FLAGS.steps])
         answer = bench.answer_of(python, _RIVAL_STEPS, folder)
         # From the fewest bytes on.
         for number in np.argsort(answer["sizes"]):
@@ -230,6 +244,26 @@ def by_rival(python: str, model: keras.Model, valid: Examples, max_error: float)
             if bc.error_percent(network, valid) <= max_error:
                 return answer["sizes"][number], network, answer["version"]
     raise RuntimeError(f"no step of nncodec has an error of at most {max_error} %.")
+
+
+def by_8_bits(model: keras.Model) -> tuple[int, keras.Model]:
+    """Bytes of a network with 8 bits for weights of kernels and float16 for others, and the network."""
+    content = []
+    values = []
+    for weights in model.get_weights():
+        if weights.ndim > 1:
+            step = np.max(np.abs(weights), axis=tuple(range(weights.ndim - 1)), keepdims=True) / 127
+            step = np.maximum(step, np.float32(1e-30))
+            integers = np.rint(weights / step).astype(np.int8)
+            content += [integers.tobytes(), step.tobytes()]
+            values.append(integers * step)
+        else:
+            content.append(weights.astype(np.float16).tobytes())
+            values.append(weights.astype(np.float16).astype(np.float32))
+    network = keras.models.clone_model(model)
+    network.set_weights(values)
+    joined = b"".join(content)
+    return min(len(bz2.compress(joined)), len(lzma.compress(joined))), network
 
 
 def beside(name: str, seed: int, data_dir: str | None, python: str) -> dict[str, Any]:
@@ -264,13 +298,56 @@ def beside(name: str, seed: int, data_dir: str | None, python: str) -> dict[str,
     }
 
 
+def stored(name: str, data_dir: str | None, python: str) -> dict[str, Any]:
+    """Bytes and errors of one trained network, rounded without labels to a size."""
+    flag = flags.FLAGS
+    model = keras.models.load_model(Path(flag.models) / f"{name}.keras", compile=False)
+    dataset = bench.load("cifar10_jpeg", data_dir, "images", num_valid=5000)
+    images = flag.images or 10_000
+    counts = {"train": flag.calibration, "valid": images // 2, "test": images}
+    # The same rows of images and of labels.
+    parts = parts_of({part: [drawn(values, n, 0) for values in dataset.parts[part]] for part, n in counts.items()})
+    size = {"bits": flag.bits} if flag.max_bytes is None else {"max_bytes": flag.max_bytes}
+    start = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        packed = bc.pack(
+            model,
+            Path(folder) / "network.bcz",
+            calibration=np.asarray(parts["train"].X),
+            **size,
+        )
+        seconds = time.process_time() - start
+        ours = bc.load(packed.path, max_bytes=2**32)
+    weights = bc.size_of(model).weights
+    row = {
+        "network": name,
+        "weights": weights,
+        "float_test_percent": bc.error_percent(model, parts["test"]),
+        "bytes": packed.bytes,
+        "bits": 8 * packed.bytes / weights,
+        "test_percent": bc.error_percent(ours, parts["test"]),
+        "pack_seconds": seconds,
+    }
+    int8_bytes, int8 = by_8_bits(model)
+    row |= {"int8_bytes": int8_bytes, "int8_test_percent": bc.error_percent(int8, parts["test"])}
+    print(row, flush=True)
+    size_of_rival, theirs, version = by_rival(python, model, parts["valid"], bc.error_percent(ours, parts["valid"]))
+    return row | {
+        "nncodec_bytes": size_of_rival,
+        "nncodec_test_percent": bc.error_percent(theirs, parts["test"]),
+        "ratio": packed.bytes / size_of_rival,
+        "nncodec": version,
+    }
+
+
 def main(flag: flags.FlagValues) -> None:
     """Print and write a line for each network, or each kernel of each file."""
     if not (python := os.environ.get("NNCODEC_PYTHON")):
         raise app.UsageError("NNCODEC_PYTHON must be a Python that has nncodec; see above how to install it.")
     pairs = [(name, seed) for name in flag.networks for seed in map(int, flag.seeds)]
     rows = itertools.chain(
-        (beside(*pair, flag.data_dir, python) for pair in pairs),
+        (stored(name, flag.data_dir, python) for name in flag.networks if flag.models),
+        (beside(*pair, flag.data_dir, python) for pair in pairs if not flag.models),
         (row for file in flag.files for row in rows_of(file, python)),
     )
     bench.write_rows(rows, "see --files, and as gpflow_deep_runs.data checks it")

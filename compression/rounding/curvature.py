@@ -32,6 +32,7 @@ _PLACES = 2048  # of a convolution, of a batch, at most
 _LEAST_ROWS = 8192  # in all batches together
 _ROWS_OF_INPUT = 32
 _MOST_INPUTS = 4608  # of a layer whose moments are a matrix
+_MOST_DOUBLE = 1024  # inputs of a layer whose matrices are kept in float64
 _LEAST_VARIANCE = 1e-30
 _FULL = (keras.layers.Dense, keras.layers.Conv1D, keras.layers.Conv2D)
 
@@ -44,7 +45,7 @@ class Curvature(NamedTuple):
     :ivar order: in which inputs are rounded, those that are felt most first, so that the others can make good, [K].
     """
 
-    upper: NDArray[np.float64]
+    upper: NDArray[np.floating]
     weight_of_units: NDArray[np.float64]
     order: NDArray[np.int64]
 
@@ -54,7 +55,8 @@ class Curvature(NamedTuple):
         if moments.ndim == 1:
             return cls(upper_factor(moments), weight_of_units, np.arange(len(moments)))
         order = np.argsort(-np.diagonal(moments), kind="stable")
-        return cls(upper_factor(moments[np.ix_(order, order)]), weight_of_units, order)
+        upper = upper_factor(moments[np.ix_(order, order)])
+        return cls(upper.astype(_kept_type(len(order)), copy=False), weight_of_units, order)
 
     def adapted(
         self, weights: NDArray[np.float64], moments: NDArray[np.float64], products: NDArray[np.float64]
@@ -77,7 +79,7 @@ class _Seen:
     def __init__(self, layer: keras.Layer, num_batches: int) -> None:
         self.layer = layer
         self.num_batches = num_batches
-        self.moments: NDArray[np.float64] | None = None
+        self.moments: NDArray[np.floating] | None = None
         self.count = 0
         self.given: list[tf.Tensor] = []
         self.felt: NDArray[np.float64] = np.zeros(int(layer.kernel.shape[-1]))
@@ -100,8 +102,9 @@ class _Seen:
 
     def _add(self, inputs: tf.Tensor) -> None:
         (rows,) = _rows(self.layer, self.num_batches, self.count, inputs)
-        product = (rows.T @ rows).astype(np.float64)
-        self.moments = product if self.moments is None else self.moments + product
+        if self.moments is None:
+            self.moments = np.zeros((rows.shape[1], rows.shape[1]), _kept_type(rows.shape[1]))
+        self.moments += rows.T @ rows
         self.count += len(rows)
 
 
@@ -190,18 +193,21 @@ def moments_of(
     :param wanted: x'', of the same shape.
     :param weights: W, [K, N].
     """
-    moments = products = np.zeros(())
+    num_inputs = len(weights)
+    moments = np.zeros((num_inputs, num_inputs))
     count = 0
     W = weights.astype(np.float32)
     is_narrow = 2 * W.shape[1] < W.shape[0]  # outputs of few units are the shorter way to E x' x'' W
+    products = np.zeros((num_inputs, W.shape[1] if is_narrow else num_inputs))
     for start in range(0, len(given), _ROWS):
         batches = (part[start : start + _ROWS] for part in (given, wanted))
         given_rows, wanted_rows = _rows(layer, -(-len(given) // _ROWS), start, *batches)
-        moments = moments + (given_rows.T @ given_rows).astype(np.float64)
-        products = products + (given_rows.T @ (wanted_rows @ W if is_narrow else wanted_rows)).astype(np.float64)
+        moments += given_rows.T @ given_rows
+        products += given_rows.T @ (wanted_rows @ W if is_narrow else wanted_rows)
         count += len(given_rows)
     products = products if is_narrow else products @ weights
-    return moments / count, products / count
+    moments /= count
+    return moments, products / count
 
 
 def _rows(layer: keras.Layer, num_batches: int, seed: int, *batches: tf.Tensor) -> list[NDArray[np.float32]]:
@@ -228,9 +234,14 @@ def _rows(layer: keras.Layer, num_batches: int, seed: int, *batches: tf.Tensor) 
 def _full(seen: _Seen, num_rows: int) -> Curvature:
     if seen.moments is None:
         raise ValueError(f"layer {seen.layer.name!r} is not used on the calibration data.")
-    moments = seen.moments / seen.count
+    moments = seen.moments.astype(np.float64) / seen.count
     seen.moments = None  # of all layers together they are the most of what is kept
     return Curvature.of(moments, seen.felt / num_rows)
+
+
+def _kept_type(num_inputs: int) -> type[np.floating]:
+    """Of matrices of a layer that wait for those of others: in ResNet-50 they would be 1 GB of float64."""
+    return np.float64 if num_inputs <= _MOST_DOUBLE else np.float32
 
 
 def _diagonal(squares: NDArray[np.float64]) -> Curvature:

@@ -47,7 +47,8 @@ def upper_factor(moments: ArrayLike) -> NDArray[np.float64]:
         return np.asarray(1 / np.sqrt(H + _damping(H, _DAMPING_ALONE)))
     H[np.diag_indices(len(H))] += _damping(np.diagonal(H))
     # The Cholesky factor of the inverse by one factor of H, whose rows and columns are in reverse order.
-    inverse, _ = lapack.dtrtri(np.linalg.cholesky(H[::-1, ::-1]), lower=1)
+    H = np.asfortranarray(np.linalg.cholesky(H[::-1, ::-1]))  # of thousands of inputs each copy is 0.2 GB
+    inverse, _ = lapack.dtrtri(H, lower=1, overwrite_c=1)
     return np.ascontiguousarray(inverse[::-1, ::-1])  # which products are fast with
 
 
