@@ -306,7 +306,12 @@ def stored(name: str, data_dir: str | None, python: str) -> dict[str, Any]:
     images = flag.images or 10_000
     counts = {"train": flag.calibration, "valid": images // 2, "test": images}
     # The same rows of images and of labels.
-    parts = parts_of({part: [drawn(values, n, 0) for values in dataset.parts[part]] for part, n in counts.items()})
+    some = {
+        part: (drawn(X, counts[part], 0), drawn(labels, counts[part], 0))
+        for part, (X, labels) in dataset.parts.items()
+        if part in counts
+    }
+    parts = parts_of(some)
     size = {"bits": flag.bits} if flag.max_bytes is None else {"max_bytes": flag.max_bytes}
     start = time.process_time()
     with tempfile.TemporaryDirectory() as folder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,10 @@ __all__ = [
     "kernel_variables",
     "layers_of",
     "model_of",
+    "rows_at_once",
 ]
+
+_MOST_NUMBERS = 2**26  # in all tensors of a network for the rows of a call
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,17 @@ def graph_of(model: keras.Model) -> Graph:
     if isinstance(model, keras.Sequential):
         inputs, outputs = (keras.tree.flatten(part)[0] for part in (inputs, outputs))
     return in_order(Graph(model.name, inputs, outputs, reader.nodes, reader.tensors))
+
+
+def rows_at_once(model: keras.Model, most: int) -> int:
+    """Examples to call a network on at once: Keras keeps all tensors of a call until its end, here at most 256 MB.
+
+    :param most: of a small network, or of one whose tensors nobody knows.
+    """
+    if not _has_graph(model):
+        return most
+    numbers = sum(math.prod(size or 1 for size in tensor.shape[1:]) for tensor in graph_of(model).tensors)
+    return min(most, max(1, _MOST_NUMBERS // numbers))
 
 
 def arrays_for(model: keras.Model, given: Any, what: str) -> Any:

@@ -20,14 +20,13 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from ..graph.graph import graph_of, kernel_variables
+from ..graph.graph import kernel_variables, rows_at_once
 from ..graph.rebuild import copy_of
 from .surgeon import adapted, upper_factor
 
 __all__ = ["Curvature", "curvature_of", "curvature_of_posterior", "is_full", "moments_of"]
 
 _ROWS = 128  # of a batch, at most
-_MOST_NUMBERS = 2**26  # in all tensors of a network for a batch
 _PLACES = 2048  # of a convolution, of a batch, at most
 _LEAST_ROWS = 8192  # in all batches together
 _ROWS_OF_INPUT = 32
@@ -119,8 +118,7 @@ def curvature_of(model: keras.Model, X: ArrayLike, *, seed: int = 0) -> list[Cur
     copy = copy_of(model)
     pairs = kernel_variables(copy)
     # Layers whose moments of inputs are a matrix are watched; of other kernels squares of gradients do.
-    numbers = sum(math.prod(size or 1 for size in tensor.shape[1:]) for tensor in graph_of(copy).tensors)
-    batch_size = min(_ROWS, max(1, _MOST_NUMBERS // numbers))
+    batch_size = rows_at_once(copy, _ROWS)
     num_batches = -(-len(keras.tree.flatten(X)[0]) // batch_size)
     records = {id(layer): _Seen(layer, num_batches) for layer, variable in pairs if is_full(layer, variable)}
     others = [variable for layer, variable in pairs if id(layer) not in records]

@@ -12,6 +12,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
+from ..graph.graph import rows_at_once
+
 __all__ = [
     "TrainingData",
     "check_finite",
@@ -183,8 +185,9 @@ def endless(x: object, y: object, batch_size: int, seed: int) -> tuple[tf.data.D
 
 def outputs_of(model: keras.Model, X: ArrayLike) -> Any:
     """Outputs of a network, nested as it gives them."""
+    rows = rows_at_once(model, _ROWS)
     parts = [
-        model(_nested(lambda array, i=i: array[i : i + _ROWS], X), training=False) for i in range(0, _count(X), _ROWS)
+        model(_nested(lambda array, i=i: array[i : i + rows], X), training=False) for i in range(0, _count(X), rows)
     ]
     return keras.tree.map_structure(lambda *chunks: tf.concat(chunks, axis=0), *parts)
 

@@ -16,6 +16,7 @@ from compression.train.recipes.classification import (
     parts_of,
     reshaped,
 )
+from compression.train.recipes.regression import unexplained_percent
 from tests.compression.oracles import dense_outputs, log_softmax, percent_wrong
 
 
@@ -23,6 +24,33 @@ def network(rng: np.random.Generator, *more: keras.Layer) -> keras.Model:
     model = keras.Sequential([keras.Input([5]), keras.layers.Dense(7, "relu"), keras.layers.Dense(4), *more])
     model.set_weights([rng.normal(size=weight.shape) for weight in model.get_weights()])
     return model
+
+
+class Watched(keras.layers.Layer):
+    """Keeps how many rows each call has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[int] = []
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        if inputs.shape[0] is not None:
+            self.rows.append(int(inputs.shape[0]))
+        return inputs
+
+
+@pytest.mark.parametrize(("layers", "most"), [(1, 1000), (20, 51)])
+def test_networks_of_many_numbers_are_called_on_few_rows(layers: int, most: int) -> None:
+    """Each of these layers gives 2^16 numbers for a row, and Keras keeps them all: 5 GB for 1,000 rows of twenty."""
+    watched = Watched()
+    upsampled = [keras.layers.UpSampling2D(256)] + [keras.layers.ReLU() for _ in range(layers - 1)]
+    ending = [keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(2)]
+    model = keras.Sequential([keras.Input([1, 1, 1]), watched, *upsampled, *ending])
+    X = np.zeros((80, 1, 1, 1), np.float32)
+    error_percent(model, Examples(tf.constant(X), tf.zeros(80, tf.int32)))
+    unexplained_percent(model, X, np.zeros((80, 2), np.float32), 1.0)
+    assert max(watched.rows) == min(80, most)
+    assert sum(watched.rows) == 160
 
 
 @pytest.mark.parametrize("count", [1, 999, 1000, 1001, 2345])

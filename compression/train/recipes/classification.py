@@ -14,7 +14,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from ...graph.graph import graph_of
-from ..held_out import check_finite
+from ..held_out import check_finite, outputs_of
 
 __all__ = [
     "Examples",
@@ -28,7 +28,6 @@ __all__ = [
     "taught_loss",
 ]
 
-_ROWS = 1000  # in one call of the network
 _NAMES = ("train", "valid", "test")
 
 
@@ -122,12 +121,8 @@ def taught_loss(told: tf.Tensor, outputs: tf.Tensor, temperature: float) -> tf.T
 
 def error_percent(model: keras.Model, part: Examples) -> float:
     """Percent of the examples for which the largest output is not that of the label."""
-    num_wrong = 0
-    for start in range(0, len(part.X), _ROWS):
-        labels = part.labels[start : start + _ROWS]
-        outputs = model(part.X[start : start + _ROWS], training=False)
-        num_wrong += int(tf.math.count_nonzero(tf.argmax(outputs, axis=-1, output_type=tf.int32) != labels))
-    return 100.0 * num_wrong / len(part.X)
+    largest = tf.argmax(outputs_of(model, part.X), axis=-1, output_type=tf.int32)
+    return 100.0 * int(tf.math.count_nonzero(largest != part.labels)) / len(part.X)
 
 
 def _examples(name: str, X: ArrayLike | tf.Tensor, labels: ArrayLike | tf.Tensor) -> Examples:

@@ -27,15 +27,13 @@ from ...graph.sizes import size_of
 from ...graph.weight_types import check_trainable
 from ...layers.thresholds import Thresholds, checked_thresholds
 from ..fitting import fit_recipe
-from ..held_out import TrainingData, check_finite, loss_of
+from ..held_out import TrainingData, check_finite, loss_of, outputs_of
 from ..keras_training import KerasTraining
 from ..methods import KL_WEIGHTS
 from ..schedule import RecipeConfig
 from .phases import check_thresholds
 
 __all__ = ["Regression", "check_targets", "compress_regression", "summary", "unexplained_percent"]
-
-_ROWS = 1000  # in one call of the network
 
 
 class Regression(NamedTuple):
@@ -148,8 +146,7 @@ def summary(found: Regression) -> str:
 
 def unexplained_percent(model: keras.Model, X: NDArray[np.float32], Y: NDArray[np.float32], variance: float) -> float:
     """Mean squared error, of all targets, over `variance`, in percent."""
-    outputs = [np.asarray(model(X[i : i + _ROWS], training=False), np.float64) for i in range(0, len(X), _ROWS)]
-    return 100.0 * float(np.mean(np.square(np.concatenate(outputs) - Y))) / variance
+    return 100.0 * float(np.mean(np.square(np.asarray(outputs_of(model, X), np.float64) - Y))) / variance
 
 
 def _arrays(
