@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from absl import app, flags
@@ -38,6 +38,11 @@ KNOWN_DATA = "of each data set: as gpflow_deep_runs.data.sets checks"
 """What stands for the checksum of known data sets."""
 
 PLACES = {"data_dir", "fasta", "output", "case", "dgpsi", "folder", "run_dir", "gpflux", "gpytorch", "trieste"}
+
+Row: TypeAlias = dict[str, Any]
+"""Values of a table's row by name."""
+Document: TypeAlias = Mapping[str, Any]
+"""What a file of results holds, and rows that stay as they are."""
 
 
 # The start of a script, and its flags.
@@ -82,7 +87,7 @@ def run(
     app.run(start)
 
 
-def settings() -> dict[str, Any]:
+def settings() -> Row:
     """The script's flags by name, but for those that say where data, results and programs are."""
     script_flags = flags.FLAGS.get_flags_for_module(sys.argv[0])
     return {flag.name: flag.value for flag in script_flags if flag.name not in PLACES}
@@ -100,7 +105,7 @@ def load(dataset: str, data_dir: str | None, view: Any, **options: Any) -> Any:
 _STARTED = time.monotonic()
 
 
-def keep(document: Mapping[str, Any], data: str, *, path: str | os.PathLike[str] | None = None, **extra: Any) -> None:
+def keep(document: Document, data: str, *, path: str | os.PathLike[str] | None = None, **extra: Any) -> None:
     """Write what there is so far, with the flags and all else that it depends on.
 
     :param document: "metrics": rows, and what else there is.
@@ -116,16 +121,16 @@ def keep(document: Mapping[str, Any], data: str, *, path: str | os.PathLike[str]
         write_json(path, {"flags": settings(), **document, "provenance": record})
 
 
-def write(document: Mapping[str, Any], data: str, **extra: Any) -> None:
+def write(document: Document, data: str, **extra: Any) -> None:
     """As :func:`keep`, and say so."""
     keep(document, data, **extra)
     if flags.FLAGS.output:
         print(f"\nwrote {flags.FLAGS.output}")
 
 
-def write_rows(rows: Iterable[Mapping[str, Any]], data: str, **extra: Any) -> list[dict[str, Any]]:
+def write_rows(rows: Iterable[Document], data: str, **extra: Any) -> list[Row]:
     """Print rows as they come, and :func:`keep` all so far after each, as a long measurement may be stopped."""
-    written_rows: list[dict[str, Any]] = []
+    written_rows: list[Row] = []
     for row in rows:
         written_rows.append(dict(row))
         print(*(f"{name}={value}" for name, value in row.items()), flush=True)
@@ -133,19 +138,19 @@ def write_rows(rows: Iterable[Mapping[str, Any]], data: str, **extra: Any) -> li
     return written_rows
 
 
-def kept() -> list[dict[str, Any]]:
+def kept() -> list[Row]:
     """The rows that an earlier call left in --output."""
     path = Path(flags.FLAGS.output or "")
     return json.loads(path.read_text(encoding="utf-8"))["metrics"] if path.is_file() else []
 
 
-def kept_lines() -> list[dict[str, Any]]:
+def kept_lines() -> list[Row]:
     """What :func:`keep_lines` of an earlier call left in --output."""
     path = Path(flags.FLAGS.output or "")
     return read_jsonl(path) if path.is_file() else []
 
 
-def keep_lines(lines: Iterable[Mapping[str, Any]]) -> None:
+def keep_lines(lines: Iterable[Document]) -> None:
     """Write rows to --output, if that is given, a JSON line each."""
     if flags.FLAGS.output:
         write_text(flags.FLAGS.output, "".join(f"{json.dumps(line)}\n" for line in lines))
@@ -161,7 +166,7 @@ def print_lines(lines: Sequence[Sequence[str]]) -> None:
         print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)), flush=True)
 
 
-def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+def print_table(rows: Sequence[Document], columns: Mapping[str, str]) -> None:
     """A line for each row.
 
     :param columns: title -> template of a cell, such as "{min_ms:.1f}"; empty where a row lacks what it shows.
@@ -169,12 +174,12 @@ def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -
     print_lines([list(columns), *([_cell(template, row) for template in columns.values()] for row in rows)])
 
 
-def _cell(template: str, row: Mapping[str, Any]) -> str:
+def _cell(template: str, row: Document) -> str:
     shown = {re.split(r"[.\[]", name)[0] for _, name, _, _ in string.Formatter().parse(template) if name}
     return "" if any(row.get(name) is None for name in shown) else template.format_map(row)
 
 
-def print_row(row: Mapping[str, Any], columns: Mapping[str, str]) -> None:
+def print_row(row: Document, columns: Mapping[str, str]) -> None:
     """A line of a table in Markdown, with cells as in :func:`print_table`."""
     print_markdown([_cell(template, row) for template in columns.values()])
 
@@ -266,7 +271,7 @@ def times_of(function: Callable[[], Any], repetitions: int) -> Times:
     return time_in_turn({"": lambda _: function()}, repetitions)[""]
 
 
-def compared(times: np.ndarray, reference: np.ndarray, unit: str) -> dict[str, Any]:
+def compared(times: np.ndarray, reference: np.ndarray, unit: str) -> Row:
     """Minimum and median of times [repetitions], and how many times as long the reference takes.
 
     :param unit: of both, for the names: "min_ms".

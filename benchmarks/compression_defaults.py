@@ -96,7 +96,7 @@ def errors(model: keras.Model, part: Part) -> np.ndarray:
     return np.square(outputs[:, 0].astype(np.float64) - part.Y[:, 0])
 
 
-def rows_of(dataset: str, data_dir: str | None, seed: int, methods: Sequence[str]) -> Iterator[dict[str, Any]]:
+def rows_of(dataset: str, data_dir: str | None, seed: int, methods: Sequence[str]) -> Iterator[bench.Row]:
     """What each method makes of one network."""
     keras.utils.set_random_seed(seed)
     parts = parts_of(dataset, data_dir, seed)
@@ -110,7 +110,7 @@ def rows_of(dataset: str, data_dir: str | None, seed: int, methods: Sequence[str
         yield row | {"method": method} | compressed(model, parts, loss, seed, method)
 
 
-def compressed(model: keras.Model, parts: Sequence[Part], loss: Any, seed: int, method: str) -> dict[str, Any]:
+def compressed(model: keras.Model, parts: Sequence[Part], loss: Any, seed: int, method: str) -> bench.Row:
     """Errors, sizes and CPU seconds of one network by one method."""
     train, valid, test = parts
     way = bc.Magnitude(values=flags.FLAGS.values) if method == "magnitude" else bc.Bayesian()

@@ -165,7 +165,7 @@ def pruned(seed: int, data: tf.data.Dataset, shape: Sequence[int]) -> Iterator[t
         yield count, model, seconds
 
 
-def rows_of(seed: int, parts: dict[str, Examples], teacher: keras.Model | None) -> Iterator[dict[str, Any]]:
+def rows_of(seed: int, parts: dict[str, Examples], teacher: keras.Model | None) -> Iterator[bench.Row]:
     """Results of the networks of a seed, one after the other."""
     flag = flags.FLAGS
     keras.utils.set_random_seed(seed)
@@ -193,7 +193,7 @@ def rows_of(seed: int, parts: dict[str, Examples], teacher: keras.Model | None) 
             yield row | {"seconds": seconds + time.process_time() - start}
 
 
-def file_of(small: keras.Model, parts: dict[str, Examples], size: bc.Size, name: str) -> dict[str, Any]:
+def file_of(small: keras.Model, parts: dict[str, Examples], size: bc.Size, name: str) -> bench.Row:
     """Write a network; its size, and errors of what the file gives back."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(flags.FLAGS.files or folder)
@@ -217,7 +217,7 @@ def main(flag: flags.FlagValues) -> None:
     parts = parts_of(
         bench.load(flag.dataset, flag.data_dir, "images", num_valid=flag.num_valid, max_images=flag.max_images).parts
     )
-    rows: Iterable[dict[str, Any]]
+    rows: Iterable[bench.Row]
     if flag.read:
         rows = ({"bytes": Path(file).stat().st_size, **errors_of(bc.load(file), parts)} for file in flag.read)
     else:

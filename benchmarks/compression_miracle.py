@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import bench
 import keras
@@ -63,7 +62,7 @@ def dense(seed: int, data: tf.data.Dataset) -> keras.Model:
     return model
 
 
-def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[dict[str, Any]]:
+def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[bench.Row]:
     """Results of a seed, for one size after the other."""
     flag = flags.FLAGS
     keras.utils.set_random_seed(seed)

@@ -174,7 +174,7 @@ def rival_sizes(python: str, found: dict[str, NDArray[np.int64]]) -> tuple[dict[
     return answer["sizes"], answer["version"]
 
 
-def rows_of(file: str, python: str) -> Iterator[dict[str, Any]]:
+def rows_of(file: str, python: str) -> Iterator[bench.Row]:
     """Bytes of each kernel of a file, and of all."""
     layers = matrices(bc.load(file))
     theirs, version = rival_sizes(python, {name: matrix for name, (matrix, _) in layers.items()})
@@ -266,7 +266,7 @@ def by_8_bits(model: keras.Model) -> tuple[int, keras.Model]:
     return min(len(bz2.compress(joined)), len(lzma.compress(joined))), network
 
 
-def beside(name: str, seed: int, data_dir: str | None, python: str) -> dict[str, Any]:
+def beside(name: str, seed: int, data_dir: str | None, python: str) -> bench.Row:
     """Bytes and errors of one network by both."""
     flag = flags.FLAGS
     model, parts = trained(name, seed, data_dir)
@@ -298,7 +298,7 @@ def beside(name: str, seed: int, data_dir: str | None, python: str) -> dict[str,
     }
 
 
-def stored(name: str, data_dir: str | None, python: str) -> dict[str, Any]:
+def stored(name: str, data_dir: str | None, python: str) -> bench.Row:
     """Bytes and errors of one trained network, rounded without labels to a size."""
     flag = flags.FLAGS
     model = keras.models.load_model(Path(flag.models) / f"{name}.keras", compile=False)

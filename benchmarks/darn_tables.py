@@ -48,7 +48,7 @@ def main(FLAGS: flags.FlagValues) -> None:
         bench.print_table(rows, {"set": "{dataset}", "NLL": "{nll:.3f} ± {se:.3f}", "CPU s": "{seconds:.0f}"})
 
 
-def measured(known: NDArray, test: NDArray) -> dict[str, Any]:
+def measured(known: NDArray, test: NDArray) -> bench.Row:
     """The density that is chosen for the known rows, and its rivals."""
     start = time.process_time()
     density = DARNDensity(verbose=2).fit(known)

@@ -85,7 +85,7 @@ def shrunk(images: Images, side: int) -> Images:
 
 def measured_in_c(
     write: Callable[[Path], Any], images: Images, expected: np.ndarray | None, classes: np.ndarray
-) -> dict[str, Any]:
+) -> bench.Row:
     """Size, errors and time of the function `ebp_predict`, compiled.
 
     :param write: from a file to its C source, written there.
@@ -118,7 +118,7 @@ def measured_in_c(
     }
 
 
-def measure_network(images: Images, hidden: int, votes: int, epochs: int) -> dict[str, Any]:
+def measure_network(images: Images, hidden: int, votes: int, epochs: int) -> bench.Row:
     """Binary weights."""
     coding = ebp.InputCoding.fit("common", images.X)
     Y, classes = ebp.encode_labels(images.y)
@@ -142,7 +142,7 @@ def measure_network(images: Images, hidden: int, votes: int, epochs: int) -> dic
     }
 
 
-def measure_real(images: Images, hidden: int, bits: list[int], epochs: int) -> list[dict[str, Any]]:
+def measure_real(images: Images, hidden: int, bits: list[int], epochs: int) -> list[bench.Row]:
     """Real weights of some numbers of bits."""
     model = ebp.EBPGaussianClassifier(hidden, common_scale=True, epochs=epochs, max_count=20, batch_size=30)
     start = time.process_time()
@@ -159,7 +159,7 @@ def measure_real(images: Images, hidden: int, bits: list[int], epochs: int) -> l
     return rows
 
 
-def measure_rivals(images: Images, hidden: int) -> list[dict[str, Any]]:
+def measure_rivals(images: Images, hidden: int) -> list[bench.Row]:
     """scikit-learn's network, or for 0 units logistic regression, of 8 and 4 bits; by emlearn or m2cgen, if there."""
     # The model, and its layers for C with rounded weights.
     start = time.process_time()

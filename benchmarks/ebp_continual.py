@@ -126,7 +126,7 @@ def learn_stream(model: Any, num_rows: int) -> tuple[list[float], float]:
     return [float(np.mean(percents[:tenth])), float(np.mean(percents[-tenth:]))], 1000.0 * float(np.median(seconds[1:]))
 
 
-def report(name: str, task: str, model: str, accuracies: list[float], milliseconds: float) -> dict[str, Any]:
+def report(name: str, task: str, model: str, accuracies: list[float], milliseconds: float) -> bench.Row:
     """A line of the results, which is printed, too."""
     first, second = accuracies
     print(
@@ -138,7 +138,7 @@ def report(name: str, task: str, model: str, accuracies: list[float], millisecon
 
 def main(options: flags.FlagValues) -> None:
     warnings.simplefilter("ignore")
-    lines: list[dict[str, Any]] = []
+    lines: list[bench.Row] = []
     for name in options.datasets:
         if name == "stream":
             for model in options.models:

@@ -12,7 +12,7 @@ rows has a standard error of 1 %. A table that is in --output already is not don
 
 import time
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import bench
 import numpy as np
@@ -35,7 +35,7 @@ class Table(NamedTuple):
     y: np.ndarray
     X_test: np.ndarray
     y_test: np.ndarray
-    what: dict[str, Any]
+    what: bench.Row
 
 
 def table(number: int) -> Table:

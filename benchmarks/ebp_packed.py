@@ -89,7 +89,7 @@ def rows_of_results(
     flops: float,
     rate: float,
     words: float,
-) -> list[dict[str, Any]]:
+) -> list[bench.Row]:
     reference = np.minimum.reduce([times[name] for name in references])
     return [
         {
@@ -104,7 +104,7 @@ def rows_of_results(
     ]
 
 
-def measure_layer(K: int, num_outputs: int, B: int, repetitions: int, rate: float) -> list[dict[str, Any]]:
+def measure_layer(K: int, num_outputs: int, B: int, repetitions: int, rate: float) -> list[bench.Row]:
     """A layer of K inputs for B rows."""
     # The same signs as integers, as float32 and packed.
     rng = np.random.default_rng(0)
@@ -136,7 +136,7 @@ def measure_layer(K: int, num_outputs: int, B: int, repetitions: int, rate: floa
     )
 
 
-def measure_network(sizes: Sequence[int], inputs: str, B: int, repetitions: int, rate: float) -> list[dict[str, Any]]:
+def measure_network(sizes: Sequence[int], inputs: str, B: int, repetitions: int, rate: float) -> list[bench.Row]:
     """A network from inputs, ±1 or coded, to scores for B rows."""
     # Signs, biases and inputs; coded ones are multiples of 2^-8.
     rng = np.random.default_rng(0)
@@ -180,7 +180,7 @@ def measure_network(sizes: Sequence[int], inputs: str, B: int, repetitions: int,
 def main(FLAGS: flags.FlagValues) -> None:
     rate = float_rate()
     print(f"best rate of a float32 product: {rate / 1e3:.1f} GFLOP/s")
-    results: list[dict[str, Any]] = []
+    results: list[bench.Row] = []
     for shape, B in itertools.product(FLAGS.layers, map(int, FLAGS.batches)):
         K, num_outputs = map(int, shape.split("x"))
         results += measure_layer(K, num_outputs, B, FLAGS.repetitions, rate)

@@ -70,7 +70,7 @@ def main(options: flags.FlagValues) -> None:
     from river import datasets
 
     threadpool_limits(options.threads or None)
-    lines: list[dict[str, Any]] = []
+    lines: list[bench.Row] = []
     for stream in options.streams:
         for name, make in models().items():
             if options.models and not name.startswith(tuple(options.models)):

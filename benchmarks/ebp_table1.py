@@ -80,7 +80,7 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 @quiet.without_warnings()  # folds of different sizes are traced more than once
 def main(options: flags.FlagValues) -> None:
-    lines: list[dict[str, Any]] = []
+    lines: list[bench.Row] = []
     for dataset in options.datasets:
         view = "supervised" if dataset == "mnist" else "text"
         data = bench.load(dataset, options.data_dir, view, split=None)

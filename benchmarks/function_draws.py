@@ -66,14 +66,14 @@ def costs(model: gpflow_deep.DeepGP, num_inputs: int, repetitions: int, rng: np.
 
 
 def main(FLAGS: flags.FlagValues) -> None:
-    rows = list[dict[str, Any]]()
+    rows = list[bench.Row]()
     rng = np.random.default_rng(0)
     for dataset in FLAGS.datasets:
         data = bench.standardised(dataset, FLAGS.data_dir)
         X = data.X_test[: FLAGS.rows]
         for num_layers in map(int, FLAGS.layers):
             model = bench.trained_deep_gp(data.X, data.Y, num_layers, FLAGS.inducing, FLAGS.num_steps)
-            row: dict[str, Any] = {"dataset": dataset, "layers": num_layers, "inputs": X.shape[1]}
+            row: bench.Row = {"dataset": dataset, "layers": num_layers, "inputs": X.shape[1]}
             row |= agreement(model, X, FLAGS.draws)
             row |= costs(model, X.shape[1], FLAGS.repetitions, rng)
             rows.append(row)

@@ -142,7 +142,7 @@ def ebp_epochs(hidden: int, batch: int = 0) -> Steps:
     X = normal(2000, 783)
     Y = 2.0 * bits(2000, 10) - 1
     network = ebp.EBPNetwork((783, hidden, 10), "binary", head="multiclass")
-    options: dict[str, Any] = {"batch_size": batch} if batch else {}
+    options: bench.Row = {"batch_size": batch} if batch else {}
     rows = batch or 1
 
     def run(count: int) -> None:

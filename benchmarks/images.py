@@ -21,7 +21,6 @@ the area under the curve (AUC, percent) by which the entropy tells such images f
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import bench
 import keras
@@ -113,9 +112,9 @@ def log_probabilities_of(model: keras.Model) -> LogProbabilities:
     return lambda images: log_softmax(model.predict(images[..., None], 1000, verbose=0).astype(np.float64), axis=1)
 
 
-def scores(log_probabilities: LogProbabilities, images: dict[str, Images]) -> list[dict[str, Any]]:
+def scores(log_probabilities: LogProbabilities, images: dict[str, Images]) -> list[bench.Row]:
     """What the module's docstring lists, for each kind of images."""
-    rows: list[dict[str, Any]] = []
+    rows: list[bench.Row] = []
     usual = np.zeros(0)
     for kind, (X, labels) in images.items():
         log_p = log_probabilities(X)
@@ -138,7 +137,7 @@ def main(flag: flags.FlagValues) -> None:
         models[name] = (of_run(folder), None)
     models |= cnn(train, flag.seconds, flag.seed) if flag.seconds else {}
     images = scored_images(test)
-    results = list[dict[str, Any]]()
+    results = list[bench.Row]()
     print(f"{'model':16} {'images':10} {'error':>6} {'ECE':>6} {'nats':>7} {'entropy':>7} {'AUC':>6}")
     for name, (log_probabilities, seconds) in models.items():
         for row in scores(log_probabilities, images):

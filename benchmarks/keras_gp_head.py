@@ -188,7 +188,7 @@ def scores(log_probabilities: LogProbabilities, test: tuple[np.ndarray, np.ndarr
 
 def main(flag: flags.FlagValues) -> None:
     """Train, print a line for each model, and write them after each seed."""
-    results: list[dict[str, Any]] = []
+    results: list[bench.Row] = []
     print(f"{'data set':8} {'seed':>4} {'model':12} " + " ".join(f"{f'err ECE nats at {a}°':>20}" for a in ANGLES))
     for dataset in flag.datasets:
         for seed in map(int, flag.seeds):

@@ -10,8 +10,6 @@ of the inner layer among it. Shown are the signal-to-noise ratio |mean| / standa
 weights, and the norm of the mean.
 """
 
-from typing import Any
-
 import bench
 import numpy as np
 import tensorflow as tf
@@ -81,7 +79,7 @@ def gradients(model: DeepGP, X: tf.Tensor, Y: tf.Tensor, K: int, *, is_plain: bo
 
 
 def main(FLAGS: flags.FlagValues) -> None:
-    results = list[dict[str, Any]]()
+    results = list[bench.Row]()
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (400, 1))
     Y = rng.choice([-1, 1], (400, 1)) * np.sin(2 * X) + 0.05 * rng.standard_normal((400, 1))

@@ -161,7 +161,7 @@ def rivals_values(problem: Problem, X: np.ndarray, seed: int, FLAGS: Any) -> np.
 
 
 def main(FLAGS: flags.FlagValues) -> None:
-    rows: list[dict[str, Any]] = []
+    rows: list[bench.Row] = []
     for seed in range(FLAGS.seeds):  # a run that is stopped has the first seeds of all
         for name in FLAGS.problems:
             for method in FLAGS.methods:

@@ -37,7 +37,7 @@ from gpflow_deep.train.fitting import sample
 from gpflow_deep.train.predictor import Predictor
 from gpflow_deep_base.files import write_json
 
-SETTINGS: dict[str, dict[str, Any]] = {
+SETTINGS: dict[str, bench.Row] = {
     "sghmc": {},
     "posterior": {"temperature": 1.0},
     "mcem": {"hyper_steps": 8000, "hyper_rate": 0.005},

@@ -85,7 +85,7 @@ def predicting(method: Callable[[tf.Tensor], Any], X: tf.Tensor) -> Callable[[in
     return lambda _: method(X)[1].numpy()
 
 
-def measure(num_layers: int, FLAGS: Any) -> list[dict[str, Any]]:
+def measure(num_layers: int, FLAGS: Any) -> list[bench.Row]:
     """One row of results for each commit, number of draws and float type."""
     named = {("this", int(S)): (gpflow_deep, int(S)) for S in FLAGS.samples}
     if FLAGS.base:

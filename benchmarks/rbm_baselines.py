@@ -165,7 +165,7 @@ def product_floor(rbm: RBM, chains: int) -> Callable[[int], None]:
     return run
 
 
-def measure_ais(rbm: RBM, rival: bench.Rival | None, model: str, FLAGS: flags.FlagValues) -> list[dict[str, Any]]:
+def measure_ais(rbm: RBM, rival: bench.Rival | None, model: str, FLAGS: flags.FlagValues) -> list[bench.Row]:
     chains = FLAGS.chains
     steps = FLAGS.betas - 1
     schedule = linear_schedule(FLAGS.betas)
@@ -200,7 +200,7 @@ def measure_ais(rbm: RBM, rival: bench.Rival | None, model: str, FLAGS: flags.Fl
 
 def measure_exact(
     n_h: int, n_v: int, rival: bench.Rival | None, model: str, rbm: RBM, repetitions: int, threads: int
-) -> list[dict[str, Any]]:
+) -> list[bench.Row]:
     """Every method at 2^n_h states; only ours beyond 2^12."""
     functions = {"ours": timed(lambda _: log_z_exact(rbm), threads)}
     if n_h <= SMALL_HIDDEN:
@@ -216,7 +216,7 @@ def measure_exact(
     return rows
 
 
-def run(rival: bench.Rival | None, folder: str, FLAGS: flags.FlagValues) -> dict[str, list[dict[str, Any]]]:
+def run(rival: bench.Rival | None, folder: str, FLAGS: flags.FlagValues) -> dict[str, list[bench.Row]]:
     rbm = load_rbm(FLAGS.rbm).rbm if FLAGS.rbm else random_rbm(*map(int, FLAGS.layers))
     n_h, n_v = rbm.W.shape
     print(f"AIS, {n_h} hidden and {n_v} visible units, {FLAGS.chains} chains, float32")

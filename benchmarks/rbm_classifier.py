@@ -12,7 +12,7 @@ scikit-learn's digits; the 10,000 test images of MNIST, one run for each seed.
 
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import bench
 import numpy as np
@@ -106,7 +106,7 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 
 def main(FLAGS: flags.FlagValues) -> None:
-    rows: list[dict[str, Any]] = []
+    rows: list[bench.Row] = []
     for name in FLAGS.sets:
         for number, split in enumerate(splits(name, FLAGS)):
             rows.append({"set": name, "split": number, **run(split, FLAGS)})

@@ -136,7 +136,7 @@ COLUMNS = {
 }
 
 
-def measured(name: str, seed: int, parts: list[Rows]) -> dict[str, Any]:
+def measured(name: str, seed: int, parts: list[Rows]) -> bench.Row:
     """One fit and its log-likelihoods."""
     train, test = parts
     begin = time.process_time()
@@ -168,7 +168,7 @@ def main(arguments: flags.FlagValues) -> None:
     digits = load_digits()
     X = (digits.data > 8).astype(float)
     parts = train_test_split(X, test_size=400, random_state=0, stratify=digits.target)
-    rows: list[dict[str, Any]] = []
+    rows: list[bench.Row] = []
     bench.print_titles(*COLUMNS)
     for seed in range(arguments.seeds):
         for number in map(int, arguments.fits):

@@ -13,7 +13,6 @@ often the filter was refuted.
 
 import functools
 import time
-from typing import Any
 
 import bench
 import numpy as np
@@ -44,7 +43,7 @@ COLUMNS = {
 }
 
 
-def run(name: str, rate: float, arguments: flags.FlagValues) -> dict[str, Any]:
+def run(name: str, rate: float, arguments: flags.FlagValues) -> bench.Row:
     """One training, and what was reported against what a long AIS says."""
     data = bench.load(name, arguments.data_dir, "binary")
     seeds = Seeds(arguments.seed)
@@ -84,7 +83,7 @@ def judged(
     base_b: np.ndarray,
     seeds: Seeds,
     arguments: flags.FlagValues,
-) -> dict[str, Any]:
+) -> bench.Row:
     """The evaluation that is reported, or the last one if none is, against AIS of all of them."""
     likelihoods = []
     chosen = reported if reported >= 0 else len(seen) - 1
@@ -142,7 +141,7 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 
 def main(FLAGS: flags.FlagValues) -> None:
-    table: dict[str, dict[str, Any]] = {}
+    table: dict[str, bench.Row] = {}
     bench.print_titles(*COLUMNS)
     for name in FLAGS.sets:
         for rate in FLAGS.rates:

@@ -51,7 +51,7 @@ class Rows(NamedTuple):
 Score = Callable[[Rows], float]
 
 
-def best_of(settings: dict[str, dict[str, Any]], fit: Callable[..., Score], valid: Rows) -> tuple[str, Score]:
+def best_of(settings: dict[str, bench.Row], fit: Callable[..., Score], valid: Rows) -> tuple[str, Score]:
     """The setting that validation rows prefer, and its fit."""
     fits = {name: fit(**options) for name, options in settings.items()}
     name = max(fits, key=lambda candidate: fits[candidate](valid))

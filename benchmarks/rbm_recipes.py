@@ -10,7 +10,6 @@ much the tracked log Z of the same parameters differs from that of AIS, and the 
 """
 
 import time
-from typing import Any
 
 import bench
 import tensorflow as tf
@@ -38,7 +37,7 @@ COLUMNS = {
     "its half width": "{half_width:.2f}",
     "s": "{seconds:.0f}",
 }
-WHOLE: dict[str, Any] = {
+WHOLE: bench.Row = {
     "learning_rate": 0.05,
     "schedule": "linear",
     "target_chains": 100,
@@ -46,7 +45,7 @@ WHOLE: dict[str, Any] = {
     "l2": 1e-4,
     "average": 0.999,
 }
-CHANGES: dict[str, dict[str, Any]] = {
+CHANGES: dict[str, bench.Row] = {
     "whole": {},
     "no target chains": {"target_chains": 0},
     "chains do not take turns": {"method": "pcd"},
@@ -76,7 +75,7 @@ def config_of(recipe: str, updates: int) -> SMLConfig:
     return SMLConfig(**by_group(SMLConfig, options))
 
 
-def run(name: str, recipe: str, arguments: flags.FlagValues) -> dict[str, Any]:
+def run(name: str, recipe: str, arguments: flags.FlagValues) -> bench.Row:
     """One training and its AIS."""
     data = bench.load(name, arguments.data_dir, "binary")
     seeds = Seeds(arguments.seed)
@@ -128,7 +127,7 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 
 def main(FLAGS: flags.FlagValues) -> None:
-    table: list[dict[str, Any]] = []
+    table: list[bench.Row] = []
     bench.print_titles(*COLUMNS)
     for name in FLAGS.sets:
         for recipe in FLAGS.recipes:

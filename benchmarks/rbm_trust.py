@@ -26,7 +26,7 @@ Rows = NDArray[np.float64]
 SEEDS = 5  # of the fits, in turn
 
 
-def planted(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
+def planted(rng: np.random.Generator) -> tuple[Rows, bench.Row]:
     """Modes of unequal weight, with bits that are wrong now and then."""
     count = int(rng.integers(4, 13))
     n_v = int(rng.integers(40, 201))
@@ -35,7 +35,7 @@ def planted(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
     return (rows ^ (rng.random(rows.shape) < rng.uniform(0.01, 0.06))).astype(float), {"n_components": 20}
 
 
-def bars(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
+def bars(rng: np.random.Generator) -> tuple[Rows, bench.Row]:
     """Bars or stripes on a square, some of them rarer than others."""
     side = int(rng.integers(4, 7))
     lines = rng.integers(0, 2, (1500, side))
@@ -45,7 +45,7 @@ def bars(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
     return rows.reshape(1500, -1).astype(float), {"n_components": 20}
 
 
-def ising(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
+def ising(rng: np.random.Generator) -> tuple[Rows, bench.Row]:
     """Signs on a ring of squares, neighbours alike, by Gibbs sampling from a random or an even start."""
     side = int(rng.integers(4, 8))
     coupling = rng.uniform(0.3, 0.7)
@@ -59,7 +59,7 @@ def ising(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
     return spins.reshape(1000, -1), {"n_components": 20, "visible": "spin"}
 
 
-def potts(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
+def potts(rng: np.random.Generator) -> tuple[Rows, bench.Row]:
     """Categories along a line, neighbours mostly alike, with one level that is common."""
     length = int(rng.integers(8, 16))
     levels = int(rng.integers(3, 6))
@@ -72,14 +72,14 @@ def potts(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
     return np.eye(levels)[codes].reshape(1500, -1), {"n_components": 16, "visible": "softmax", "groups": levels}
 
 
-def ghz(rng: np.random.Generator) -> tuple[Rows, dict[str, Any]]:
+def ghz(rng: np.random.Generator) -> tuple[Rows, bench.Row]:
     """All zeros or all ones, one of them more often."""
     n_v = int(rng.integers(10, 61))
     rows = np.repeat((rng.random(1000) < rng.uniform(0.02, 0.5))[:, None], n_v, axis=1).astype(float)
     return rows, {"n_components": 12}
 
 
-KINDS: dict[str, Callable[[np.random.Generator], tuple[Rows, dict[str, Any]]]] = {
+KINDS: dict[str, Callable[[np.random.Generator], tuple[Rows, bench.Row]]] = {
     "planted": planted,
     "bars": bars,
     "ising": ising,
@@ -88,7 +88,7 @@ KINDS: dict[str, Callable[[np.random.Generator], tuple[Rows, dict[str, Any]]]] =
 }
 
 
-def judged(kind: str, number: int) -> dict[str, Any]:
+def judged(kind: str, number: int) -> bench.Row:
     """One fit: what it states of log Z, and the exact one; the seconds of the checks at its end."""
     X, options = KINDS[kind](np.random.default_rng([sorted(KINDS).index(kind), number]))
     model = TrackedRBM(**options, random_state=number % SEEDS)
@@ -124,7 +124,7 @@ def judged(kind: str, number: int) -> dict[str, Any]:
     }
 
 
-def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(rows: list[bench.Row]) -> bench.Row:
     """Of all tables: how many trusted intervals hold, how wrong trusted values are, how many are in doubt."""
     trusted = [row for row in rows if row["is_trusted"]]
     errors = [abs(row["log_z_nats"] - row["exact_nats"]) for row in trusted]

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import bench
 import numpy as np
@@ -42,7 +42,7 @@ FOLDER = Path(__file__).resolve().parent / "rivals"
 FILES = {name: FOLDER / f"{name}_kin8nm.py" for name in ("gpflow_deep", "gpflux", "gpytorch")}
 RATES = ("0.01", "0.03", "0.06")
 
-Turn = dict[str, Any]
+Turn: TypeAlias = bench.Row
 
 
 def define_flags(fv: flags.FlagValues) -> None:
@@ -142,7 +142,7 @@ def milliseconds(program: Program) -> np.ndarray:
     return 1e3 * np.diff(seconds) / np.maximum(np.diff(steps), 1)
 
 
-def result(program: Program, reference: Program, target: float) -> dict[str, Any]:
+def result(program: Program, reference: Program, target: float) -> bench.Row:
     """One row of results."""
     times = milliseconds(program)
     first = reached(program.turns, target)
@@ -160,7 +160,7 @@ def result(program: Program, reference: Program, target: float) -> dict[str, Any
     }
 
 
-def print_rows(rows: Sequence[dict[str, Any]]) -> None:
+def print_rows(rows: Sequence[bench.Row]) -> None:
     line = "{:<42} {:>4} {:>10} {:>6} {:>8} {:>22} {:>18} {:>7}"
     print(line.format("program", "seed", "reached s", "steps", "first s", "ms [quartiles]", "ratio", "best"))
     for row in rows:
