@@ -30,7 +30,7 @@ from gpflow_deep_runs.run.folder import provenance
 from gpflow_deep_runs.sweeps import (
     PlannedRun,
     Program,
-    Report,
+    Status,
     Sweep,
     SweepDir,
     arguments,
@@ -40,9 +40,9 @@ from gpflow_deep_runs.sweeps import (
     work,
     write_tables,
 )
-from gpflow_deep_runs.sweeps.check import flags_of, full_flags
 from gpflow_deep_runs.sweeps.history import seconds_of
 from gpflow_deep_runs.sweeps.progress import SweepProgress
+from gpflow_deep_runs.sweeps.runs import flags_of, full_flags
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def list_runs(folder: SweepDir, sweep: Sweep, runs: Sequence[PlannedRun], progra
 
 def carry_out(
     flags: Flags, sweep: Sweep, runs: Sequence[PlannedRun], full: Mapping[str, Sequence[str]], program: Program
-) -> Report:
+) -> Status:
     """Run what is not done."""
     folder = flags.folder
     # On record is what this start of the sweep was made with, as each run has it for itself.
@@ -166,7 +166,7 @@ def tables(flags: Flags, sweep: Sweep) -> str:
         return ""
 
 
-def conclude(flags: Flags, num_runs: int, report: Report) -> None:
+def conclude(flags: Flags, num_runs: int, report: Status) -> None:
     """Say what is not done and how to go on.
 
     :raises SystemExit: unless all is done.

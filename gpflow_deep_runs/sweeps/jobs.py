@@ -3,24 +3,32 @@
 A pool of `concurrent.futures` waits for the processes; what is told and written is told and written by one thread.
 """
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 from gpflow_deep_base.stopping import signals
 from gpflow_deep_base.text import duration
+from gpflow_deep_runs.sweeps import guard
 from gpflow_deep_runs.sweeps.folder import SweepDir
-from gpflow_deep_runs.sweeps.machine import machine
-from gpflow_deep_runs.sweeps.processes import Job, ask_to_end, kill, killed_by, last_line, start
+from gpflow_deep_runs.sweeps.record import machine
 from gpflow_deep_runs.sweeps.runs import PlannedRun, arguments
 from gpflow_deep_runs.sweeps.spec import Flag
 
-__all__ = ["Program", "Report", "Running", "Status", "work"]
+__all__ = ["Program", "Running", "Status", "work"]
 
 POLL_SECONDS = 0.1
 HELD_SECONDS = 2.0
+KILLS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1)
+TAIL_BYTES = 20_000
 
 
 class Program(NamedTuple):
@@ -45,7 +53,16 @@ class Running(NamedTuple):
 
 
 class Status(NamedTuple):
-    """Where a sweep stands: its runs by what has become of them, `left` those that were not started yet."""
+    """Where a sweep stands, and in the end what was done.
+
+    :ivar done: runs with a result, those of earlier starts among them.
+    :ivar failed: run -> the last line of its error; started again only with `retry`.
+    :ivar stopped: run -> by what it was stopped from outside; continued by the next start.
+    :ivar running: jobs that run.
+    :ivar left: runs that were not started.
+    :ivar num_jobs: how many run at a time, at most.
+    :ivar signal: what stopped the sweep, such as "SIGINT", or None.
+    """
 
     done: Sequence[str]
     failed: Mapping[str, str]
@@ -53,23 +70,7 @@ class Status(NamedTuple):
     running: Sequence[Running]
     left: Sequence[str]
     num_jobs: int
-
-
-class Report(NamedTuple):
-    """What :func:`work` did.
-
-    :ivar done: runs with a result, those of earlier starts among them.
-    :ivar failed: run -> the last line of its error; started again only with `retry`.
-    :ivar stopped: run -> by what it was stopped from outside; continued by the next start.
-    :ivar left: runs that were not started.
-    :ivar signal: what stopped the sweep, such as "SIGINT", or None.
-    """
-
-    done: Sequence[str]
-    failed: Mapping[str, str]
-    stopped: Mapping[str, str]
-    left: Sequence[str]
-    signal: str | None
+    signal: str | None = None
 
 
 def work(
@@ -82,7 +83,7 @@ def work(
     say: Callable[[str], None] = print,
     show: Callable[[Status], None] = lambda status: None,
     after: Callable[[], object] = lambda: None,
-) -> Report:
+) -> Status:
     """Run what has no result yet: new runs from their beginning, begun ones from their newest checkpoint.
 
     The folder has to be held, see `SweepDir.opened`. SIGINT, SIGTERM, SIGHUP and SIGUSR1 are passed on once as
@@ -110,8 +111,7 @@ def work(
                 say(f"{received[0]}: {len(state.running)} running to be saved and stopped; once more kills them.")
         finally:
             state.stop(received)
-    waiting_names = [run.name for run in state.waiting]
-    return Report(state.done, state.failed, state.stopped, waiting_names, received[0] if received else None)
+    return state.status()._replace(signal=received[0] if received else None)
 
 
 class _Work:
@@ -136,7 +136,7 @@ class _Work:
         self.failed: dict[str, str] = {}
         self.stopped: dict[str, str] = {}
         self.waiting: list[PlannedRun] = []
-        self.running: dict[Future[int], Job] = {}
+        self.running: dict[Future[int], _Job] = {}
         self._held: dict[str, str] = {}
         self._look_at = 0.0
         # The history and the results say what became of each run; both have to agree that it is done.
@@ -152,7 +152,7 @@ class _Work:
 
     def status(self) -> Status:
         current_time = time.monotonic()
-        running = [Running(job.name, current_time - job.start, last_line(job)) for job in self.running.values()]
+        running = [Running(job.name, current_time - job.start, job.last_line()) for job in self.running.values()]
         waiting_names = [run.name for run in self.waiting]
         return Status(list(self.done), dict(self.failed), dict(self.stopped), running, waiting_names, self._num_jobs)
 
@@ -186,7 +186,7 @@ class _Work:
         flags = [*arguments({**run.flags, **program.local}), *(["--resume"] if is_begun else [])]
         words = [*program.words, f"--run_dir={folder.run_dir(run.name)}", *flags]
         folder.note(run.name, "started", is_resumed=is_begun, machine=machine(), local=arguments(program.local))
-        job = start(run.name, words, folder.log_file(run.name), program.environment)
+        job = _Job.started(run.name, words, folder.log_file(run.name), program.environment)
         self.running[pool.submit(job.process.wait)] = job
         self._say(f"{'continued' if is_begun else 'started'}: {run.name}")
 
@@ -196,11 +196,11 @@ class _Work:
             time.sleep(POLL_SECONDS)
         for future in wait(self.running, POLL_SECONDS, FIRST_COMPLETED).done:
             job = self.running.pop(future)
-            ask_to_end(job)
+            job.ask_to_end()
             name = job.name
             code = future.result()
             seconds = time.monotonic() - job.start
-            stopped_by = killed_by(code)
+            stopped_by = _killed_by(code)
             # What became of it: a result, a signal from outside, or an error.
             if self._folder.result(name) is not None:
                 event = "done"
@@ -212,7 +212,7 @@ class _Work:
                 self.stopped[name] = error
             else:
                 event = "failed"
-                error = last_line(job) or f"ended with status {code} and wrote nothing"
+                error = job.last_line() or f"ended with status {code} and wrote nothing"
                 self.failed[name] = error
             # Into the history, to the user, and into the tables.
             self._folder.note(name, event, code=code, seconds=round(seconds, 3), error=error)
@@ -224,11 +224,68 @@ class _Work:
         """Ask all jobs to end, and wait; kill them at a second signal."""
         # Each job is asked once, by the end of its pipe.
         for job in self.running.values():
-            ask_to_end(job)
+            job.ask_to_end()
         is_killed = False
         while self.running:
             if len(received) > 1 and not is_killed:
                 is_killed = True
                 for job in self.running.values():
-                    kill(job)
+                    job.kill()
             self.collect()
+
+
+class _Job(NamedTuple):
+    """A process of a run: its guard, when it was started (monotonic), and where its lines in the log begin."""
+
+    name: str
+    process: "subprocess.Popen[bytes]"
+    start: float
+    log: Path
+    log_start: int
+
+    @classmethod
+    def started(cls, name: str, words: Sequence[str], log: Path, environment: Mapping[str, str] | None) -> "_Job":
+        """A program under its guard, in a session of its own: Ctrl-C in the terminal reaches it through us alone.
+
+        :param log: gets what it writes, after what is there.
+        :raises OSError: if it cannot be started, or the log not be written.
+        """
+        with open(log, "ab") as file:
+            log_start = file.tell()
+            process = subprocess.Popen(
+                [sys.executable, "-S", "-E", str(guard.__file__), *words],
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=None if environment is None else dict(environment),
+                start_new_session=True,
+            )
+        return cls(name, process, time.monotonic(), log, log_start)
+
+    def ask_to_end(self) -> None:
+        """Close the pipe to the guard, which then sends SIGTERM to its program, once. Does nothing after the end."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+    def kill(self) -> None:
+        """End the guard and its program at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def last_line(self) -> str:
+        """The last line that was written since the start; of what a bar overwrites, the newest."""
+        with open(self.log, "rb") as file:
+            # The end of the log is enough, and no more than this start has written.
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(self.log_start, end - TAIL_BYTES))
+            lines = file.read().decode(errors="replace").replace("\r", "\n").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _killed_by(code: int) -> str | None:
+    """The signal by which somebody stopped a process, from its exit status; None if it ended, or crashed, by itself.
+
+    A shell, our guard, and a training that has saved its checkpoint say 128 and the number of the signal.
+    """
+    number = -code if code < 0 else code - 128
+    return signal.Signals(number).name if number in [int(kill_signal) for kill_signal in KILLS] else None

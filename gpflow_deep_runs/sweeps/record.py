@@ -1,5 +1,8 @@
 """The record of a sweep's results: every number with the command, commit, machine and seconds of its run."""
 
+import functools
+import os
+import platform
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +15,22 @@ from gpflow_deep_runs.sweeps.runs import PlannedRun, arguments, expand
 from gpflow_deep_runs.sweeps.spec import Sweep
 from gpflow_deep_runs.sweeps.tables import as_json, as_markdown, as_text, tabulate
 
-__all__ = ["record", "results", "write_tables"]
+__all__ = ["machine", "record", "results", "write_tables"]
+
+
+@functools.cache
+def machine() -> str:
+    """Processor, number of cores and system of this computer."""
+    return f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 def results(folder: SweepDir, runs: Sequence[PlannedRun]) -> dict[str, dict[str, Any] | None]:

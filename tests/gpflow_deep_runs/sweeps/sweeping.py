@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpflow_deep_runs.sweeps import Program, Report, Sweep, SweepDir, expand, parse, work
+from gpflow_deep_runs.sweeps import Program, Status, Sweep, SweepDir, expand, parse, work
 from tests.gpflow_deep_runs.sweeps.training import HELD_STEP
 from tests.processes import limited
 
@@ -32,7 +32,7 @@ def sweep_of(
     )
 
 
-def swept(folder: SweepDir, sweep: Sweep, **options: Any) -> tuple[Report, list[str]]:
+def swept(folder: SweepDir, sweep: Sweep, **options: Any) -> tuple[Status, list[str]]:
     """One start of a sweep: its report and what it said."""
     said: list[str] = []
     runs = expand(sweep)
