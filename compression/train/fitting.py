@@ -187,26 +187,35 @@ def fit_recipe(
     checked: ThresholdsOf,
     **settings: Any,
 ) -> keras.Model:
-    """What all phases but the plain one make of a trained model, with the highest weight of the KL that does no harm.
+    """What all phases but the plain one make of a trained model: the most of the KL that does no harm.
 
     :param checked, settings: see :meth:`KerasTraining.left_of`.
     """
-    # One training raises the KL from the lowest weight on; the last phase is for each that is looked at.
+    # One training raises the KL from the lowest weight on; the last phase is for each network that is looked at.
     weights = sorted({float(weight) for weight in kl_weights})
     config = replace(config, kl_weight=weights[0])
     config = replace(config, ending=replace(config.ending, polish_kl=min(weights[-1], config.ending.polish_kl)))
 
-    @functools.cache
-    def left() -> dict[float, keras.Model]:  # once the loss of the network has been looked at
-        return training.left_of(config, weights, model, checked, **settings)
-
-    def made_small(weight: float) -> keras.Model:
-        if weight not in left():
-            raise NothingLeftError("a layer is pruned to nothing, or the training ended before.")
-        training.train_last(left()[weight], config.ending.last_epochs, is_normalized=config.ending.last_normalization)
-        return left()[weight]
-
-    return _first_good(training, model, "kl_weight", weights[::-1], made_small)
+    trial = _Trial(training, model)
+    left = training.left_of(config, weights, model, checked, **settings)
+    if not left:
+        raise _nothing_left("kl_weight", weights[::-1])
+    # The last one, or else by halves the one that went farthest and does no harm.
+    low = -1
+    place = len(left) - 1
+    high = len(left)
+    for _ in weights:
+        training.train_last(
+            left[place].model, config.ending.last_epochs, is_normalized=config.ending.last_normalization
+        )
+        if trial.is_good("kl_weight", *left[place]):
+            low = place
+        else:
+            high = place
+        if high - low < 2:
+            break
+        place = (low + high) // 2
+    return trial.best()
 
 
 class _Plan(NamedTuple):
@@ -300,35 +309,65 @@ def _first_good(
     made_small: Callable[[float], keras.Model],
 ) -> keras.Model:
     """The network of the first choice with which the validation loss hardly rises, else that of the lowest one."""
-    initial = training.values_of(model)
-    if not np.all(np.isfinite(initial)):
-        raise ValueError(
-            f"the validation loss of the model is {float(np.mean(initial))} before training; train it again, and see "
-            "that the loss fits targets and outputs."
-        )
-    # Half a standard error above the loss before is good enough.
-    max_loss = float(np.mean(initial)) + 0.5 * standard_error(initial, of_one=0.0)
-    candidates: list[tuple[float, keras.Model]] = []
+    trial = _Trial(training, model)
     for choice in choices:
         try:
             small = made_small(choice)
         except NothingLeftError as error:
             LOG.info("%s %g: %s", _SHOWN[name], choice, error)
             continue
-        candidates.append((training.loss_of(small), small))
+        if trial.is_good(name, choice, small):
+            break
+    if not trial.losses:
+        raise _nothing_left(name, choices)
+    return trial.best()
+
+
+class _Trial:
+    """Small networks beside the one that was given, by the validation loss: half a standard error more is no harm.
+
+    :ivar losses: of all that were looked at.
+    """
+
+    def __init__(self, training: KerasTraining, model: keras.Model) -> None:
+        self._training = training
+        self._given = model
+        initial = training.values_of(model)
+        if not np.all(np.isfinite(initial)):
+            raise ValueError(
+                f"the validation loss of the model is {float(np.mean(initial))} before training; train it again, and "
+                "see that the loss fits targets and outputs."
+            )
+        self._before = float(np.mean(initial))
+        self._most = self._before + 0.5 * standard_error(initial, of_one=0.0)
+        self._networks: list[keras.Model] = []
+        self._good: list[keras.Model] = []
+        self.losses: list[float] = []
+
+    def is_good(self, name: str, choice: float, small: keras.Model) -> bool:
+        """Whether the validation loss of a network hardly rises; a line of the log says what is left."""
+        loss = self._training.loss_of(small)
         weights = sum(int(np.count_nonzero(kernel)) for kernel in kernels_of(small))
         LOG.info(
             "%s %g: %d of %d parameters are left, %d weights are not 0, validation loss %.6g (before %.6g)",
-            *(_SHOWN[name], choice, small.count_params(), model.count_params(), weights, candidates[-1][0]),
-            float(np.mean(initial)),
+            *(_SHOWN[name], choice, small.count_params(), self._given.count_params(), weights, loss, self._before),
         )
-        if candidates[-1][0] <= max_loss:
-            return small
-    if not candidates:
-        listing = ", ".join(f"{choice:g}" for choice in choices)
-        raise NothingLeftError(f"with {name} {listing} a layer is pruned to nothing; give {_MILDER[name]}.")
-    # None was good enough: the one that does the least harm.
-    return min(candidates, key=lambda pair: pair[0])[1]
+        self._networks.append(small)
+        self.losses.append(loss)
+        if loss <= self._most:
+            self._good.append(small)
+        return loss <= self._most
+
+    def best(self) -> keras.Model:
+        """The smallest of the networks that do no harm; if there is none, that of the lowest loss."""
+        if self._good:
+            return min(self._good, key=lambda small: small.count_params())
+        return self._networks[int(np.argmin(self.losses))]
+
+
+def _nothing_left(name: str, choices: Sequence[float]) -> NothingLeftError:
+    listing = ", ".join(f"{choice:g}" for choice in choices)
+    return NothingLeftError(f"with {name} {listing} a layer is pruned to nothing; give {_MILDER[name]}.")
 
 
 _SHOWN = {"kl_weight": "KL of weight", "keep": "kept part"}

@@ -2,7 +2,7 @@
 
     training = KerasTraining(data, loss_of("mse", data.valid), keras.optimizers.Adam(1e-3), "mse")
     left = training.left_of(config, [0.1, 1.0], model, checked)
-    training.train_last(left[1.0], 20)
+    training.train_last(left[-1].model, 20)
 
 What is done when, `compression.train.schedule` says, and `compression.train.recipes.phases`, `compression.train.engine`
 and `compression.train.recipes.last_phase` do it.
@@ -27,14 +27,25 @@ from .held_out import TrainingData, outputs_of
 from .recipes.last_phase import last_phase
 from .recipes.likelihood import LearntNoise, likelihood_of, noise_of
 from .recipes.phases import Phases, ThresholdsOf, looks
-from .schedule import LAST_FROM, PretrainConfig, RecipeConfig, kl_weight_at, raised_after
+from .schedule import LAST_FROM, PretrainConfig, RecipeConfig, kept_after, kl_weight_at, raised_after
 
-__all__ = ["KerasTraining"]
+__all__ = ["KerasTraining", "Left"]
 
 LOG = logging.getLogger(__name__)
 
 _KINDS = {"noise_variance": keras.metrics.MeanSquaredError, "noise_width": keras.metrics.MeanAbsoluteError}
 _TIMED_STEPS = 20
+
+
+class Left(NamedTuple):
+    """What is left of a network.
+
+    :ivar kl_weight: of the KL when it was kept.
+    :ivar model: a plain one.
+    """
+
+    kl_weight: float
+    model: keras.Model
 
 
 class KerasTraining(NamedTuple):
@@ -93,21 +104,23 @@ class KerasTraining(NamedTuple):
         model: keras.Model,
         checked: ThresholdsOf,
         **settings: Any,
-    ) -> dict[float, keras.Model]:
-        """What is left of a network by each weight of the KL, which is raised from one to the next in one training.
+    ) -> list[Left]:
+        """What is left of a network while the weight of the KL is raised from one to the next in one training.
 
         :param config: its learning rate is that of the optimizer.
         :param kl_weights: the lowest first.
         :param checked: see `compression.train.recipes.phases.looks`.
         :param settings: of the Bayesian layers.
-        :return: plain networks before the last phase; those of the highest weights are missing if with them a layer
-            was pruned to nothing, or if the training ended before.
+        :return: plain networks before the last phase, in the order of the training: of one weight that at the end, of
+            several those of `compression.train.schedule.kept_after`, too. The last ones are missing if a layer was
+            pruned to nothing, or if the training ended before.
         """
         config = replace(config, kl_weight=kl_weights[0], pretraining=PretrainConfig())
         data = self.data
         steps = self.data.steps
         epochs = config.epochs + config.ending.polish_epochs
         raised = raised_after(config, kl_weights)
+        kept = kept_after(config, raised)
         # A squared or absolute error is a likelihood only with a width of the noise, which is learnt.
         likelihood = likelihood_of(self.loss, model.output_shape)
         noise = LearntNoise(likelihood)
@@ -118,18 +131,18 @@ class KerasTraining(NamedTuple):
         options = {"num_train": data.num_train, "seed": self.seed, "new_optimizer": self._built_optimizer, **settings}
         phases = Phases(config, model, thresholds, **options)
         weight = kl_weights[0]
-        networks = dict[float, keras.Model]()
+        networks: list[Left] = []
         number = 0
 
         def keep() -> None:
-            networks[weight] = shrink(phases.model, thresholds(config.epochs)[-1](phases.model))
+            networks.append(Left(weight, shrink(phases.model, thresholds(config.epochs)[-1](phases.model))))
 
         def on_epoch_end(epoch: int, logs: Mapping[str, float] | None) -> None:
             nonlocal weight
             done = epoch + 1
-            if done in raised:
+            if done in kept:
                 keep()
-                weight = raised[done]
+            weight = raised.get(done, weight)
             if done < epochs and phases.look(done):
                 phases.model.stop_training = True
 

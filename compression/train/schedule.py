@@ -19,6 +19,7 @@ __all__ = [
     "PruningConfig",
     "RecipeConfig",
     "falling",
+    "kept_after",
     "kl_weight_after",
     "kl_weight_at",
     "last_rate_at",
@@ -37,6 +38,7 @@ LAST_FROM = 0.0
 _RAISED_FROM = 0.4
 _RAISED_TO = 0.7
 """Parts of the epochs between which the weight of the KL is raised."""
+_KEPT_PARTS = 8  # of the epochs after the last raise, with what is left at the end of each
 
 _AT_LEAST = {"epochs": 1, "kl_weight": 0, "warmup": 0, "learning_rate": 0}
 _ALLOWED = {"prior": ("gnj", "ghs", "svd"), "kl": ("approximate", "exact"), "decay": ("none", "linear", "cosine")}
@@ -270,6 +272,20 @@ def raised_after(config: RecipeConfig, weights: Sequence[float]) -> dict[int, fl
     step = max(0.0, _RAISED_TO * config.epochs - first) / max(1, len(weights) - 1)
     raised = {math.ceil(first + number * step): weight for number, weight in enumerate(weights[1:])}
     return {epoch: weight for epoch, weight in raised.items() if epoch < config.epochs}
+
+
+def kept_after(config: RecipeConfig, raised: Mapping[int, float]) -> set[int]:
+    """Epochs after which what is left is kept, if the weight of the KL is raised: before each raise, and later.
+
+    Units go for long after the last raise, so that what is left at its end may be far less than before it.
+
+    :param raised: from :func:`raised_after`.
+    """
+    if not raised:
+        return set()
+    last = max(raised)
+    part = (config.epochs - last) / _KEPT_PARTS
+    return {*raised, *(math.ceil(last + number * part) for number in range(1, _KEPT_PARTS))} - {config.epochs}
 
 
 def kl_weight_at(

@@ -1,5 +1,6 @@
 """One training, by a recipe and by `fit`: the same phases, weights of the KL, cuts and parameters."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -9,7 +10,7 @@ import tensorflow as tf
 
 import compression as bc
 from compression.train.held_out import TrainingData, loss_of
-from compression.train.keras_training import KerasTraining
+from compression.train.keras_training import KerasTraining, Left
 from compression.train.recipes.phases import check_thresholds
 from compression.train.schedule import RecipeConfig, most_left
 from gpflow_deep_base.seeds import named_seed
@@ -68,7 +69,8 @@ def test_a_recipe_and_fit_make_the_same_network(
     seed = int(named_seed(4, "noise")[0]) % 2**24
     training = KerasTraining(data, loss_of(LOSS, rows), adam, LOSS, callbacks=[seen], seed=seed)
     left = training.left_of(config, [2.0], network(), lambda model: pytest.fail("thresholds are given"))
-    small = left[2.0]
+    assert [weight for weight, _ in left] == [2.0]
+    small = left[0].model
 
     assert [size for *_, size in seen.steps[:: N // B]] == sizes
     assert sizes[:4] == [D] * 4
@@ -93,15 +95,32 @@ def test_warmup_in_a_keras_loop_is_that_of_a_recipe(rows: tuple[np.ndarray, np.n
     np.testing.assert_allclose([weight for weight, *_ in seen.steps], expected, rtol=1e-6)
 
 
-def test_the_highest_weight_of_the_kl_that_does_no_harm(
-    rows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("harmless", "tried_places", "best"),
+    [
+        (range(8), [7], 7),
+        (range(5), [7, 3, 5, 4], 4),
+        (range(1), [7, 3, 1, 0], 0),
+        ([3, 5], [7, 3, 5, 6], 5),  # more is tried only beyond what did no harm
+        ([], [7, 3, 1, 0], 1),  # the one of the lowest loss
+    ],
+)
+def test_what_went_farthest_and_does_no_harm(
+    harmless: Sequence[int],
+    tried_places: list[int],
+    best: int,
+    rows: tuple[np.ndarray, np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each weight leaves a network, of which the last phase begins with that of the highest; polishing has less."""
+    """The last phase is for the last network that the training leaves, then by halves; polishing has less of the KL."""
     configs: list[RecipeConfig] = []
-    tried: list[tuple[float, int]] = []
+    tried: list[tuple[int, int]] = []
     good = network()
     good.set_weights([np.eye(D, 8), np.zeros(8), 9 * np.eye(8, K), np.zeros(K)])
-    left = {weight: keras.models.clone_model(good) for weight in (0.03, 0.1, 0.3)}
+    left = [
+        Left(1.0, keras.Sequential([keras.Input([D]), keras.layers.Dense(11 - place), keras.layers.Dense(K)]))
+        for place in range(8)
+    ]
 
     def left_of(self: KerasTraining, config: RecipeConfig, weights: list[float], *_: Any, **__: Any) -> Any:
         assert weights == [0.03, 0.1, 0.3, 1.0]
@@ -109,16 +128,21 @@ def test_the_highest_weight_of_the_kl_that_does_no_harm(
         return left
 
     def train_last(self: KerasTraining, model: keras.Model, epochs: int, **_: Any) -> None:
-        tried.append((next(weight for weight, own in left.items() if own is model), epochs))
-        model.set_weights([(len(tried) == 2) * weight for weight in good.get_weights()])
+        place = next(number for number, (_, own) in enumerate(left) if own is model)
+        tried.append((place, epochs))
+        # Outputs of the right classes, of none, or of wrong ones.
+        scale = 9.0 if place in harmless else (-1.0 if place == 1 else -9.0)
+        units = 11 - place
+        kernels = np.eye(D, units), scale * np.eye(units, K)
+        model.set_weights([kernels[0], np.zeros(units), kernels[1], np.zeros(K)])
 
     monkeypatch.setattr(KerasTraining, "left_of", left_of)
     monkeypatch.setattr(KerasTraining, "train_last", train_last)
     options: dict[str, Any] = {"loss": LOSS, "validation_data": rows, "batch_size": B}
     method = bc.Bayesian(prior="svd", polish_epochs=2, polish_kl=0.2)
     small = bc.fit(good, *rows, epochs=20, last_epochs=3, method=method, **options)
-    assert small is left[0.1]
-    assert tried == [(0.3, 3), (0.1, 3)]  # with 1.0 a layer was pruned to nothing, 0.3 does harm
+    assert small is left[best].model
+    assert tried == [(place, 3) for place in tried_places]
     (config,) = configs
     assert (config.kl_weight, config.ending.polish_kl, config.decay_from) == (0.03, 0.2, 0.6)
     assert (config.epochs, config.ending.polish_epochs, config.ending.last_epochs, config.prior) == (20, 2, 3, "svd")
@@ -127,7 +151,7 @@ def test_the_highest_weight_of_the_kl_that_does_no_harm(
 
 
 def test_the_weight_of_the_kl_is_raised_in_one_training(rows: tuple[np.ndarray, np.ndarray]) -> None:
-    """After 4 and 6 of 10 epochs; what is left is kept there, and at the end."""
+    """After 4 and 6 of 10 epochs; what is left is kept there, after each later epoch, and at the end."""
     config = RecipeConfig(epochs=10, warmup=1, learning_rate=0.05, scale_speed=16.0, initial_log_std=-3.0)
     data, seen = TrainingData.of_arrays(*rows, rows, B), Seen()
     adam = keras.optimizers.Adam(config.learning_rate)
@@ -135,8 +159,8 @@ def test_the_weight_of_the_kl_is_raised_in_one_training(rows: tuple[np.ndarray, 
     left = training.left_of(config, [0.1, 3.0, 8.0], network(), lambda model: bc.thresholds_of(model, "auto"))
     weights = [0.1 * (t + 1) / 4 for t in range(4)] + [0.1] * 12 + [3.0] * 8 + [8.0] * 16
     np.testing.assert_allclose([weight for weight, *_ in seen.steps], weights, rtol=1e-6)
-    sizes = [model.count_params() for model in left.values()]
-    assert list(left) == [0.1, 3.0, 8.0]
+    sizes = [model.count_params() for _, model in left]
+    assert [weight for weight, _ in left] == [0.1, 3.0, 8.0, 8.0, 8.0, 8.0]
     assert sizes == sorted(sizes, reverse=True)
 
 
