@@ -18,7 +18,7 @@ class Bayesian:
 
     :param prior: see `compress`.
     :param kl_weight: 1 is the variational bound; less keeps more. To several weights it is raised in one training, from
-        the lowest to the highest. What is left is kept before each raise and eight times after the last one; the last
+        the lowest to the highest. What is left is kept before each raise and five times after the last one; the last
         phase follows for the network at the end and, by halves, for as many in all as there are weights, and the
         smallest is taken with which the validation loss rises by less than half a standard error; if there is none,
         that of the lowest validation loss.
