@@ -5,15 +5,7 @@
     gpflow-deep sweep results/sweeps/uci.toml --dry_run
     gpflow-deep sweep results/sweeps/uci.toml --table_only
 
-The file names a script that trains, flags of all runs, axes (every combination is run), settings (with each of which),
-and what to tabulate; docs/sweeps.md explains it. Each run is a usual run of the script in a folder of its own. Ctrl-C
-or any kill loses no finished run: the same command keeps what is done and continues what was begun. Values of axes,
-axes and settings may be added to the file later. The folder of the sweep gets:
-
-    table.txt, table.md, table.json   means, standard errors, paired differences; the last with every single number
-    runs/NAME/, logs/NAME.log         the folder of each run, and what it wrote to the console
-    sweep.toml, sweep.json            the file as used; the flags of each run, versions, commit
-    history.jsonl                     starts and ends of runs
+docs/sweeps.md explains the file and the folder. The same command keeps what is done and continues what was begun.
 """
 
 import functools
@@ -40,9 +32,9 @@ from gpflow_deep_runs.sweeps import (
     work,
     write_tables,
 )
-from gpflow_deep_runs.sweeps.history import seconds_of
+from gpflow_deep_runs.sweeps.folder import seconds_of
 from gpflow_deep_runs.sweeps.progress import SweepProgress
-from gpflow_deep_runs.sweeps.runs import flags_of, full_flags
+from gpflow_deep_runs.sweeps.spec import flags_of, full_flags
 
 
 @dataclass(frozen=True)
@@ -91,7 +83,7 @@ def main(flags: Flags) -> None:
     script = Path(__file__).resolve().parent / sweep.script
     # Only the tables of what is done; the sweep may be running meanwhile.
     if flags.table_only:
-        flags.folder.check(sweep, runs)
+        flags.folder.changed(sweep, runs, is_new_allowed=False)
         print(write_tables(flags.folder, sweep, flags.name), end="")
         return
     # The flags of all runs are checked against the script before the first one starts.

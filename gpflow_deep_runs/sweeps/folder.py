@@ -1,4 +1,4 @@
-"""The folder of a sweep: its file, what it was made with, its runs, and what happened to each of them.
+"""The folder of a sweep, and the history of its runs, which survives kills and power failures.
 
 SWEEP/sweep.toml     the file as used last; earlier ones are sweep-1.toml, sweep-2.toml, ...
       sweep.json     the flags of each run; versions, commit and command of each start of the sweep
@@ -10,22 +10,31 @@ SWEEP/sweep.toml     the file as used last; earlier ones are sweep-1.toml, sweep
 """
 
 import itertools
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gpflow_deep_base.files import entries, leftovers, make_folder, parse_json, sync_folder, write_json, write_text
+from gpflow_deep_base.files import (
+    entries,
+    files_below,
+    leftovers,
+    make_folder,
+    parse_json,
+    sync_folder,
+    write_json,
+    write_text,
+)
 from gpflow_deep_base.storage.locks import LOCK, Held, lock, refuse_if_held
 from gpflow_deep_runs.run_dir import flag_name
-from gpflow_deep_runs.sweeps import history
-from gpflow_deep_runs.sweeps.runs import PlannedRun, arguments
-from gpflow_deep_runs.sweeps.spec import Sweep
+from gpflow_deep_runs.sweeps.spec import PlannedRun, Sweep, arguments
 
-__all__ = ["SweepDir"]
+__all__ = ["SweepDir", "seconds_of"]
 
 FREE = ("checkpoint_every", "checkpoint_seconds", "data_dir", "log_every", "progress", "threads")
 """Flags that may change between two starts of a sweep: no result depends on them."""
@@ -38,12 +47,9 @@ class SweepDir:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).expanduser()
+        self._record_file = self.path / "sweep.json"
+        self._history = self.path / "history.jsonl"
         self._held: Held | None = None
-
-    @property
-    def record_file(self) -> Path:
-        """Flags of the runs, and what the sweep was made with."""
-        return self.path / "sweep.json"
 
     def run_dir(self, name: str) -> Path:
         """The folder of a run."""
@@ -69,27 +75,36 @@ class SweepDir:
         :raises ValueError: if another process has the folder, it holds something else than a sweep, or the file has
             other flags for a run that has results or checkpoints there.
         """
-        self._refuse_others()
+        # Refuse a folder that is in use, or not that of a sweep.
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"--sweep_dir must be a folder, got the file {self.path}; give another --sweep_dir.")
+        refuse_if_held(self.path, flag="sweep_dir")
+        names = [path.name for path in entries(self.path)]
+        if "sweep.json" not in names and not all(OWN_FILES.fullmatch(name) for name in names):
+            raise ValueError(
+                f"--sweep_dir={self.path} must be a new or empty folder or that of a sweep, it holds other files; "
+                f"give another --sweep_dir."
+            )
         with lock(self.path, flag="sweep_dir") as self._held:
             for leftover in leftovers(self.path):  # by a sweep that was killed
                 leftover.unlink()
             # What may not differ from the record is refused before anything is written.
             record = self.record()
             changed = self.changed(sweep, runs)
-            recorded = dict(record.get("runs", {}))
+            recorded = record.get("runs", {})
             for folder in ("runs", "logs"):
                 make_folder(self.path / folder)
             # Runs keep their results under the name that the file gives them now.
-            history.mend(self._history)
+            mend(self._history)
             renamed = self._renamed(recorded, runs, full_flags)
             for name in changed:
                 self.note(name, "changed")
             # Record the file, the flags of all runs, and this start.
             self._keep_text(sweep.text)
             kept_runs = {name: flags for name, flags in recorded.items() if name not in renamed}
-            starts = [*record.get("starts", []), {"time": history.now(), **about}]
+            starts = [*record.get("starts", []), {"time": _now(), **about}]
             planned = {run.name: arguments(run.flags) for run in runs}
-            write_json(self.record_file, {"script": sweep.script, "runs": {**kept_runs, **planned}, "starts": starts})
+            write_json(self._record_file, {"script": sweep.script, "runs": {**kept_runs, **planned}, "starts": starts})
             yield
 
     def record(self) -> dict[str, Any]:
@@ -97,20 +112,20 @@ class SweepDir:
 
         :raises ValueError: if it is damaged.
         """
-        if not self.record_file.exists():
+        if not self._record_file.exists():
             return {}
         try:
-            return dict(parse_json(self.record_file.read_bytes()))
+            return dict(parse_json(self._record_file.read_bytes()))
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{self.record_file} cannot be read ({error}); give a new --sweep_dir.") from error
+            raise ValueError(f"{self._record_file} cannot be read ({error}); give a new --sweep_dir.") from error
 
     def history(self) -> list[dict[str, Any]]:
         """The lines of history.jsonl."""
-        return history.read(self._history)
+        return read(self._history)
 
     def newest(self) -> dict[str, dict[str, Any]]:
         """The last line of history.jsonl of each run."""
-        return history.newest(self.history())
+        return {line["run"]: line for line in self.history()}
 
     def note(self, name: str, event: str, **more: Any) -> None:
         """Add a line to history.jsonl.
@@ -119,21 +134,21 @@ class SweepDir:
         """
         if self._held is not None:
             self._held.check()
-        history.append(self._history, name, event, **more)
+        append(self._history, name, event, **more)
 
     def settle(self, name: str) -> None:
         """Note the end of a run whose sweep was killed before it saw that end."""
         last = self.newest().get(name)
         if last is not None and last["event"] == "started":
             # Nobody saw the end: the last write into its folder tells when it was.
-            seconds = round(history.seconds_since(last, self.run_dir(name)), 3)
+            seconds = round(seconds_since(last, self.run_dir(name)), 3)
             event = "stopped" if self.result(name) is None else "done"
             self.note(name, event, seconds=seconds, is_estimate=True)
 
-    def result(self, name: str) -> dict[str, Any] | None:
-        """The result.json of a run; None if there is none that is whole."""
+    def result(self, name: str, file: str = "result.json") -> dict[str, Any] | None:
+        """The result.json, or another JSON file, of a run; None if there is none that is whole."""
         try:
-            content = parse_json((self.run_dir(name) / "result.json").read_bytes())
+            content = parse_json((self.run_dir(name) / file).read_bytes())
         except (OSError, ValueError):
             return None
         return content if isinstance(content, dict) else None
@@ -157,21 +172,15 @@ class SweepDir:
         """Recorded runs that are not of these."""
         return sorted(set(self.record().get("runs", {})) - {run.name for run in runs})
 
-    def check(self, sweep: Sweep, runs: Sequence[PlannedRun]) -> None:
-        """Refuse to read results that are not those of the file.
-
-        :raises ValueError: if the folder holds no sweep, or as :meth:`changed`.
-        """
-        if not self.record_file.exists():
-            raise ValueError(f"--sweep_dir={self.path} holds no sweep yet; run it first, or give its folder.")
-        self.changed(sweep, runs)
-
-    def changed(self, sweep: Sweep, runs: Sequence[PlannedRun]) -> list[str]:
+    def changed(self, sweep: Sweep, runs: Sequence[PlannedRun], *, is_new_allowed: bool = True) -> list[str]:
         """Names of runs that have other flags now than in the folder, where nothing was made with the former yet.
 
-        :raises ValueError: if something was, or all runs there are of another script.
+        :param is_new_allowed: False: refuse a folder that holds no sweep.
+        :raises ValueError: if something was made with other flags, or all runs there are of another script.
         """
         record = self.record()
+        if not (is_new_allowed or self._record_file.exists()):
+            raise ValueError(f"--sweep_dir={self.path} holds no sweep yet; run it first, or give its folder.")
         if record.get("script", sweep.script) != sweep.script:
             raise ValueError(
                 f"--sweep_dir={self.path} holds runs of {record['script']}, the file is for {sweep.script}; "
@@ -180,40 +189,19 @@ class SweepDir:
         changed = []
         # A flag may change as long as nothing was made with its former value.
         for run in runs:
-            planned_words = arguments(run.flags)
-            stored_flags = _by_name(record.get("runs", {}).get(run.name, planned_words))
-            planned_flags = _by_name(planned_words)
-            differing = [
-                name for name in {**stored_flags, **planned_flags} if stored_flags.get(name) != planned_flags.get(name)
-            ]
-            if not differing:
-                continue
-            if self.is_begun(run.name):
-                words = [
-                    flags.get(differing[0], f"without --{differing[0]}") for flags in (stored_flags, planned_flags)
-                ]
+            planned = _by_name(arguments(run.flags))
+            words = record.get("runs", {}).get(run.name)
+            stored = planned if words is None else _by_name(words)
+            differing = [name for name in {**stored, **planned} if stored.get(name) != planned.get(name)]
+            if differing and self.is_begun(run.name):
+                former, now = (flags.get(differing[0], f"without --{differing[0]}") for flags in (stored, planned))
                 raise ValueError(
-                    f"--sweep_dir={self.path} has the run {run.name} {words[0]}, the file has it {words[1]}; give a "
+                    f"--sweep_dir={self.path} has the run {run.name} {former}, the file has it {now}; give a "
                     f"new --sweep_dir, or remove {self.run_dir(run.name)} to run it again."
                 )
-            changed.append(run.name)
+            if differing:
+                changed.append(run.name)
         return changed
-
-    @property
-    def _history(self) -> Path:
-        return self.path / "history.jsonl"
-
-    def _refuse_others(self) -> None:
-        """Refuse a folder that is in use, or not that of a sweep."""
-        if self.path.exists() and not self.path.is_dir():
-            raise ValueError(f"--sweep_dir must be a folder, got the file {self.path}; give another --sweep_dir.")
-        refuse_if_held(self.path, flag="sweep_dir")
-        names = [path.name for path in entries(self.path)]
-        if "sweep.json" not in names and not all(OWN_FILES.fullmatch(name) for name in names):
-            raise ValueError(
-                f"--sweep_dir={self.path} must be a new or empty folder or that of a sweep, it holds other files; "
-                f"give another --sweep_dir."
-            )
 
     def _renamed(
         self,
@@ -223,10 +211,9 @@ class SweepDir:
     ) -> dict[str, str]:
         """Former -> new name of runs that the file calls otherwise than when they were made; they are renamed."""
         # The same flags under another name are the same run.
-        planned = {run.name for run in runs}
         names_by_flags = {_key(words): name for name, words in full_flags.items() if name not in recorded}
         names = {}
-        for former in sorted(recorded.keys() - planned):
+        for former in sorted(recorded.keys() - {run.name for run in runs}):
             file = self.run_dir(former) / "flags.txt"
             name = names_by_flags.get(_key(file.read_text(encoding="utf-8").splitlines())) if file.is_file() else None
             if name is not None and not self.run_dir(name).exists() and self.holder(former) is None:
@@ -237,7 +224,8 @@ class SweepDir:
         # The folders are renamed on disk before the history says so.
         if names:
             sync_folder(self.path / "runs")
-            history.rename(self._history, names)
+            lines = [{**line, "run": names.get(line["run"], line["run"])} for line in self.history()]
+            write_text(self._history, "".join(json.dumps(line) + "\n" for line in lines))
         return names
 
     def _keep_text(self, text: str) -> None:
@@ -255,3 +243,58 @@ def _by_name(words: Sequence[str]) -> dict[str, str]:
 
 def _key(words: Sequence[str]) -> frozenset[str]:
     return frozenset(_by_name([word for word in words if word.strip()]).values())
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a history, without one at the end that a killed process left unfinished.
+
+    :raises ValueError: naming a line that is damaged.
+    """
+    entries_of_runs = []
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        try:
+            entry = parse_json(line)
+            _ = entry["run"], entry["event"], datetime.fromisoformat(entry["time"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} line {number} is not a line of a sweep ({error}); remove it.") from error
+        entries_of_runs.append(entry)
+    return entries_of_runs
+
+
+def append(path: Path, run: str, event: str, **more: Any) -> None:
+    """Add a line to a history; it is on disk when this returns. What is None is left out."""
+    given = {name: value for name, value in more.items() if value is not None}
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps({"run": run, "event": event, "time": _now(), **given}) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def mend(path: Path) -> None:
+    """Drop an unfinished line at the end of a history, so that the next one begins a line."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    if text and not text.endswith("\n"):
+        write_text(path, text[: text.rfind("\n") + 1])
+
+
+def seconds_of(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Wall time of the processes of each run that is done, all its starts together.
+
+    Where nobody saw the end, as the sweep had been killed, the time to the last write into the folder of the run.
+    """
+    seconds: dict[str, float] = {}
+    for line in lines:
+        seconds[line["run"]] = seconds.get(line["run"], 0.0) + line.get("seconds", 0.0)
+    newest_events = {line["run"]: line["event"] for line in lines}
+    return {name: seconds[name] for name, event in newest_events.items() if event == "done"}
+
+
+def seconds_since(start: Mapping[str, Any], folder: Path) -> float:
+    """Seconds from a line to the last write into a folder; its lock is also written by who only looks at it."""
+    times = [facts.st_mtime for path, facts in files_below(folder).items() if path.name != LOCK]
+    return max(0.0, max(times, default=0.0) - datetime.fromisoformat(start["time"]).timestamp())
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

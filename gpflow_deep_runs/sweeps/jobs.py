@@ -19,9 +19,8 @@ from gpflow_deep_base.stopping import signals
 from gpflow_deep_base.text import duration
 from gpflow_deep_runs.sweeps import guard
 from gpflow_deep_runs.sweeps.folder import SweepDir
-from gpflow_deep_runs.sweeps.record import machine
-from gpflow_deep_runs.sweeps.runs import PlannedRun, arguments
-from gpflow_deep_runs.sweeps.spec import Flag
+from gpflow_deep_runs.sweeps.spec import Flag, PlannedRun, arguments
+from gpflow_deep_runs.sweeps.tables import machine
 
 __all__ = ["Program", "Running", "Status", "work"]
 

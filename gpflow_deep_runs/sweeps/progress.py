@@ -15,8 +15,7 @@ from tqdm import tqdm
 
 from gpflow_deep_base.text import duration
 from gpflow_deep_runs.sweeps.jobs import Status
-from gpflow_deep_runs.sweeps.runs import PlannedRun
-from gpflow_deep_runs.sweeps.spec import AVERAGED
+from gpflow_deep_runs.sweeps.spec import AVERAGED, PlannedRun
 
 __all__ = ["SweepProgress", "seconds_left"]
 

@@ -1,37 +1,21 @@
-"""The file of a sweep: TOML, read into values, with one clear error for whatever is wrong with it.
+"""The file of a sweep, see docs/sweeps.md, and the runs that it makes: names and flags, pure functions of the file.
 
-script = "train"                            # a verb of gpflow-deep
-
-[flags]                                     # of every run
-num_steps = 5000
-
-[axes]                                      # every combination is run
-dataset = ["boston", "energy"]
-split = [0, 1, 2]
-
-[settings]                                  # each combination with each of these
-dgp2 = {num_layers = 2, compare = "gp,linear"}
-dgp3 = {num_layers = 3, compare = ""}
-
-[table]
-baseline = "GP"                             # of the paired differences
-over = ["split"]                            # averaged over; the other axes are the rows
-[table.columns]
-GP = {setting = "dgp2", model = "gp"}
-DGP3 = {setting = "dgp3", model = "dgp"}
-[table.numbers]                             # where they are in result.json
-"test RMSE" = "models.{model}.test.rmse"
-"seconds" = {path = "models.{model}.train_seconds", digits = 0, differences = false}
+There is one clear error for whatever is wrong with the file, or with flags that its script does not take.
 """
 
+import csv
+import inspect
+import io
+import itertools
 import math
 import os
 import re
+import runpy
 import string
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -39,9 +23,25 @@ else:
     import tomli as tomllib
 
 from gpflow_deep_base.text import has_control_characters
+from gpflow_deep_runs.cli.flags import named_flags
+from gpflow_deep_runs.cli.flags import parse as parse_flags
+from gpflow_deep_runs.cli.flags import text as text_of_flags
 from gpflow_deep_runs.verbs import VERBS
 
-__all__ = ["Column", "Flag", "Number", "Sweep", "Tables", "parse", "read"]
+__all__ = [
+    "Column",
+    "Flag",
+    "Number",
+    "PlannedRun",
+    "Sweep",
+    "Tables",
+    "arguments",
+    "expand",
+    "flags_of",
+    "full_flags",
+    "parse",
+    "read",
+]
 
 Flag = bool | int | float | str | tuple[bool | int | float | str, ...]
 """Value of a flag."""
@@ -75,9 +75,9 @@ class Tables(NamedTuple):
     """What to tabulate: numbers, columns, the axes that are averaged over, and the column that others are compared
     with (None: no differences)."""
 
-    numbers: tuple[Number, ...]
-    columns: tuple[Column, ...]
-    over: tuple[str, ...]
+    numbers: tuple[Number, ...] = ()
+    columns: tuple[Column, ...] = ()
+    over: tuple[str, ...] = ()
     baseline: str | None = None
 
 
@@ -90,6 +90,15 @@ class Sweep(NamedTuple):
     settings: Mapping[str, Mapping[str, Flag]]
     tables: Tables | None
     text: str
+
+
+class PlannedRun(NamedTuple):
+    """One run: its name, which is that of its folder, its values of the axes, its setting, and all its flags."""
+
+    name: str
+    point: Mapping[str, Flag]
+    setting: str
+    flags: Mapping[str, Flag]
 
 
 def read(path: str | os.PathLike[str]) -> Sweep:
@@ -107,7 +116,7 @@ def read(path: str | os.PathLike[str]) -> Sweep:
 
 
 def parse(text: str) -> Sweep:
-    """The sweep of a TOML text; see the module's docstring.
+    """The sweep of a TOML text.
 
     :raises ValueError: for what is no TOML, names that nothing has, wrong types, and what is there twice.
     """
@@ -115,7 +124,7 @@ def parse(text: str) -> Sweep:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"it must be TOML, but: {error}.") from error
-    _known(content, "the file", ("script", "flags", "axes", "settings", "table"))
+    _table(content, "the file", ("script", "flags", "axes", "settings", "table"))
     # A verb stands for its script.
     script = content.get("script")
     if isinstance(script, str) and script in VERBS:
@@ -131,61 +140,48 @@ def parse(text: str) -> Sweep:
     }
     if not settings:
         raise ValueError("[settings] must have at least one setting, got none; name one, or leave the section out.")
-    _check_once(flags, axes, settings)
+    # A setting may replace a flag of all; an axis may not be set elsewhere.
+    for section, names in {"[flags]": flags, **{f"settings.{name}": of for name, of in settings.items()}}.items():
+        if repeated := sorted(set(names) & set(axes)):
+            raise ValueError(f"{repeated[0]} is an axis, and also in {section}; leave it in one of the two.")
     tables = _tables(content["table"], tuple(axes), tuple(settings)) if "table" in content else None
     return Sweep(script, flags, axes, settings, tables, text)
 
 
-def _check_once(
-    flags: Mapping[str, object], axes: Mapping[str, object], settings: Mapping[str, Mapping[str, object]]
-) -> None:
-    """A setting may replace a flag of all; an axis may not be set elsewhere."""
-    for section, names in {
-        "[flags]": flags,
-        **{f"settings.{name}": setting_flags for name, setting_flags in settings.items()},
-    }.items():
-        if repeated := sorted(set(names) & set(axes)):
-            raise ValueError(f"{repeated[0]} is an axis, and also in {section}; leave it in one of the two.")
-
-
 def _tables(content: object, axes: Sequence[str], settings: Sequence[str]) -> Tables:
-    table = _table(content, "[table]")
-    _known(table, "[table]", ("numbers", "columns", "over", "baseline"))
+    table = _table(content, "[table]", ("numbers", "columns", "over", "baseline"))
     # What is tabulated, in which columns; without columns, each setting is one.
     numbers = tuple(_number(name, value) for name, value in _table(table.get("numbers"), "[table.numbers]").items())
     if not numbers:
         raise ValueError("[table.numbers] must name at least one number of result.json, got none.")
-    default = {name or "result": {} if name == "" else {"setting": name} for name in settings}
-    columns = tuple(
-        _column(name, value, settings)
-        for name, value in _table(table.get("columns", default), "[table.columns]").items()
-    )
+    default = {name or "result": {"setting": name} if name else {} for name in settings}
+    by_name = _table(table.get("columns", default), "[table.columns]")
+    columns = tuple(_column(name, value, settings) for name, value in by_name.items())
     if not columns:
         raise ValueError("[table.columns] must have at least one column, got none; or leave the section out.")
     # Every word in the path of a number needs its meaning in every column.
-    for number in numbers:
-        for column in columns:
-            if missing := sorted(_words(number) - set(column.words)):
-                raise ValueError(
-                    f"table.columns.{column.name} must say what {{{missing[0]}}} is in {number.path!r}, "
-                    f'as {missing[0]} = "..."; got {dict(column.words)}.'
-                )
+    for number, column in itertools.product(numbers, columns):
+        if missing := sorted(_words(number.path) - set(column.words)):
+            raise ValueError(
+                f"table.columns.{column.name} must say what {{{missing[0]}}} is in {number.path!r}, "
+                f'as {missing[0]} = "..."; got {dict(column.words)}.'
+            )
     # What is averaged over, and with what the columns are compared.
     over = table.get("over", [name for name in AVERAGED if name in axes])
     if not isinstance(over, list) or not all(name in axes for name in over) or len(set(over)) < len(over):
         raise ValueError(f"table.over must list axes, each once, of {', '.join(axes) or 'none'}, got {over!r}.")
     baseline = table.get("baseline")
-    names = [column.name for column in columns]
-    if baseline is not None and baseline not in names:
-        raise ValueError(f"table.baseline must be a column, one of {', '.join(names)}, got {baseline!r}.")
+    if baseline is not None and baseline not in by_name:
+        raise ValueError(f"table.baseline must be a column, one of {', '.join(by_name)}, got {baseline!r}.")
     return Tables(numbers, columns, tuple(over), baseline)
 
 
 def _number(name: str, value: object) -> Number:
     section = f'table.numbers."{name}"'
     # A path alone stands for a number with the usual digits.
-    fields = {"path": value} if isinstance(value, str) else _table(value, section, "a path of result.json, or")
-    _known(fields, section, ("path", "digits", "differences"))
+    fields = {"path": value} if isinstance(value, str) else value
+    known = ("path", "digits", "differences")
+    fields = _table(fields, section, known, "a path of result.json, or a table of names and values")
     path = fields.get("path")
     digits = fields.get("digits", 3)
     differences = fields.get("differences", True)
@@ -197,19 +193,18 @@ def _number(name: str, value: object) -> Number:
         raise ValueError(f"{section}: digits must be a whole number from 0 to 15, got {digits!r}.")
     if not isinstance(differences, bool):
         raise ValueError(f"{section}: differences must be true or false, got {differences!r}.")
-    number = Number(name, path, digits, differences)
-    _words(number)
-    return number
+    _words(path)
+    return Number(name, path, digits, differences)
 
 
-def _words(number: Number) -> set[str]:
-    """The names in braces in the path."""
+def _words(path: str) -> set[str]:
+    """The names in braces in the path of a number."""
     try:
-        names = {field for _, field, _, _ in string.Formatter().parse(number.path) if field is not None}
+        names = {field for _, field, _, _ in string.Formatter().parse(path) if field is not None}
     except ValueError as error:
-        raise ValueError(f"table.numbers: {number.path!r} has braces that do not fit each other ({error}).") from error
+        raise ValueError(f"table.numbers: {path!r} has braces that do not fit each other ({error}).") from error
     if invalid := [word for word in names if not NAME.fullmatch(word)]:
-        raise ValueError(f"table.numbers: {{{invalid[0]}}} in {number.path!r} must hold a name, as {{model}}.")
+        raise ValueError(f"table.numbers: {{{invalid[0]}}} in {path!r} must hold a name, as {{model}}.")
     return names
 
 
@@ -226,26 +221,25 @@ def _column(name: str, value: object, settings: Sequence[str]) -> Column:
     return Column(name, setting, words)
 
 
-def _known(found: Mapping[str, object], where: str, known: Sequence[str]) -> None:
-    if unknown := [name for name in found if name not in known]:
-        raise ValueError(f"{where} has no {unknown[0]!r}; it may have {', '.join(known)}.")
-
-
-def _table(found: object, where: str, otherwise: str = "") -> Mapping[str, Any]:
+def _table(
+    found: object, where: str, known: Sequence[str] | None = None, kind: str = "a table of names and values"
+) -> Mapping[str, Any]:
+    """A table of the file; with `known`, of these names alone."""
     if not isinstance(found, dict):
-        raise ValueError(
-            f"{where} must be {otherwise + ' ' if otherwise else ''}a table of names and values, got {found!r}."
-        )
+        raise ValueError(f"{where} must be {kind}, got {found!r}.")
+    if known is not None and (unknown := [name for name in found if name not in known]):
+        raise ValueError(f"{where} has no {unknown[0]!r}; it may have {', '.join(known)}.")
     return found
 
 
 def _flag_table(found: object, where: str) -> Mapping[str, Any]:
-    for name in _table(found, where):
+    table = _table(found, where)
+    for name in table:
         if name in OWN_FLAGS:
             raise ValueError(f"{where} must not have {name}: the sweep gives it to each run.")
         if not NAME.fullmatch(name):
             raise ValueError(f"{where} must have names of flags without their dashes, got {name!r}.")
-    return _table(found, where)
+    return table
 
 
 def _flags(found: object, where: str) -> dict[str, Flag]:
@@ -256,11 +250,9 @@ def _values(name: str, values: object) -> tuple[Flag, ...]:
     if not isinstance(values, list) or not values:
         raise ValueError(f"axes.{name} must list at least one value, as {name} = [0, 1], got {values!r}.")
     flags = tuple(_flag(name, value, "[axes]") for value in values)
-    unique_texts: set[str] = set()
-    for flag in flags:
-        if str(flag) in unique_texts:
-            raise ValueError(f"axes.{name} has {flag!r} twice; leave one.")
-        unique_texts.add(str(flag))
+    texts = [str(flag) for flag in flags]
+    if repeated := [flag for flag in flags if texts.count(str(flag)) > 1]:
+        raise ValueError(f"axes.{name} has {repeated[0]!r} twice; leave one.")
     return flags
 
 
@@ -274,3 +266,83 @@ def _flag(name: str, value: object, where: str) -> Flag:
     if not isinstance(value, bool | int | float | str) or (isinstance(value, float) and math.isnan(value)):
         raise ValueError(f"{where}: {name} must be a number, text, true, false or a list of these, got {value!r}.")
     return value
+
+
+def expand(sweep: Sweep) -> list[PlannedRun]:
+    """Every combination of the axes with every setting; the first axis changes slowest, the settings fastest.
+
+    :raises ValueError: if two runs would have one name, or one has the flags of another.
+    """
+    runs_by_name: dict[str, PlannedRun] = {}
+    by_flags: dict[tuple[str, ...], str] = {}
+    for values in itertools.product(*sweep.axes.values()):
+        point = dict(zip(sweep.axes, values, strict=True))
+        for setting, setting_flags in sweep.settings.items():
+            # A flag of an axis goes before that of all runs, one of a setting before both.
+            run = PlannedRun(_name(point, setting), point, setting, {**sweep.flags, **point, **setting_flags})
+            if run.name in runs_by_name:
+                raise ValueError(f"two runs have the name {run.name}: change the values of the axes or the settings.")
+            # Two runs of the same flags would be counted as two repetitions.
+            key = tuple(sorted(arguments(run.flags)))
+            if key in by_flags:
+                raise ValueError(f"the runs {by_flags[key]} and {run.name} have the same flags; leave one of them out.")
+            runs_by_name[run.name] = run
+            by_flags[key] = run.name
+    return list(runs_by_name.values())
+
+
+def arguments(flags: Mapping[str, Flag]) -> list[str]:
+    """Flags as a command line has them: `--name=value`, `--name` or `--noname`."""
+    return [
+        f"--{name}={_text(value)}" if not isinstance(value, bool) else f"--{name}" if value else f"--no{name}"
+        for name, value in flags.items()
+    ]
+
+
+def _text(value: Flag) -> str:
+    if not isinstance(value, tuple):
+        return str(value)
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(value)
+    return line.getvalue()
+
+
+def _name(point: Mapping[str, Flag], setting: str) -> str:
+    """Words as they are, other values after the name of their axis: boston-split0-dgp2."""
+    # What is no letter, digit or usual sign becomes _, as names are those of folders.
+    parts = [value if isinstance(value, str) and value else f"{axis}{_text(value)}" for axis, value in point.items()]
+    words = [re.sub(r"[^\w.+=,-]+", "_", part) for part in [*parts, setting] if part]
+    return "-".join(words).lstrip(".") or "run"
+
+
+def flags_of(script: Path) -> Any:
+    """The dataclass of the flags of a script that trains.
+
+    :raises ValueError: if there is no such script, or it makes no run that can be resumed.
+    """
+    if not script.is_file():
+        scripts = ", ".join(sorted(path.name for path in script.parent.glob("*.py")))
+        raise ValueError(f"script must be one of {scripts}, got {script.name!r}.")
+    # The one argument of its `main` is the dataclass of its flags; under another name than "__main__" it does not run.
+    main = runpy.run_path(str(script), run_name=f"of_sweep_{script.stem}").get("main")
+    hints = get_type_hints(main) if inspect.isfunction(main) else {}
+    kinds = [hint for name, hint in hints.items() if name != "return"]
+    if not kinds or not {"run_dir", "resume"} <= {flag.name for flag in named_flags(kinds[0])}:
+        raise ValueError(f"script must be one that trains, with --run_dir and --resume, got {script.name!r}.")
+    return kinds[0]
+
+
+def full_flags(kind: Any, runs: Sequence[PlannedRun]) -> dict[str, list[str]]:
+    """All flags of each run by its name, those that the file leaves at their defaults among them.
+
+    :param kind: as :func:`flags_of` gives it.
+    :raises ValueError: naming the first run and its flag that the script does not have, or whose value it refuses.
+    """
+    flags_by_name = {}
+    for run in runs:
+        try:
+            flags = parse_flags(kind, [f"--run_dir={run.name}", *arguments(run.flags)])
+        except ValueError as error:
+            raise ValueError(f"the flags of the run {run.name}: {error}") from error
+        flags_by_name[run.name] = text_of_flags(flags).splitlines()
+    return flags_by_name

@@ -1,4 +1,4 @@
-"""Means, standard errors and paired differences of the results of a sweep, as values, text and Markdown.
+"""The results of a sweep: means, standard errors and paired differences, and with what each number was made.
 
 A cell is the mean over the runs of its row and column, n of them, with the standard error s / sqrt(n), where s is the
 standard deviation with n - 1 in the denominator. A paired difference is that of column and baseline at the same values
@@ -6,15 +6,34 @@ of the averaged axes; its mean and standard error are those of the n differences
 fewer runs than the file has: such a cell says "k of n".
 """
 
+import functools
+import os
+import platform
+import re
+import shlex
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpflow_deep_base.text import aligned
-from gpflow_deep_runs.sweeps.runs import PlannedRun, expand
-from gpflow_deep_runs.sweeps.spec import Column, Flag, Number, Sweep, Tables
+from gpflow_deep_base.files import write_json, write_text
+from gpflow_deep_base.text import aligned, plus_minus
+from gpflow_deep_runs.sweeps.folder import SweepDir, seconds_of
+from gpflow_deep_runs.sweeps.spec import Column, Flag, Number, PlannedRun, Sweep, Tables, arguments, expand
 
-__all__ = ["Cell", "Mean", "Value", "as_json", "as_markdown", "as_text", "mean_of", "tabulate"]
+__all__ = [
+    "Cell",
+    "Mean",
+    "Value",
+    "as_json",
+    "as_markdown",
+    "as_text",
+    "machine",
+    "mean_of",
+    "results",
+    "tabulate",
+    "write_tables",
+]
 
 
 class Value(NamedTuple):
@@ -60,41 +79,47 @@ def tabulate(sweep: Sweep, results: Mapping[str, Mapping[str, Any] | None]) -> l
     """
     if sweep.tables is None:
         raise ValueError("the file has no [table]; say there what to tabulate.")
-    return [cell for number in sweep.tables.numbers for cell in _cells(sweep, sweep.tables, number, results)]
-
-
-def _cells(
-    sweep: Sweep, tables: Tables, number: Number, results: Mapping[str, Mapping[str, Any] | None]
-) -> Iterator[Cell]:
+    over = sweep.tables.over
     # A row is a combination of the axes that are not averaged over.
-    by_row: dict[tuple[tuple[str, Flag], ...], list[PlannedRun]] = {}
+    rows: dict[tuple[tuple[str, Flag], ...], list[PlannedRun]] = {}
     for run in expand(sweep):
-        by_row.setdefault(tuple((a, v) for a, v in run.point.items() if a not in tables.over), []).append(run)
-    for row, runs in by_row.items():
-        values = {column.name: _values(tables, number, column, runs, results) for column in tables.columns}
-        for column in tables.columns:
-            column_values = values[column.name]
-            mean = mean_of([value.number for value in column_values])
-            # Paired with the baseline of the same row.
-            difference = None
-            if tables.baseline not in (None, column.name) and number.has_differences:
-                difference = _difference(column_values, values[str(tables.baseline)])
-            yield Cell(number, dict(row), column, column_values, mean, difference)
+        rows.setdefault(tuple((axis, value) for axis, value in run.point.items() if axis not in over), []).append(run)
+    return [
+        cell
+        for number in sweep.tables.numbers
+        for row, runs in rows.items()
+        for cell in _row(sweep.tables, number, dict(row), runs, results)
+    ]
 
 
-def _values(
+def _row(
     tables: Tables,
     number: Number,
-    column: Column,
+    row: Mapping[str, Flag],
     runs: Sequence[PlannedRun],
     results: Mapping[str, Mapping[str, Any] | None],
-) -> tuple[Value, ...]:
-    path = number.path.format(**column.words)
-    return tuple(
-        Value(run.name, {axis: run.point[axis] for axis in tables.over}, _at(path, run.name, results.get(run.name)))
-        for run in runs
-        if run.setting == column.setting
-    )
+) -> Iterator[Cell]:
+    values = {
+        column.name: tuple(
+            Value(
+                run.name,
+                {axis: run.point[axis] for axis in tables.over},
+                _at(number.path.format(**column.words), run.name, results.get(run.name)),
+            )
+            for run in runs
+            if run.setting == column.setting
+        )
+        for column in tables.columns
+    }
+    # Pairs are numbers of the same values of the averaged axes.
+    base = {tuple(value.point.items()): value.number for value in values.get(tables.baseline or "", ())}
+    for column in tables.columns:
+        own = values[column.name]
+        difference = None
+        if tables.baseline not in (None, column.name) and number.has_differences:
+            pairs = [(value.number, base.get(tuple(value.point.items()))) for value in own]
+            difference = mean_of([None if a is None or b is None else a - b for a, b in pairs])
+        yield Cell(number, row, column, own, mean_of([value.number for value in own]), difference)
 
 
 def _at(path: str, run: str, result: Mapping[str, object] | None) -> float | None:
@@ -114,13 +139,6 @@ def _at(path: str, run: str, result: Mapping[str, object] | None) -> float | Non
     if node is not None and (isinstance(node, bool) or not isinstance(node, int | float)):
         raise ValueError(f"[table.numbers]: {path!r} in result.json of {run} must be a number, got {node!r}.")
     return None if node is None else float(node)
-
-
-def _difference(own: Sequence[Value], base: Sequence[Value]) -> Mean:
-    # Pairs are runs of the same values of the averaged axes.
-    by_point = {tuple(value.point.items()): value.number for value in base}
-    pairs = [(value.number, by_point.get(tuple(value.point.items()))) for value in own]
-    return mean_of([None if a is None or b is None else a - b for a, b in pairs])
 
 
 def as_text(cells: Sequence[Cell], baseline: str | None = None) -> str:
@@ -151,7 +169,7 @@ def _tables(cells: Sequence[Cell], baseline: str | None) -> Iterator[tuple[str, 
             yield title, _grid(paired, lambda cell: cell.difference)
 
 
-def _grid(cells: Sequence[Cell], shown: Any) -> list[list[str]]:
+def _grid(cells: Sequence[Cell], shown: Callable[[Cell], Any]) -> list[list[str]]:
     columns = list(dict.fromkeys(cell.column.name for cell in cells))
     head = [" ".join(cells[0].row) or "", *columns]
     rows: dict[str, list[str]] = {}
@@ -163,9 +181,8 @@ def _grid(cells: Sequence[Cell], shown: Any) -> list[list[str]]:
 def _cell(mean: Mean, digits: int) -> str:
     if mean.mean is None:
         return "missing"
-    error = "" if mean.standard_error is None else f" ± {mean.standard_error:.{digits}f}"
     count = "" if mean.n == mean.n_planned else f" ({mean.n} of {mean.n_planned})"
-    return f"{mean.mean:.{digits}f}{error}{count}"
+    return plus_minus(mean.mean, mean.standard_error, digits) + count
 
 
 def as_json(cells: Sequence[Cell]) -> list[dict[str, Any]]:
@@ -182,3 +199,75 @@ def as_json(cells: Sequence[Cell]) -> list[dict[str, Any]]:
         }
         for cell in cells
     ]
+
+
+@functools.cache
+def machine() -> str:
+    """Processor, number of cores and system of this computer."""
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"^model name.*?: *(.*)$", info.read_text(encoding="utf-8") if info.exists() else "", re.M)
+    processor = found[1] if found else platform.processor() or platform.machine()
+    return f"{processor}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
+
+
+def results(folder: SweepDir, runs: Sequence[PlannedRun]) -> dict[str, dict[str, Any] | None]:
+    """The result.json of each run; None for those that are missing."""
+    return {run.name: folder.result(run.name) for run in runs}
+
+
+def write_tables(folder: SweepDir, sweep: Sweep, name: str) -> str:
+    """Write table.txt, table.md and table.json of the runs that are done; the text of the first.
+
+    :param name: what the record calls the sweep.
+    :raises ValueError: as `tabulate`.
+    """
+    runs = expand(sweep)
+    results_by_name = results(folder, runs)
+    cells = tabulate(sweep, results_by_name)
+    tables = sweep.tables or Tables()
+    text = as_text(cells, tables.baseline)
+    # Besides the cells: what is tabulated, and how each of the runs was made.
+    lines = folder.history()
+    seconds = seconds_of(lines)
+    content = {
+        "sweep": name,
+        "script": sweep.script,
+        "over": tables.over,
+        "baseline": tables.baseline,
+        "numbers": [
+            {"name": number.name, "digits": number.digits, "differences": number.has_differences}
+            for number in tables.numbers
+        ],
+        "columns": [column.name for column in tables.columns],
+        "runs": {
+            run.name: {**_origin(folder, sweep, run, lines), "seconds": seconds.get(run.name)}
+            for run in runs
+            if results_by_name[run.name] is not None
+        },
+        "cells": as_json(cells),
+    }
+    write_json(folder.path / "table.json", content)
+    write_text(folder.path / "table.md", as_markdown(cells, tables.baseline))
+    write_text(folder.path / "table.txt", text)
+    return text
+
+
+def _origin(folder: SweepDir, sweep: Sweep, run: PlannedRun, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The command that repeats a run anywhere, with the flags of its last start, and what it was made with."""
+    origin = folder.result(run.name, "provenance.json") or {}
+    starts = [line for line in lines if line["run"] == run.name and line["event"] == "started"]
+    newest = starts[-1] if starts else {}
+    words = [*arguments(run.flags), *newest.get("local", ())]
+    portable_words = [word for word in words if not word.startswith("--data_dir=")]  # a folder of one machine
+    return {
+        "command": shlex.join([sweep.script, "--run_dir=RUN", *portable_words]),
+        "folder": f"runs/{run.name}",
+        "commit": origin.get("git_commit"),
+        "is_dirty": origin.get("git_dirty"),
+        "commits_resumed": [resumption.get("git_commit") for resumption in origin.get("resumed", ())],
+        "machine": newest.get("machine"),
+        "versions": origin.get("versions"),
+        "data_sha256": origin.get("data_sha256"),
+        "start_time": origin.get("start_time"),
+        "num_starts": len(starts),
+    }

@@ -3,7 +3,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from gpflow_deep_runs.sweeps import history
+from gpflow_deep_runs.sweeps import folder as history
 
 LINES: list[dict[str, Any]] = [
     {"run": "a", "event": "started"},
@@ -18,8 +18,6 @@ LINES: list[dict[str, Any]] = [
 
 def test_seconds_are_those_of_all_starts_of_what_is_done() -> None:
     assert history.seconds_of(LINES) == {"a": 7.0}
-    assert {name: len(starts) for name, starts in history.starts_of(LINES).items()} == {"a": 2, "b": 1, "c": 1}
-    assert history.newest(LINES)["c"] == {"run": "c", "event": "started"}
 
 
 def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -31,8 +29,6 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert (first["run"], first["event"], first["is_resumed"]) == ("a", "started", False)
     assert "error" not in first
     assert second["error"] == 'the "end"\nof it'
-    history.rename(path, {"a": "c"})
-    assert [line["run"] for line in history.read(path)] == ["c", "b"]
 
 
 def test_a_line_that_was_cut_short_is_dropped(tmp_path: Path) -> None:

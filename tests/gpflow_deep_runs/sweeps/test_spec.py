@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpflow_deep_runs.sweeps import expand, spec
+from gpflow_deep_runs.sweeps import expand
 from gpflow_deep_runs.sweeps.spec import Column, Number, parse, read
 
 FILE = """
@@ -68,11 +68,6 @@ def test_columns_are_the_settings_if_there_are_none() -> None:
     alone = parse('script = "a.py"\n[table.numbers]\nscore = "score"\n').tables
     assert alone is not None
     assert alone.columns == (Column("result", "", {}),)
-
-
-def test_the_example_of_the_documentation_can_be_read() -> None:
-    text = str(spec.__doc__).partition("\n\n")[2]
-    assert [column.name for column in getattr(parse(text).tables, "columns", ())] == ["GP", "DGP3"]
 
 
 def replaced(old: str, new: str) -> str:
