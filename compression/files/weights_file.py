@@ -6,7 +6,9 @@
 
 All variables of the model are in the file, in their order: weights, statistics and the states of random numbers; not
 those of optimizers and metrics. So subclassed models, Lambda layers, layers of the user's own, half precision and
-quantised weights are all the same to it. Vocabularies of lookup layers are no variables, and come from the code.
+quantised weights are all the same to it. So are arrays in the calls of a functional model, such as a table of positions
+by a layer that is called on numbers, which Keras keeps as a constant; files from before may lack them. Vocabularies of
+lookup layers are no variables, and come from the code.
 
 The content of such a file, version 6, is
 
@@ -26,11 +28,12 @@ import re
 import sys
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import ml_dtypes  # noqa: F401  NumPy learns of bfloat16 and its like
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
 from gpflow_deep_base.files import write_bytes
@@ -74,7 +77,7 @@ class StoredVariable(NamedTuple):
 
 
 def pack_weights(model: keras.Model, path: str | os.PathLike[str], *, bits: int | None = None) -> int:
-    """Write all variables of any built Keras model, as they are or on a few values each.
+    """Write all variables of any built Keras model, as they are or on a few values each, and constants of its calls.
 
     What is to be written is read again first; what is at `path` stays as it was if that fails.
 
@@ -87,9 +90,12 @@ def pack_weights(model: keras.Model, path: str | os.PathLike[str], *, bits: int 
     """
     if bits is not None and not 2 <= bits <= 16:
         raise ValueError(f"bits must be 2 to 16, got {bits}.")
-    variables = _variables(model)
+    variables: list[keras.Variable | _Constant] = [*_variables(model), *_constants(model)]
     arrays = [_array(variable) for variable in variables]
-    parts = [_encoded(array, bits) for array in arrays]
+    parts = [
+        _encoded(array, None if isinstance(variable, _Constant) else bits)
+        for array, variable in zip(arrays, variables, strict=True)
+    ]
     names = [_name(variable.path) for variable in variables]
     # Names, then types and shapes, then values.
     text = zlib.compress("\n".join(names).encode(), 9)
@@ -122,11 +128,14 @@ def load_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
         first that differs.
     :raises OSError: if there is no such file.
     """
-    variables = _variables(model)
-    expected = [(_name(variable.path), tuple(variable.shape), variable.dtype) for variable in variables]
-    stored_variables = parsed_file(path, functools.partial(_parsed, expected=expected), WHAT, sys.maxsize)
-    for variable, stored in zip(variables, stored_variables, strict=True):
+    variables, constants = _variables(model), _constants(model)
+    expected = [(_name(variable.path), tuple(variable.shape), variable.dtype) for variable in [*variables, *constants]]
+    parse = functools.partial(_parsed, expected=expected, at_least=len(variables))
+    stored_variables = parsed_file(path, parse, WHAT, sys.maxsize)
+    for variable, stored in zip([*variables, *constants], stored_variables, strict=False):
         variable.assign(stored.values)
+    if constants and isinstance(model, keras.Model):  # programs that Keras made hold the constants of before
+        model.train_function = model.test_function = model.predict_function = None
     for layer in model._flatten_layers():
         if isinstance(layer, keras.layers.Normalization) and layer.input_mean is None and layer.built:
             layer.finalize_state()  # it computes with tensors that it makes of its variables
@@ -158,7 +167,56 @@ def _variables(model: keras.Model) -> list[keras.Variable]:
     return unique
 
 
-def _array(variable: keras.Variable) -> NDArray[np.generic]:
+class _Constant:
+    """An array that calls within a functional model are given, which is no variable of the model.
+
+    :ivar path: name of the first call, and "constant" or that of a variable.
+    """
+
+    def __init__(self, value: Any, operation: str) -> None:
+        self.path = f"{operation}/{value.name if isinstance(value, keras.Variable) else 'constant'}"
+        self.value = value
+        self.shape = tuple(value.shape)
+        self.dtype = keras.backend.standardize_dtype(value.dtype)
+        self._places: list[tuple[Any, int]] = []
+
+    def add(self, arguments: Any, place: int) -> None:
+        """Where it is: of a call, the arguments by Keras, and its number among them."""
+        self._places.append((arguments, place))
+
+    def assign(self, values: NDArray[np.generic]) -> None:
+        """Another value, wherever it is."""
+        if isinstance(self.value, keras.Variable):
+            self.value.assign(values)
+            return
+        made = values if isinstance(self.value, np.ndarray) else keras.ops.convert_to_tensor(values, self.dtype)
+        for arguments, place in self._places:
+            whole = (arguments.args, arguments.kwargs)
+            parts = keras.tree.flatten(whole)
+            parts[place] = made
+            arguments.args, arguments.kwargs = keras.tree.pack_sequence_as(whole, parts)
+        self.value = made
+
+
+def _constants(model: keras.Model) -> list[_Constant]:
+    """The arrays in calls of a model and of those in it that are no variables of it, each once."""
+    variables = {id(variable) for variable in model.variables}
+    constants: dict[int, _Constant] = {}
+    for layer in model._flatten_layers():
+        by_depth = getattr(layer, "_nodes_by_depth", {})
+        for call in (call for depth in sorted(by_depth, reverse=True) for call in by_depth[depth]):
+            parts = keras.tree.flatten((call.arguments.args, call.arguments.kwargs))
+            for place, part in enumerate(parts):
+                is_array = isinstance(part, np.ndarray | keras.Variable) or tf.is_tensor(part)
+                if not is_array or id(part) in variables or keras.backend.standardize_dtype(part.dtype) not in TYPES:
+                    continue
+                constants.setdefault(id(part), _Constant(part, call.operation.name)).add(call.arguments, place)
+    return list(constants.values())
+
+
+def _array(variable: keras.Variable | _Constant) -> NDArray[np.generic]:
+    if isinstance(variable, _Constant):
+        return np.ascontiguousarray(keras.ops.convert_to_numpy(variable.value)).reshape(variable.shape)
     return np.ascontiguousarray(keras.ops.convert_to_numpy(variable.value)).reshape(tuple(variable.shape))
 
 
@@ -185,11 +243,15 @@ def _encoded(array: NDArray[np.generic], bits: int | None) -> tuple[bytes, NDArr
 
 
 def _parsed(
-    content: bytes, budget: Budget, expected: Sequence[tuple[str, tuple[int, ...], str]] | None = None
+    content: bytes,
+    budget: Budget,
+    expected: Sequence[tuple[str, tuple[int, ...], str]] | None = None,
+    at_least: int = 0,
 ) -> list[StoredVariable]:
     """All variables; sizes are looked at before there is room for them.
 
     :param expected: name, shape and type of each, which must be those of the file.
+    :param at_least: so many of the expected ones, the first, if the file has none of the others.
     """
     if content[: len(MAGIC)] == MAGIC and content[len(MAGIC) : len(MAGIC) + 1] in [bytes([v]) for v in VERSIONS]:
         raise ValueError("it holds a network, which compression.load makes")
@@ -197,6 +259,8 @@ def _parsed(
     names = _read_names(reader, budget)
     if reader.integer() != len(names):
         raise ValueError("it has more or fewer names than variables")
+    if expected is not None and len(names) == at_least:
+        expected = expected[:at_least]
     if expected is not None and len(expected) != len(names):
         raise ValueError(
             f"it has {len(names)} variables, and the model has {len(expected)}; a model that is not built has too few"
