@@ -292,10 +292,27 @@ def export_onnx(model: keras.Model, path: str | os.PathLike[str]) -> int:
         try:
             zeros = _zeros(model)
             model(zeros if len(zeros) > 1 else zeros[0])  # Keras wants it to have been called
+            _add_erfc()
             model.export(str(temporary), format="onnx", verbose=False)
+            # What it does not know tf2onnx writes as it is, and says so in its log alone.
+            importlib.import_module("onnx").checker.check_model(str(temporary))
         except Exception as error:
             raise ValueError(f"ONNX cannot hold the network {model.name}: {one_line(error)}") from error
     return os.path.getsize(path)
+
+
+def _add_erfc() -> None:
+    """Tell tf2onnx how to convert `Erfc`, of which Keras makes `gelu`, by 1 - Erf."""
+    utils = importlib.import_module("tf2onnx.utils")
+
+    def convert(context: Any, node: Any, **_: object) -> None:
+        node.type = "Erf"
+        kind = utils.map_onnx_to_numpy_type(context.get_dtype(node.input[0]))
+        one = context.make_const(utils.make_name("one"), np.ones((), kind))
+        context.insert_new_node_on_output("Sub", node.output[0], inputs=[one.output[0], node.output[0]])
+
+    tf_op = importlib.import_module("tf2onnx.handler").tf_op
+    tf_op.register_handler(convert, 9, ["Erfc"], "", {})
 
 
 def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike | Mapping[str, ArrayLike]) -> list[np.ndarray]:

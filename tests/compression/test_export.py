@@ -251,6 +251,23 @@ def test_onnx_takes_several_inputs_and_integers(
     np.testing.assert_allclose(evaluator.run(None, rows)[0], mixed(rows), atol=1e-5)
 
 
+def test_onnx_has_gelu_and_refuses_what_it_has_not(tmp_path: Path, rng: np.random.Generator) -> None:
+    pytest.importorskip("tf2onnx")
+    onnx = pytest.importorskip("onnx")
+    model = keras.Sequential([keras.Input([6]), keras.layers.Dense(5, "gelu"), keras.layers.Dense(2)])
+    path = tmp_path / "n.onnx"
+    export_onnx(model, path)
+    x = 3 * rng.normal(size=(4, 6)).astype(np.float32)
+    evaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator(onnx.load(path))
+    np.testing.assert_allclose(evaluator.run(None, {evaluator.input_names[0]: x})[0], model(x), atol=1e-5)
+    # Nothing is written where an operation is missing.
+    content = path.read_bytes()
+    inputs = keras.Input([6])
+    with pytest.raises(ValueError, match=r"ONNX cannot hold the network .*Erfinv"):
+        export_onnx(keras.Model(inputs, keras.ops.erfinv(keras.ops.tanh(inputs))), path)
+    assert path.read_bytes() == content
+
+
 def cut(rng: np.random.Generator) -> keras.Model:
     """A network with inputs selected and constants placed."""
     inputs = keras.Input([6])
