@@ -35,7 +35,7 @@ from ..graph.removal.shrink import NothingLeftError, shrink
 from ..graph.weight_types import check_trainable
 from ..layers.thresholds import Thresholds, checked_thresholds
 from .held_out import examples_of, loss_of
-from .keras_training import KerasTraining
+from .keras_training import KerasTraining, Left
 from .magnitude import MagnitudePruning
 from .methods import Bayesian, Magnitude, method_of
 from .recipes.phases import ThresholdsOf
@@ -49,6 +49,7 @@ STEPS = 8_000
 """Steps of the Bayesian phase if its epochs are not given; half as many of the last phase."""
 
 _TOLERANCE = 0.25  # standard errors of the validation loss that a removal may add
+_APART = 0.25  # part of the parameters by which networks that are looked at differ
 _TIMED_FROM = 2_000  # steps, of which some are timed before
 _RAISED_FALLS_FROM = 0.6  # part of the epochs from which the learning rate falls, after the weight of the KL is raised
 
@@ -200,6 +201,7 @@ def fit_recipe(
     left = training.left_of(config, weights, model, checked, **settings)
     if not left:
         raise _nothing_left("kl_weight", weights[::-1])
+    left = _apart(left)
     # The last one, or else by halves the one that went farthest and does no harm.
     low = -1
     place = len(left) - 1
@@ -216,6 +218,15 @@ def fit_recipe(
             break
         place = (low + high) // 2
     return trial.best()
+
+
+def _apart(left: Sequence[Left]) -> list[Left]:
+    """Of networks in the order of the training those a quarter smaller than the ones before, the first and the last."""
+    apart = [left[-1]]
+    for earlier in left[-2::-1]:
+        if earlier is left[0] or (1 - _APART) * earlier.model.count_params() >= apart[-1].model.count_params():
+            apart.append(earlier)
+    return apart[::-1]
 
 
 class _Plan(NamedTuple):

@@ -18,10 +18,9 @@ class Bayesian:
 
     :param prior: see `compress`.
     :param kl_weight: 1 is the variational bound; less keeps more. To several weights it is raised in one training, from
-        the lowest to the highest. What is left is kept before each raise and five times after the last one; the last
-        phase follows for the network at the end and, by halves, for as many in all as there are weights, and the
-        smallest is taken with which the validation loss rises by less than half a standard error; if there is none,
-        that of the lowest validation loss.
+        the lowest to the highest. What is left is kept on the way; the last phase follows for the network at the end
+        and, by halves, for earlier ones, as many in all as there are weights, and the smallest is taken with which the
+        validation loss rises by less than half a standard error; if there is none, that of the lowest validation loss.
     :param polish_epochs: after `epochs`, train what is left with a KL of the weight `polish_kl`, or `kl_weight` if that
         is less.
     :param polish_kl: a weight of the KL.

@@ -35,10 +35,10 @@ SHRINK_BELOW = 0.9
 LAST_FROM = 0.0
 """Part of the last phase after which its learning rate falls, half a cosine."""
 
-_RAISED_FROM = 0.4
-_RAISED_TO = 0.7
+_RAISED_FROM = 0.3
+_RAISED_TO = 0.4
 """Parts of the epochs between which the weight of the KL is raised."""
-_KEPT_HALVES = 4  # with three raises and the end eight networks, of which four tries find the right one
+_KEPT_HALVES = 6
 
 _AT_LEAST = {"epochs": 1, "kl_weight": 0, "warmup": 0, "learning_rate": 0}
 _ALLOWED = {"prior": ("gnj", "ghs", "svd"), "kl": ("approximate", "exact"), "decay": ("none", "linear", "cosine")}
@@ -263,11 +263,11 @@ def falling(progress: tf.Tensor | float, *, decay: str = "cosine", decay_from: f
 def raised_after(config: RecipeConfig, weights: Sequence[float]) -> dict[int, float]:
     """Epochs after which the weight of the KL is raised to the next one, if `kl_weight` is the lowest of several.
 
-    They are spread from 0.4 to 0.7 of `epochs`, so that the last weight has a half of them, or the warm-up delays them.
+    They are spread from 0.3 to 0.4 of `epochs`, so that the last weight has most of them, or the warm-up delays them.
 
     :param weights: all of them, the lowest first.
     """
-    # Equal steps from 0.4 to 0.7 of the epochs, or later if the warm-up is longer.
+    # Equal steps from 0.3 to 0.4 of the epochs, or later if the warm-up is longer.
     first = min(max(_RAISED_FROM * config.epochs, config.warmup), config.epochs)
     step = max(0.0, _RAISED_TO * config.epochs - first) / max(1, len(weights) - 1)
     raised = {math.ceil(first + number * step): weight for number, weight in enumerate(weights[1:])}
@@ -277,7 +277,7 @@ def raised_after(config: RecipeConfig, weights: Sequence[float]) -> dict[int, fl
 def kept_after(config: RecipeConfig, raised: Mapping[int, float]) -> set[int]:
     """Epochs after which what is left is kept, if the weight of the KL is raised: before each raise, and later.
 
-    Most units go soon after the last raise: a half of the epochs after it, a quarter and so on.
+    Units go soon after the last raise or long after it: a half of the epochs that follow it, a quarter and so on.
 
     :param raised: from :func:`raised_after`.
     """
