@@ -20,7 +20,7 @@ from absl import flags
 from numpy.typing import NDArray
 
 import ebp
-from ebp.estimators.evaluation import probability_scores
+from ebp.estimators.estimators import probability_scores
 
 
 def define_flags(fv: flags.FlagValues) -> None:

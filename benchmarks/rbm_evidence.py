@@ -20,12 +20,12 @@ import tensorflow as tf
 from absl import flags
 
 from gpflow_deep_base.stopping import Best
-from gpflow_deep_runs.data.batches import Minibatches
+from gpflow_deep_runs.data.supply import Minibatches
 from gpflow_deep_runs.run import Seeds
 from rbm_tracking import evaluation, report
 from rbm_tracking.estimates import ais
+from rbm_tracking.model.checks import linear_ladder
 from rbm_tracking.model.rbm import RBM, base_rate_biases, initial_rbm
-from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.track.updates.learning import SMLConfig, initial_state
 from rbm_tracking.use.training import Trainer
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import flags
 
 from gpflow_deep_base.numbers.groups import by_group
-from gpflow_deep_runs.data.batches import Minibatches
+from gpflow_deep_runs.data.supply import Minibatches
 from gpflow_deep_runs.run import Seeds
 from rbm_tracking import evaluation
 from rbm_tracking.estimates import ais

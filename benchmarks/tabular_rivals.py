@@ -40,7 +40,7 @@ from gpflow_deep import DeepGPRegressor
 from gpflow_deep.judge.evaluation import evaluate
 from gpflow_deep.judge.forecasts import Forecast, LinearModel
 from gpflow_deep.judge.predictive import gaussian
-from gpflow_deep.model.scores import GaussianMixture, Task
+from gpflow_deep.model.likelihoods import GaussianMixture, Task
 
 Array = NDArray[np.float64]
 Scores = dict[str, float | None]

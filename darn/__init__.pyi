@@ -9,6 +9,8 @@ from .images.pixelcnn import PixelCNNConditional as PixelCNNConditional
 from .model.autoregressive import Conditional as Conditional
 from .model.autoregressive import FactorialConditional as FactorialConditional
 from .model.autoregressive import LinearConditional as LinearConditional
+from .model.autoregressive import Sampler as Sampler
+from .model.autoregressive import linear_bits as linear_bits
 from .model.categories import Category as Category
 from .model.categories import as_categories as as_categories
 from .model.config import DARNConfig as DARNConfig
@@ -17,15 +19,13 @@ from .model.config import PixelCNNConfig as PixelCNNConfig
 from .model.config import check_data as check_data
 from .model.description_length import DescriptionLength as DescriptionLength
 from .model.description_length import description_length as description_length
+from .model.description_length import exact_log_likelihood as exact_log_likelihood
 from .model.description_length import fast_sampling_cost as fast_sampling_cost
+from .model.description_length import importance_log_likelihood as importance_log_likelihood
 from .model.gradients import ESTIMATORS as ESTIMATORS
 from .model.gradients import estimate as estimate
 from .model.gradients import gradient_report as gradient_report
-from .model.likelihood import exact_log_likelihood as exact_log_likelihood
-from .model.likelihood import importance_log_likelihood as importance_log_likelihood
 from .model.model import DARN as DARN
-from .model.sampling import Sampler as Sampler
-from .model.sampling import linear_bits as linear_bits
 from .model.serialization import load_darn as load_darn
 from .model.serialization import save_darn as save_darn
 from .model.weight_noise import WeightNoise as WeightNoise

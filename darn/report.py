@@ -19,8 +19,13 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from darn.model.description_length import DescriptionLength, description_length, fast_sampling_cost
-from darn.model.likelihood import exact_log_likelihood, importance_log_likelihood
+from darn.model.description_length import (
+    DescriptionLength,
+    description_length,
+    exact_log_likelihood,
+    fast_sampling_cost,
+    importance_log_likelihood,
+)
 from darn.model.model import DARN
 from darn.more.distribution import FEW_SAMPLES, MAX_EXACT_UNITS
 from darn.train.training import Observed, Trainer

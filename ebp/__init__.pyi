@@ -1,5 +1,5 @@
 from .estimators.classifier import EBPClassifier as EBPClassifier
-from .estimators.evaluation import errors_percent as errors_percent
+from .estimators.estimators import errors_percent as errors_percent
 from .estimators.gaussian_classifier import EBPGaussianClassifier as EBPGaussianClassifier
 from .estimators.predictor import Predictor as Predictor
 from .estimators.regressor import EBPRegressor as EBPRegressor

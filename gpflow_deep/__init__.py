@@ -2,8 +2,8 @@
 
 Eqs. (4)-(9), (15)      layers/
 Eqs. (14), (16)-(18)    model/: draws through all layers, the bound, predictions
-Appendix                train/; judge/: scores of what is predicted; report, pages: what is told of it
-later papers            posteriors/, functions/; design, trieste: where to evaluate next; files/ of models
+Appendix                train/; judge/: scores of what is predicted; use/: what is told of it
+later papers            posteriors/, functions/; use/: where to evaluate next; files/ of models
 
 `gpflow_deep.keras`, layers for Keras models, is imported when it is first used.
 """

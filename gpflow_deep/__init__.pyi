@@ -1,6 +1,6 @@
-from . import design as design
 from . import keras as keras
-from . import report as report
+from .use import design as design
+from .use import report as report
 
 __version__: str
 from .files.serialization import check_savable as check_savable

@@ -5,6 +5,7 @@ from .estimates.ais import bracket as bracket
 from .estimates.ais import linear_schedule as linear_schedule
 from .estimates.ais import paper_schedule as paper_schedule
 from .estimates.ais import reverse_ais as reverse_ais
+from .model.checks import linear_ladder as linear_ladder
 from .model.conditionals import Imputed as Imputed
 from .model.conditionals import impute as impute
 from .model.conditionals import log_label_probs as log_label_probs
@@ -26,7 +27,6 @@ from .model.rbm import visible_probs as visible_probs
 from .model.serialization import SavedRBM as SavedRBM
 from .model.serialization import load_rbm as load_rbm
 from .model.serialization import save_rbm as save_rbm
-from .model.temperatures import linear_ladder as linear_ladder
 from .model.units import UnitsConfig as UnitsConfig
 from .model.units import choose_units as choose_units
 from .model.visible import Bernoulli as Bernoulli

@@ -31,9 +31,9 @@ import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before Tensor
 from gpflow_deep_runs import cli
 from gpflow_deep_runs.cli.flags import Later, at_least, group
 from gpflow_deep_runs.data import views
-from gpflow_deep_runs.data.batches import Minibatches
 from gpflow_deep_runs.data.density import bits, planes
 from gpflow_deep_runs.data.rows import Rows
+from gpflow_deep_runs.data.supply import Minibatches
 from gpflow_deep_runs.report.images import picture
 from gpflow_deep_runs.run import Devices, Fitted, Interrupted, Run, Seeds, Settings, Shown, devices, lowest, open_run
 

@@ -242,15 +242,15 @@ COMPILED: dict[str, dict[str, Call]] = {
         "": lambda: darn_model().log_prob(bits(N, 784), num_samples=5),
         "exact": lambda: darn_model(hidden=(12,)).log_prob(bits(N, 784)),
     },
-    "darn.model.likelihood._compiled_exact.<locals>.block": {
+    "darn.model.description_length._compiled_exact.<locals>.block": {
         "factorial": lambda: darn.exact_log_likelihood(darn_model(hidden=(12,)), bits(N, 784)),
         "made": lambda: darn.exact_log_likelihood(darn_model(hidden=(12,), visible_conditional="made"), bits(N, 784)),
     },
-    "darn.model.likelihood._compiled_importance.<locals>.run": {
+    "darn.model.description_length._compiled_importance.<locals>.run": {
         "": lambda: darn.importance_log_likelihood(darn_model(), bits(N, 784), seed=SEED),
         "XLA": lambda: darn.importance_log_likelihood(darn_model(), bits(N, 784), seed=SEED, jit_compile=True),
     },
-    "darn.model.sampling.Sampler.__init__.<locals>.<lambda>": {
+    "darn.model.autoregressive.Sampler.__init__.<locals>.<lambda>": {
         "": lambda: darn.Sampler(darn_model())(10, SEED),
         "pixelcnn": lambda: darn.Sampler(darn_model(visible_conditional="pixelcnn", pixelcnn=PIXELCNN))(10, SEED),
         "XLA": lambda: darn.Sampler(darn_model(visible_conditional="nade"), jit_compile=True)(10, SEED),
@@ -347,8 +347,8 @@ LEFT_OUT = {
     "darn.more.distribution.export.<locals>.score": "is traced by saving it, with operations of `DARN.log_prob`",
     "gpflow_deep_runs.run.devices._of_all_replicas.<locals>.gather": "compares the workers when a run starts and when "
     "it is evaluated, not in a step",
-    "gpflow_deep.trieste.Draws._values": "calls compiled functions from Python, as trieste asks for values",
-    "gpflow_deep.trieste.Trajectory._values": "the same",
+    "gpflow_deep.use.trieste.Draws._values": "calls compiled functions from Python, as trieste asks for values",
+    "gpflow_deep.use.trieste.Trajectory._values": "the same",
     "gpflow_deep.files.stored_keras._spec.<locals>.initial_value": "is traced for the shape of its result alone",
 }
 """What need not run on a GPU, and why not."""

@@ -173,9 +173,9 @@ STEPS: dict[str, Callable[[], Loop]] = {
 ONCE = {
     "darn.model.description_length.compiled_code_lengths.<locals>.make.<locals>.run": "part of an evaluation's rows",
     "darn.more.distribution._compiled.<locals>.run": "the rows of a call of log_prob",
-    "darn.model.likelihood._compiled_importance.<locals>.run": "part of an evaluation's rows",
-    "darn.model.likelihood._compiled_exact.<locals>.block": "part of an evaluation's rows",
-    "darn.model.sampling.Sampler.__init__.<locals>.<lambda>": "all draws",
+    "darn.model.description_length._compiled_importance.<locals>.run": "part of an evaluation's rows",
+    "darn.model.description_length._compiled_exact.<locals>.block": "part of an evaluation's rows",
+    "darn.model.autoregressive.Sampler.__init__.<locals>.<lambda>": "all draws",
     "ebp.network.network._compiled_moments.<locals>.moments": "a part of the rows of a prediction",
     "gpflow_deep.model.deep_gp.DeepGP.training_loss_closure.<locals>.loss": "takes its rows from an iterator",
     "gpflow_deep.keras.prediction.Predictor._outputs": "a part of the rows of a prediction",

@@ -20,7 +20,7 @@ FIRST = [
     "compression.fit",
     "compression.pack",
 ]
-AT_ONCE = ["darn.encode_table", "ebp.encode_labels", "gpflow_deep_runs.data.encoder.TableEncoder"]
+AT_ONCE = ["darn.encode_table", "ebp.encode_labels", "gpflow_deep_runs.data.values.encoder.TableEncoder"]
 """Those that take no second, which run with the fast tests."""
 
 

@@ -163,7 +163,7 @@ def test_the_floors_of_runs_and_data() -> None:
 
 
 ROOMS: dict[str, list[set[str]]] = {
-    "gpflow_deep": [{"layers", "model", "posteriors", "functions"}, {"judge", "files"}, {"train"}],
+    "gpflow_deep": [{"layers", "model", "posteriors", "functions"}, {"judge", "files"}, {"train"}, {"use"}],
     "darn": [{"model", "images", "more"}, {"train", "codec"}],
     "rbm_tracking": [{"model"}, {"track"}, {"estimates"}, {"use"}],
     "ebp": [{"network", "second_order"}, {"training"}, {"packed"}, {"estimators"}],
@@ -202,7 +202,7 @@ def test_each_door_names_the_few_entries_behind_it(room: str) -> None:
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
     rooms = {path.parent.name for path in folder.glob("*/__init__.py")}
     assert len(text) > 20
-    assert len(modules | rooms) <= 12, sorted(modules | rooms)
+    assert len(modules | rooms) <= 10, sorted(modules | rooms)
     assert not [name for name in sorted(modules | rooms) if not re.search(rf"\b{name}\b", text)]
 
 
@@ -363,7 +363,7 @@ print(json.dumps("gpflow" in sys.modules))
 NUMPY_ALONE = ["gpflow_deep", "darn", "compression"]
 NUMPY_ALONE += ["ebp", "ebp.network.coding", "ebp.packed.export", "ebp.packed.packed", "ebp.packed.popcount"]
 NUMPY_ALONE += ["rbm_tracking", "rbm_tracking.track.evidence", "rbm_tracking.track.partition_tracker"]
-NUMPY_ALONE += ["rbm_tracking.model.temperatures"]
+NUMPY_ALONE += ["rbm_tracking.model.checks"]
 
 
 @pytest.mark.parametrize("module", NUMPY_ALONE)

@@ -1,10 +1,9 @@
 """Networks as graphs: which units may go, and the network without them.
 
-graph, kinds, supported    what is read
+graph, kinds, supported    what is read; which weights are no plain numbers
 removal                    which channels vary and are needed, and arrays without the others
 rebuild                    the smaller network (kept_inputs)
 convert, normalized        a plain network made Bayesian; folded normalisation
-weight_types               which weights are no plain numbers
 portable                   the same network without layers of this package
 sizes                      numbers of weights
 """

@@ -10,10 +10,9 @@ import numpy as np
 from ..layers import layers
 from ..layers.base import BayesianLayer
 from .graph import Graph, Node, Ref, Tensor, bypassed, clone, graph_of, layers_of, model_of
-from .kinds import is_convolution, kind_of, weighted_layers, whole_layers
+from .kinds import check_plain_weights, is_convolution, kind_of, weighted_layers, whole_layers
 from .rebuild import copied, copy_weights
 from .supported import IDLE
-from .weight_types import check_plain_weights
 
 __all__ = ["BAYESIAN", "compress", "folded", "folded_weights"]
 

@@ -29,10 +29,10 @@ from gpflow_deep_base.numbers.scores import standard_error
 
 from ..files.container import check_storable, kernels_of
 from ..graph.graph import graph_of
+from ..graph.kinds import check_trainable
 from ..graph.portable import portable
 from ..graph.rebuild import copy_of
 from ..graph.removal.shrink import NothingLeftError, shrink
-from ..graph.weight_types import check_trainable
 from ..layers.thresholds import Thresholds, checked_thresholds
 from .held_out import examples_of, loss_of
 from .keras_training import KerasTraining, Left

@@ -23,9 +23,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from darn.model.autoregressive import Conditional, Unit, logistic_noise, threshold, uniform_weights
+from darn.model.autoregressive import Conditional, Unit, fixed_point_bits, logistic_noise, threshold, uniform_weights
 from darn.model.config import PixelCNNConfig
-from darn.model.sampling import fixed_point_bits
 
 __all__ = ["GatedLayer", "PixelCNNConditional"]
 

@@ -8,6 +8,15 @@ A sender codes h with p(h), then x with p(x | h), and gets back the bits with wh
 
 The paper's Eqs. (11)-(14) have lost their minus signs in print. Everything is computed in nats and converted at the
 end.
+
+log p(x) of a DARN (Gregor et al., 2014, Section 4): exactly for at most 16 stochastic units, or by importance
+sampling.
+
+    exact      log p(x) = log sum_h p(x, h)
+    sampling   log p^(x) = log (1 / S) sum_s p(x, h_s) / q(h_s | x),  h_s ~ q(h | x)                    (16)
+
+The second is low by about Var(w) / 2S, and by less the more samples. Both are streamed: neither holds more than a few
+million numbers.
 """
 
 from __future__ import annotations
@@ -19,13 +28,26 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
 
 from darn.model.autoregressive import threshold
 from darn.model.model import DARN, check_data
+from darn.more.distribution import MAX_EXACT_UNITS, log_joint_of_pairs, log_weights, own_logits
+from gpflow_deep_base.numbers.scores import standard_error
 from gpflow_deep_base.runtime.tracing import counted_alone
 from gpflow_deep_base.seeds import Seed, as_seed
 
-__all__ = ["DescriptionLength", "code_lengths", "description_length", "fast_sampling_cost", "row_width"]
+__all__ = [
+    "DescriptionLength",
+    "ImportanceEstimate",
+    "all_states",
+    "code_lengths",
+    "description_length",
+    "exact_log_likelihood",
+    "fast_sampling_cost",
+    "importance_log_likelihood",
+    "row_width",
+]
 
 _CHUNK_NUMBERS = 2**24  # float numbers of the largest intermediate result of one call
 
@@ -149,3 +171,194 @@ def row_width(model: DARN) -> int:
     if config.pixelcnn is not None:
         widest = max(widest, 8 * config.pixelcnn.filters * config.visible)
     return int(widest)
+
+
+_PRODUCT_NUMBERS = 2**22  # of one block of states times rows, factorial decoder
+_BLOCK_NUMBERS = 2**20  # of one block of states times rows times units
+
+
+class ImportanceEstimate(NamedTuple):
+    """log p(x) by importance sampling, in nats.
+
+    :ivar log_likelihood: of each row, the mean over the repeats, [N].
+    :ivar repeats: mean over the rows of each repeat, [R].
+    :ivar mean: of the repeats.
+    :ivar interval: its 95 % confidence interval, Student's t with R - 1 degrees of freedom;
+        it holds the noise of sampling only, not the rows'.
+    :ivar effective: number of samples of equal weight that are worth as much as the S of one repeat, (sum w)^2 over
+        sum w^2, of each row, the mean over the repeats, [N]. Where it is a few, so are the states that count: the
+        estimate is low by an unknown amount, of which the interval says nothing.
+    :ivar bias: by how much the samples of all repeats together give more than those of one, nats: R / (R - 1) times
+        that is how low `mean` is as far as these samples can say, for the bias falls as 1 / S.
+    """
+
+    log_likelihood: NDArray[np.float64]
+    repeats: NDArray[np.float64]
+    mean: float
+    interval: tuple[float, float]
+    effective: NDArray[np.float64]
+    bias: float
+
+    @property
+    def standard_error(self) -> float:
+        """Of `mean`, by the repeats: what the noise of sampling leaves open, nats; infinite for one repeat."""
+        return standard_error(self.repeats, of_one=math.inf)
+
+
+def exact_log_likelihood(model: DARN, x: ArrayLike) -> NDArray[np.float64]:
+    """log p(x) by enumeration of all states of the stochastic units, [N], nats.
+
+    :param x: [N, n_x].
+    :raises ValueError: if the model has more than 16 stochastic units, or x does not fit the model.
+
+    With a factorial decoder the logits of the visible units do not depend on x, and all rows cost one product of
+    matrices, 2^n_h n_x N multiplications. With autoregression between visible units every (h, x) needs n_x logarithms:
+    2^n_h n_x N of them, some 10 ns each on one core.
+    """
+    rows = check_data(x, model.config, "x")
+    total = model.num_hidden
+    if total > MAX_EXACT_UNITS:
+        raise ValueError(
+            f"the exact likelihood needs at most {MAX_EXACT_UNITS} stochastic units, got {total}; use "
+            "importance_log_likelihood."
+        )
+    if total == 0:
+        return _fully_visible(model, rows)
+    # Blocks of states and rows, of sizes that fit into memory.
+    states = all_states(total)
+    is_factorial = model.config.visible_conditional == "factorial"
+    width = 1 if is_factorial else row_width(model)
+    numbers = _PRODUCT_NUMBERS if is_factorial else _BLOCK_NUMBERS
+    batch = max(1, min(len(rows), 4096 if is_factorial else 128))
+    chunk = max(1, min(len(states), numbers // (batch * width)))
+
+    # log sum_h p(x, h), a block of states at a time.
+    block = model.graphs.get("exact", lambda: _compiled_exact(model))
+    result = np.full(len(rows), -np.inf)
+    batches = [tf.constant(rows[i : i + batch], model.dtype) for i in range(0, len(rows), batch)]
+    for start in range(0, len(states), chunk):
+        h = tf.constant(states[start : start + chunk], model.dtype)
+        for i, batch_rows in enumerate(batches):
+            part = slice(i * batch, i * batch + len(batch_rows))
+            result[part] = np.logaddexp(result[part], block(h, batch_rows).numpy())
+    return result
+
+
+def importance_log_likelihood(
+    model: DARN,
+    x: ArrayLike,
+    *,
+    seed: Seed,
+    num_samples: int = 100_000,
+    repeats: int = 10,
+    batch_size: int = 100,
+    jit_compile: bool = False,
+) -> ImportanceEstimate:
+    """Estimate log p(x) with the encoder as proposal, Eq. (16); the sum is streamed, so S costs time and no memory.
+
+    :param x: [N, n_x].
+    :param seed: repeats and rows have noise of their own.
+    :param num_samples: S of one repeat.
+    :param repeats: R, at least 2 for an interval.
+    :param batch_size: rows at a time.
+    :param jit_compile: compile with XLA, which pays for large S.
+    :raises ValueError: if x does not fit the model, or a number is out of range.
+    """
+    rows = check_data(x, model.config, "x")
+    if num_samples < 1 or repeats < 1 or batch_size < 1:
+        raise ValueError(
+            f"num_samples, repeats and batch_size must be at least 1, got {num_samples}, {repeats} and {batch_size}."
+        )
+    if model.num_hidden == 0:
+        exact = _fully_visible(model, rows)
+        # Without stochastic units every weight is p(x) itself, and nothing is left to chance.
+        means = np.full(repeats, exact.mean())
+        effective = np.full(len(rows), float(num_samples))
+        return ImportanceEstimate(exact, means, float(exact.mean()), (exact.mean(),) * 2, effective, 0.0)
+    # As many draws of a row at a time as memory allows.
+    seed = as_seed(seed)
+    batch_size = min(batch_size, len(rows))
+    copies = max(1, min(num_samples, _BLOCK_NUMBERS // (batch_size * row_width(model))))
+    run = model.graphs.get(("importance", jit_compile), lambda: _compiled_importance(model, jit_compile))
+    # Eq. (16) for each repeat and block of rows; the last block is filled up with copies of the last row.
+    estimates, effective = np.zeros([2, repeats, len(rows)])
+    padded = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % batch_size, axis=0)])
+    for repeat in range(repeats):
+        for start in range(0, len(rows), batch_size):
+            key = tf.random.fold_in(seed, repeat)
+            key = tf.random.fold_in(key, start)
+            batch = tf.constant(padded[start : start + batch_size], model.dtype)
+            values = run(batch, tf.constant(num_samples), tf.constant(copies), key)
+            part = slice(start, min(start + batch_size, len(rows)))
+            estimates[repeat, part], effective[repeat, part] = (v.numpy()[: len(rows) - start] for v in values)
+    # The mean over the repeats, and how much more all samples give together.
+    means = estimates.mean(axis=1)
+    pooled = special.logsumexp(estimates, axis=0) - math.log(repeats)
+    bias = float(pooled.mean() - means.mean())
+    return ImportanceEstimate(
+        estimates.mean(axis=0), means, float(means.mean()), _interval(means), effective.mean(axis=0), bias
+    )
+
+
+def _compiled_exact(model: DARN) -> tf.types.experimental.PolymorphicFunction:
+    """(states [S, n], x [B, n_x]) to log sum_s p(x, h_s), [B]."""
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def block(h: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """log sum over the states h [S, n] of p(x, h), [B]."""
+        log_p = log_joint_of_pairs(model, rows, tf.split(h, model.config.hidden, axis=1))
+        return tf.cast(tf.reduce_logsumexp(log_p, axis=0), tf.float64)
+
+    return block
+
+
+def _compiled_importance(model: DARN, jit_compile: bool) -> tf.types.experimental.PolymorphicFunction:
+    """(x [B, n_x], S, copies, seed [2]) to log p^(x) and effective samples, [B] in float64, `copies` draws of each row
+    at a time. One graph for all B; XLA compiles it for each.
+    """
+    numbers = [tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int32), tf.TensorSpec([2], tf.int32)]
+    spec = [tf.TensorSpec([None, model.config.visible], model.dtype), *numbers]
+
+    @functools.partial(tf.function, input_signature=spec, autograph=False, jit_compile=jit_compile)
+    @counted_alone
+    def run(x: tf.Tensor, num_samples: tf.Tensor, copies: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        num_rows = tf.shape(x)[0]
+        visible_logits = own_logits(model, x)
+
+        def add(done: tf.Tensor, log_sum: tf.Tensor, log_squares: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            # log w = log p(x, h) - log q(h | x) of `copies` draws; draws beyond S do not count.
+            noise = model.encoder_noise(copies * num_rows, tf.random.fold_in(seed, done))
+            log_w = tf.cast(log_weights(model, x, noise, copies, visible_logits), tf.float64)
+            log_w = tf.where((done + tf.range(copies) < num_samples)[:, None], log_w, -math.inf)
+            # Running sums of w and of w^2, by their logarithms.
+            log_sum = tf.reduce_logsumexp(tf.concat([log_sum[None], log_w], axis=0), axis=0)
+            log_squares = tf.reduce_logsumexp(tf.concat([log_squares[None], 2.0 * log_w], axis=0), axis=0)
+            return done + copies, log_sum, log_squares
+
+        start = tf.fill([num_rows], tf.constant(-math.inf, tf.float64))
+        _, log_sum, log_squares = tf.while_loop(
+            lambda done, *_: done < num_samples, add, (tf.constant(0), start, start)
+        )
+        return log_sum - tf.math.log(tf.cast(num_samples, tf.float64)), tf.exp(2.0 * log_sum - log_squares)
+
+    return run
+
+
+def _fully_visible(model: DARN, rows: NDArray) -> NDArray[np.float64]:
+    batch = max(1, _BLOCK_NUMBERS // row_width(model))
+    parts = [
+        model.log_visible(tf.constant(rows[i : i + batch], model.dtype), ()).numpy() for i in range(0, len(rows), batch)
+    ]
+    return np.concatenate(parts).astype(np.float64)
+
+
+def _interval(means: NDArray[np.float64]) -> tuple[float, float]:
+    if len(means) < 2:
+        return -math.inf, math.inf
+    half = stats.t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means))
+    return float(means.mean() - half), float(means.mean() + half)
+
+
+def all_states(n: int) -> NDArray[np.int64]:
+    """{0, 1}^n in binary counting, [2^n, n]."""
+    return (np.arange(2**n)[:, None] >> np.arange(n)[::-1]) & 1

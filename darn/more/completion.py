@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darn.model.autoregressive import bernoulli_log_prob, logistic_noise, threshold
 from darn.model.config import check_data
-from darn.model.likelihood import all_states, exact_log_likelihood
+from darn.model.description_length import all_states, exact_log_likelihood
 from darn.model.model import DARN
 from darn.more.distribution import MAX_EXACT_UNITS
 from gpflow_deep_base.seeds import Seed, as_seed

@@ -21,11 +21,11 @@ from darn.model.autoregressive import (
     Unit,
     bernoulli_log_prob,
     check_units,
+    fixed_point_bits,
     logistic_noise,
     threshold,
     uniform_weights,
 )
-from darn.model.sampling import fixed_point_bits
 
 __all__ = ["MADEConditional"]
 

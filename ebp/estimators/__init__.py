@@ -1,12 +1,12 @@
 """scikit-learn's interface, and what goes beyond one pass.
 
-classifier, regressor, gaussian_classifier (second_order_estimator); estimators: what they have in common
+classifier, regressor, gaussian_classifier (second_order_estimator); estimators: what they have in common,
+                              errors of each output, and what is known of the weights
 calibration                   probabilities calibrated by predictions before learning
 streams                       rows that come one after the other: classes that stay away, rows as dictionaries
 inputs                        what is done to rows before a network sees them
 predictor                     trained networks for new rows
 folds                         networks of each kind of weights, seed and fold, an epoch at a time
-evaluation                    errors of each output, and what is known of the weights
 """
 
 from gpflow_deep_base.doors import attach

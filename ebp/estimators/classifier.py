@@ -22,10 +22,9 @@ from gpflow_deep_base.numbers.columns import as_numbers
 from gpflow_deep_base.numbers.scores import log_loss
 
 from ..network.architecture import Posterior
-from ..network.coding import InputCoding, Moments
+from ..network.coding import InputCoding, Matrix, Moments
 from ..network.few_rows import MAX_FEW_ROWS, FewRows
 from ..network.heads import encode_labels, head_scores
-from ..network.inputs import Matrix
 from ..network.network import EBPNetwork
 from ..network.posterior import WeightPrior
 from ..training.passes import default_epochs, has_stopped, held_rows

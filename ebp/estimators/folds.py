@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ebp.network.inputs import Matrix
+from ebp.network.coding import Matrix
 from gpflow_deep_base.numbers.scores import standard_error
 from gpflow_deep_base.seeds import named_seed, numpy_rng
 
@@ -32,7 +32,7 @@ from ..network.network import EBPNetwork
 from ..packed.export import Exported, export_checked
 from ..training.prepared import InputCodingWarning, Prepared, prepare
 from ..training.training import fit_epoch
-from .evaluation import errors_percent, posterior_scalars, posterior_shapes, probability_scores
+from .estimators import errors_percent, posterior_scalars, posterior_shapes, probability_scores
 
 __all__ = ["WEIGHTS", "Fold", "Networks", "Result", "Training", "Unit", "mean_and_error", "network_results", "prefix"]
 

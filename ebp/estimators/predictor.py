@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from gpflow_deep_base.storage.container import load_container, save_container
 from gpflow_deep_base.storage.limits import refuse_damaged
 
-from ..network.coding import InputCoding
-from ..network.inputs import Matrix
+from ..network.coding import InputCoding, Matrix
 from ..network.network import EBPNetwork
 from .calibration import Calibration, fit_calibration, log_probabilities
 

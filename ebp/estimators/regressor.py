@@ -15,7 +15,7 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ebp.network.inputs import Matrix
+from ebp.network.coding import Matrix
 from gpflow_deep_base.numbers.columns import as_numbers
 
 from ..network.coding import Moments

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
-from ebp.network.inputs import Matrix
+from ebp.network.coding import Matrix
 from gpflow_deep_base.cost import Cost
 
 from ..network.coding import Moments

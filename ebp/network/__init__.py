@@ -6,8 +6,8 @@ heads           Eq. (4.3), footnote 4
 backward        Eq. (4.4)
 update          Eq. (4.5); its term of second order is in `ebp.second_order`
 network         Eqs. (4.6), (4.7): EBP-D, EBP-P (architecture, few_rows)
-convolution     shared weights (shared_weights)
-coding, inputs  inputs as bits or numbers
+convolution     shared weights
+coding          inputs as bits or numbers
 
 Whole passes over rows are in `ebp.training`.
 """

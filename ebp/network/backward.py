@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from .forward import Layer
-from .shared_weights import folded, mean_unpooled
+from .forward import Layer, folded, mean_unpooled
 
 __all__ = ["backward", "hidden_delta"]
 

@@ -22,9 +22,9 @@ from gpflow_deep_base.runtime.tracing import counted_alone
 from gpflow_deep_base.seeds import Seed, as_seed
 
 from .architecture import Architecture, Posterior, head_of, initial_h
+from .coding import Matrix, check_inputs
 from .convolution import flat_sizes, pooled, unfolded
 from .heads import Head, SignHead
-from .inputs import Matrix, check_inputs
 from .posterior import WeightPrior, weight_prior
 
 __all__ = ["EBPNetwork"]

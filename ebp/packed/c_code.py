@@ -26,9 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 from gpflow_deep_base.files import write_text
 
 from ..network.coding import Matrix
-from .c_coding import INT32_MAX, input_coding
+from .c_coding import INT32_MAX, array, comment, input_coding
 from .c_rounded import header_of, source_of
-from .c_text import array, comment
 from .export import Exported, packed, print_look
 from .packed import PackedNetwork
 from .rounded import fit_within, round_network

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .c_text import array, comment
+from .c_coding import array, comment
 from .rounded import HALVES, MAX_UNIT, RoundedLayer, RoundedNetwork
 
 __all__ = ["header_of", "source_of"]

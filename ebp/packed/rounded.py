@@ -26,7 +26,7 @@ import scipy.special
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from ebp.network.inputs import Matrix
+from ebp.network.coding import Matrix
 
 from ..second_order.second_order import Gaussian, forward
 from ..training.passes import held_folds

@@ -13,7 +13,7 @@ import scipy.sparse
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from ..network.inputs import Matrix, check_inputs
+from ..network.coding import Matrix, check_inputs
 from ..network.network import EBPNetwork
 
 __all__ = ["InputCodingWarning", "Prepared", "SparseRows", "check_coding", "padded", "power_of_two", "prepare"]

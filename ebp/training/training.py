@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from gpflow_deep_base.seeds import Seed, as_seed
 
 from ..network.architecture import Posterior
-from ..network.inputs import Matrix
+from ..network.coding import Matrix
 from ..network.network import EBPNetwork
 from .loops import dense_epoch, sparse_epoch, stream_epoch
 from .online import online_epoch

@@ -16,8 +16,7 @@ import tensorflow as tf
 from gpflow.models import GPModel
 from numpy.typing import NDArray
 
-from ..model.likelihoods import task_of
-from ..model.scores import GaussianMixture, Task
+from ..model.likelihoods import GaussianMixture, Task, task_of
 from .predictive import Predictive, gaussian, predictive
 
 __all__ = ["Forecast", "Forecaster", "LinearModel", "forecaster_of"]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-from ..model.scores import GaussianMixture
+from ..model.likelihoods import GaussianMixture
 from .conditionals import Conditional, conditional, mixed_moments
 
 __all__ = ["Predictive", "gaussian", "predictive", "root"]

@@ -19,10 +19,11 @@ from gpflow_deep_base.seeds import as_seed
 
 from ..judge.forecasts import Forecast
 from ..judge.predictive import Predictive, predictive
-from ..model import likelihoods, mixture
+from ..model import likelihoods
+from ..model import predictions as mixture
 from ..model.deep_gp import NUM_PREDICT_SAMPLES
+from ..model.likelihoods import Task
 from ..model.quadrature import Sobol
-from ..model.scores import Task
 from ..train.predictor import BATCH_ROWS, LIMITS, Predicted, float_type
 from . import passes
 from .layer import GPLayer

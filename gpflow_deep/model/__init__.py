@@ -3,9 +3,9 @@
 deep_gp         the model; Eqs. (16), (17): `elbo`
 bound           Eq. (17) for a minibatch
 propagation     Eqs. (14), (15): draws through all layers
-predictions     Eq. (18): what is predicted, a mixture over draws (mixture)
+predictions     Eq. (18): what is predicted, a mixture over draws
 quadrature      draws and nodes: Monte Carlo, Sobol, Gauss-Hermite (`deep_gp.DeepGPQuad`)
-likelihoods     tasks and their likelihoods; scores and units of the data (scores, scaling)
+likelihoods     tasks, their likelihoods and scores; scaling: units of the data
 initialization  Section 2.2: inducing inputs, linear mean functions
 posterior       what is computed once for many predictions
 upstream        what of GPflow has to be told of more than one layer

@@ -34,7 +34,7 @@ from ..functions.pathwise import FunctionNoise
 from ..layers.global_inducing import GlobalInducingLayer
 from ..layers.latent import LatentVariableLayer
 from ..layers.protocol import Factors, Layer, check_layers
-from ..posteriors import members
+from ..posteriors import ensemble as members
 from ..posteriors.ensemble import Ensemble, InducingSamples, per_member
 from ..posteriors.importance import importance_weighted
 from .bound import Draws, elbo, expected_log_likelihood, weighted_noise

@@ -30,7 +30,8 @@ from gpflow_deep_base.seeds import as_seed
 
 from ..layers.global_inducing import is_global
 from ..layers.protocol import Factors, Layer
-from ..model import likelihoods, mixture
+from ..model import likelihoods
+from ..model import predictions as mixture
 from ..model.bound import Draws, for_all_rows
 from ..model.deep_gp import NUM_PREDICT_SAMPLES, DeepGP
 from ..model.predictions import Predictions

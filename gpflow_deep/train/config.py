@@ -21,7 +21,7 @@ from gpflow_deep_base.numbers.groups import flat, grouped
 from ..layers import Encoder, LatentVariableLayer
 from ..model.deep_gp import NUM_PREDICT_SAMPLES, DeepGP
 from ..model.initialization import residual_variance
-from ..model.scores import Task
+from ..model.likelihoods import Task
 from ..posteriors.sigma_points import KL_WEIGHT, NUM_POINTS
 from .images import ImageConfig, PatchConfig, convolutional, shape_of_images
 from .presets import modern, paper2017, with_global_inducing, with_sigma_points

@@ -29,14 +29,12 @@ from gpflow_deep_base.stopping import Best
 from ..judge.forecasts import LinearModel
 from ..layers.chunking import minibatch
 from ..model.deep_gp import DeepGP
-from ..model.likelihoods import task_of
+from ..model.likelihoods import Task, task_of
 from ..model.scaling import Units
-from ..model.scores import Task
 from ..posteriors.sampling import Sampler, SamplingConfig
 from .choosing.choice import Choice
 from .config import ModelConfig
-from .course import WINDOW, TrainingConfig, has_settled
-from .kl_weight import KLWeight, best_kl_weight, stored_kl_weight
+from .course import WINDOW, KLWeight, TrainingConfig, best_kl_weight, has_settled, stored_kl_weight
 from .predictor import Predictor
 from .training import Trainer, clear_errors
 

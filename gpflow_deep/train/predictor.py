@@ -35,10 +35,11 @@ from ..judge.forecasts import Forecast
 from ..judge.modes import PROMINENCE, Modes, find_modes, joined
 from ..judge.predictive import Predictive, predictive
 from ..judge.target_draws import draw_targets
-from ..model import likelihoods, mixture
+from ..model import likelihoods
+from ..model import predictions as mixture
 from ..model.deep_gp import DeepGP
+from ..model.likelihoods import Task, metrics
 from ..model.scaling import Scale, Units
-from ..model.scores import Task, metrics
 from ..posteriors.ensemble import Ensemble
 from .training import clear_errors
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 __all__ = ["READER", "as_numbers"]
 
-READER = "gpflow_deep_runs.data.encoder"
+READER = "gpflow_deep_runs.data.values.encoder"
 """The module of `TableEncoder`, which needs pandas and pyarrow: imported where a frame has to be read, only there."""
 
 _NUMERIC = "biuf"

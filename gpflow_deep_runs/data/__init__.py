@@ -2,5 +2,5 @@
 
 views, sets/, tables       a known data set; a user's own table: its table/ of columns, values/ of cells, and files/
 density/                   rows of bits or numbers for density models
-supply, batches, streams/  what a step learns from, in memory or piece by piece; encoder: for pipelines of scikit-learn
+supply, streams/           what a step learns from, in memory or piece by piece
 """

@@ -28,11 +28,10 @@ from gpflow_deep_runs.data.rows import Indices, Rows
 from gpflow_deep_runs.data.table.columns import Column
 from gpflow_deep_runs.data.table.doubts import check_sentinels, names_again, total_of_numbers, totals_of_texts
 from gpflow_deep_runs.data.table.features import Feature
-from gpflow_deep_runs.data.table.forced import Forced, forced_columns
 from gpflow_deep_runs.data.table.inference import Seen, infer, infer_columns
 from gpflow_deep_runs.data.table.numeric import check_finite, undivided
 from gpflow_deep_runs.data.table.schema import Schema
-from gpflow_deep_runs.data.table.spec import FileSpec, NewRows, TableSpec, Task
+from gpflow_deep_runs.data.table.spec import FileSpec, Forced, NewRows, TableSpec, Task, forced_columns
 from gpflow_deep_runs.data.table.survey import Usable, is_missing, look, parsed, usable
 from gpflow_deep_runs.data.values.cells import MISSING, Cells, quoted
 

@@ -1,4 +1,7 @@
-"""What parameters and rows have to be: checked in NumPy, with errors that say what to do."""
+"""What parameters and rows have to be: checked in NumPy, with errors that say what to do.
+
+Ladders of inverse temperatures, from beta = 1, the model, to beta = 0, where log Z is known.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["check_binary", "check_numbers", "check_rbm"]
+__all__ = ["check_binary", "check_ladder", "check_numbers", "check_rbm", "linear_ladder"]
 
 
 def check_binary(data: ArrayLike, *, n_v: int | None = None, name: str = "data") -> NDArray:
@@ -89,3 +92,32 @@ def check_rbm(rbm: Sequence[Any]) -> None:
                     f"parameters of the {name} units must be {count[0]} finite numbers, got shape {np.shape(part)}, or "
                     "NaN or infinity: training has diverged."
                 )
+
+
+def linear_ladder(num_temps: int) -> NDArray[np.float64]:
+    """M inverse temperatures, spaced evenly from 1 to 0.
+
+    :raises ValueError: if M is less than 2.
+    """
+    if num_temps < 2:
+        raise ValueError(f"the number of temperatures must be at least 2 (beta = 1 and beta = 0), got {num_temps}.")
+    return np.linspace(1.0, 0.0, num_temps)
+
+
+def check_ladder(beta: ArrayLike) -> NDArray[np.float64]:
+    """The ladder as float64 [M], after checking that it decreases strictly from 1 to 0.
+
+    :raises ValueError: saying what is wrong and what to do.
+    """
+    ladder = np.asarray(beta, np.float64)
+    if ladder.ndim != 1 or len(ladder) < 2:
+        raise ValueError(f"inverse temperatures must be a vector of at least 2, got shape {ladder.shape}.")
+    if ladder[0] != 1 or ladder[-1] != 0:
+        raise ValueError(
+            f"inverse temperatures must go from 1 (the model) to 0 (where log Z is known), got {ladder[0]:g} to "
+            f"{ladder[-1]:g}; add the end that is missing or use linear_ladder(M)."
+        )
+    if not (np.diff(ladder) < 0).all():
+        i = int(np.argmax(~(np.diff(ladder) < 0)))
+        raise ValueError(f"inverse temperatures must decrease, got {ladder[i]:g} then {ladder[i + 1]:g}; sort them.")
+    return ladder

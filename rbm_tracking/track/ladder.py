@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from rbm_tracking.model.temperatures import check_ladder
+from rbm_tracking.model.checks import check_ladder
 
 __all__ = ["Ladder", "adapt", "flow_fraction", "initial_ladder", "observe_flow", "reference_return_time", "spawn_level"]
 

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rbm_tracking.model.checks import check_rbm
-from rbm_tracking.model.temperatures import check_ladder
+from rbm_tracking.model.checks import check_ladder, check_rbm
 from rbm_tracking.model.visible import NUMPY, Bernoulli, Visible, own_slopes
 from rbm_tracking.track.evidence import FLAGS, LIMITS, Tracking, flag_names
 from rbm_tracking.track.filtering import (

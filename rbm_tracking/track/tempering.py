@@ -17,9 +17,9 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from rbm_tracking.model import plain
+from rbm_tracking.model.checks import check_ladder, linear_ladder
 from rbm_tracking.model.random import key_at, uniform
 from rbm_tracking.model.rbm import RBM, activations, gibbs_round, hidden_sum, sample_visible
-from rbm_tracking.model.temperatures import check_ladder, linear_ladder
 from rbm_tracking.model.visible import Bernoulli, Visible
 from rbm_tracking.track import plain_tempering
 

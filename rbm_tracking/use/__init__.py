@@ -4,7 +4,7 @@ estimator          scikit-learn's interface (estimator_config, estimator_rows, f
 alignment          FASTA files and weights of sequences
 training           steps with evaluations
 evaluation         log-likelihoods by each estimate of log Z
-averages           averaged parameters with their log Z; population: the last steps with one in place of chains
+averages           averaged parameters with their log Z; the last steps with a population in place of chains
 search             width and decay by validation rows
 """
 

@@ -25,14 +25,13 @@ from rbm_tracking.estimates.ais import Bracket, linear_schedule
 from rbm_tracking.estimates.trajectories import Trajectory, distances, half_precision, is_node, trajectory
 from rbm_tracking.estimates.trajectory_tempering import tempered, trajectory_bracket
 from rbm_tracking.model import plain
+from rbm_tracking.model.checks import linear_ladder
 from rbm_tracking.model.conditionals import Imputed, impute
 from rbm_tracking.model.exact import log_z_exact, num_terms
 from rbm_tracking.model.families.groups import blocks
 from rbm_tracking.model.families.softmax import Softmax
-from rbm_tracking.model.modes import low_rank_rbm
 from rbm_tracking.model.random import Execution, Generator
-from rbm_tracking.model.rbm import RBM, activations, initial_rbm
-from rbm_tracking.model.temperatures import linear_ladder
+from rbm_tracking.model.rbm import RBM, activations, initial_rbm, low_rank_rbm
 from rbm_tracking.model.units import (
     FAMILIES,
     UNITS,
@@ -71,7 +70,7 @@ from rbm_tracking.track.updates.learning import (
 )
 from rbm_tracking.track.updates.plain_updates import plain_updates
 from rbm_tracking.track.updates.schedules import learning_rate_at, without_rate
-from rbm_tracking.use.averages import averaged
+from rbm_tracking.use.averages import averaged, settled
 from rbm_tracking.use.estimator_config import TrainingConfig, check_whole
 from rbm_tracking.use.estimator_rows import (
     Rows,
@@ -92,7 +91,6 @@ from rbm_tracking.use.estimator_rows import (
 )
 from rbm_tracking.use.evaluation import Evaluations
 from rbm_tracking.use.frames import FrameUnits, units_of_frame
-from rbm_tracking.use.population import settled
 from rbm_tracking.use.search import DECAY, WIDTH, Trial, best_trial
 from rbm_tracking.use.training import not_finite
 

@@ -54,7 +54,7 @@ class StoppingConfig:
         500 updates.
     :param patience: evaluations in a row, worse than the best by more than their errors, after which training stops.
     :param last_steps: of the gradient at the end of :meth:`TrackedRBM.fit`, by a population of AIS that has the masses
-        of modes right, of which those stay that these rows are better off with; see `rbm_tracking.use.population`.
+        of modes right, of which those stay that these rows are better off with; see `rbm_tracking.use.averages`.
         They are for what is trained by "tempering", with averages and whole rows; 0 for none.
     """
 

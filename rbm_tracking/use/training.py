@@ -18,11 +18,10 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.estimates.trajectories import is_node, keep_in, load_nodes
-from rbm_tracking.model.modes import low_rank_rbm
+from rbm_tracking.model.checks import linear_ladder
 from rbm_tracking.model.random import Execution
-from rbm_tracking.model.rbm import RBM, initial_rbm
+from rbm_tracking.model.rbm import RBM, initial_rbm, low_rank_rbm
 from rbm_tracking.model.serialization import SavedRBM
-from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.model.visible import Bernoulli, Visible
 from rbm_tracking.track.filtering import log_z_std
 from rbm_tracking.track.ladder import spawn_level
@@ -223,7 +222,7 @@ def new_trainer(
     """A new RBM of the data [N, n_v] with so many hidden units, ready to be trained.
 
     :param seeds: gives the seeds, int32 [2], of the streams "init", "chains" and "average".
-    :param modes: start from so many leading modes of the data, see :mod:`rbm_tracking.model.modes`; 0: from noise.
+    :param modes: start from so many leading modes of the data, see :mod:`rbm_tracking.model.rbm`; 0: from noise.
     :param visible: what the visible units are.
     :param hidden_units: what the hidden units are.
     :param trajectory: folder for the parameters along the way, see `trajectories.load_nodes`; None: they are not kept.

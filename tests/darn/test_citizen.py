@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import darn
-from darn.model.sampling import sample
+from darn.model.autoregressive import sample
 from gpflow_deep_base.seeds import as_seed
 
 N_X = 6

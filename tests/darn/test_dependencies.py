@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from darn.model.categories import Category, as_categories
-from darn.train.chain_fitting import filled, fit_chain
-from darn.train.dependencies import clauses_of
+from darn.train.chain_fitting import clauses_of, filled, fit_chain
 
 GROUPS = (tuple(range(12)), tuple(range(12, 16)))  # twelve cities of four states, then a bit and its opposite
 CATEGORIES = (Category(GROUPS[0], True), Category(GROUPS[1], True))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.model.description_length import description_length, fast_sampling_cost
-from darn.model.likelihood import exact_log_likelihood
+from darn.model.description_length import description_length, exact_log_likelihood, fast_sampling_cost
 from darn.model.model import DARN, DARNConfig
 from tests.statistical import assert_mean_close
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.model.description_length import description_length
-from darn.model.likelihood import exact_log_likelihood, importance_log_likelihood
+from darn.model.description_length import description_length, exact_log_likelihood, importance_log_likelihood
 from darn.model.model import DARN, DARNConfig
 
 N_X = 5
@@ -110,9 +109,9 @@ def test_chunks_are_masked_to_the_wanted_number_of_samples(
 ) -> None:
     """With chunks of 64 samples, 100 are two chunks, the second of which counts in part."""
     model, x = make("factorial", seed), (rng.uniform(size=(3, N_X)) < 0.5).astype(np.uint8)
-    monkeypatch.setattr("darn.model.likelihood._BLOCK_NUMBERS", 64 * 3 * 5)
+    monkeypatch.setattr("darn.model.description_length._BLOCK_NUMBERS", 64 * 3 * 5)
     small = importance_log_likelihood(model, x, seed=seed, num_samples=100, repeats=50)
-    monkeypatch.setattr("darn.model.likelihood._BLOCK_NUMBERS", 100 * 3 * 5)
+    monkeypatch.setattr("darn.model.description_length._BLOCK_NUMBERS", 100 * 3 * 5)
     large = importance_log_likelihood(model, x, seed=seed, num_samples=100, repeats=50)
     half = small.interval[1] - small.mean
     assert abs(small.mean - large.mean) < 4 * half

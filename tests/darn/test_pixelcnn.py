@@ -11,8 +11,7 @@ import tensorflow as tf
 from darn import DARN, DARNConfig, PixelCNNConfig, encode, exact_log_likelihood, load_darn, save_darn
 from darn.images.pixelcnn import PixelCNNConditional
 from darn.model.autoregressive import Conditional, logistic_noise, threshold
-from darn.model.description_length import description_length
-from darn.model.likelihood import importance_log_likelihood
+from darn.model.description_length import description_length, importance_log_likelihood
 from darn.train.training import Trainer, TrainingConfig
 
 SMALL = {"filters": 2, "layers": 3, "first_kernel": 3, "maps": 2}

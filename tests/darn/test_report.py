@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 
 from darn import report
-from darn.model.description_length import DescriptionLength, description_length
-from darn.model.likelihood import importance_log_likelihood
+from darn.model.description_length import DescriptionLength, description_length, importance_log_likelihood
 from darn.model.model import DARN, DARNConfig
 from darn.more.distribution import MAX_EXACT_UNITS
 from darn.report import ReportConfig

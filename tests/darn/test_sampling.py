@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.model.autoregressive import LinearConditional, logistic_noise
+from darn.model.autoregressive import LinearConditional, Sampler, fixed_point_bits, linear_bits, logistic_noise, sample
 from darn.model.model import DARN, DARNConfig
-from darn.model.sampling import Sampler, fixed_point_bits, linear_bits, sample
 from darn.more.nade import NADEConditional
 
 tf_function = tf.function(linear_bits, autograph=False)

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.model.description_length import description_length
+from darn.model.description_length import description_length, exact_log_likelihood
 from darn.model.gradients import ESTIMATORS, estimate, sparsity_penalty
-from darn.model.likelihood import exact_log_likelihood
 from darn.model.model import DARN, DARNConfig
 from darn.train.optimization import make_optimizer
 from darn.train.training import MAX_BLOCK, Trainer, TrainingConfig

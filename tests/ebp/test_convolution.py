@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 import ebp
 from ebp import Convolution, EBPNetwork, PackedNetwork, export_checked
 from ebp.network.convolution import Convolved, flat_sizes, pooled, unfolded
-from ebp.network.shared_weights import folded, mean_pooled, mean_unpooled, unfolded_rows
+from ebp.network.forward import folded, mean_pooled, mean_unpooled, unfolded_rows
 from ebp.network.update import bayes_increments
 from ebp.packed.export import packed as packed_network
 from ebp.packed.signs import HAS_NUMBA

@@ -1,4 +1,4 @@
-"""`ebp.estimators.evaluation`: errors and scores against NumPy; what is said of a posterior."""
+"""`ebp.estimators.estimators`: errors and scores against NumPy; what is said of a posterior."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 from scipy import stats
 
 from ebp import EBPNetwork, errors_percent, fit
-from ebp.estimators.evaluation import error_percent, posterior_scalars, posterior_shapes, probability_scores
+from ebp.estimators.estimators import error_percent, posterior_scalars, posterior_shapes, probability_scores
 
 
 def test_error_percent() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gpflow_deep import DeepGPRegressor, DeepSigmaPointProcess, ModelConfig, PointConfig
+from gpflow_deep.train.course import KL_WEIGHTS, KLWeight, best_kl_weight, stored_kl_weight
 from gpflow_deep.train.fitting import choose_kl_weight, fit
-from gpflow_deep.train.kl_weight import KL_WEIGHTS, KLWeight, best_kl_weight, stored_kl_weight
 
 CONFIG = ModelConfig(posterior="sigma_points", points=PointConfig(3), num_inducing=5, preset="modern")
 TINY: dict[str, Any] = {"max_iter": 2, "batch_size": 10}

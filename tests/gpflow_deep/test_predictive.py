@@ -24,7 +24,7 @@ from scipy import integrate, stats
 
 from gpflow_deep.judge.conditionals import conditional
 from gpflow_deep.judge.predictive import gaussian, predictive, root
-from gpflow_deep.model.scores import GaussianMixture
+from gpflow_deep.model.likelihoods import GaussianMixture
 
 LEVELS = [0.025, 0.3, 0.5, 0.975]
 X = np.linspace(-1, 1, 3)[:, None]

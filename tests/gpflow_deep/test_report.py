@@ -1,4 +1,4 @@
-"""`gpflow_deep.report`: which rows a score is of, the linear model against plain least squares, arrays and cells."""
+"""`use.report`: which rows a score is of, the linear model against plain least squares, arrays and cells."""
 
 import re
 from types import SimpleNamespace
@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from gpflow_deep import LatentConfig, ModelConfig, Predictor, Scale, Units, diagnose, pages, report
+from gpflow_deep import LatentConfig, ModelConfig, Predictor, Scale, Units, diagnose
 from gpflow_deep.judge import evaluation
+from gpflow_deep.use import pages, report
 from gpflow_deep_base.text import aligned, within
 from tests.gpflow_deep import oracles
 from tests.gpflow_deep.builders import make_data, make_model

@@ -1,10 +1,10 @@
-"""`gpflow_deep.model.scores` against closed forms, brute force and scikit-learn."""
+"""`gpflow_deep.model.likelihoods` against closed forms, brute force and scikit-learn."""
 
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from gpflow_deep.model.scores import area_under_curve, metrics
+from gpflow_deep.model.likelihoods import area_under_curve, metrics
 
 
 def test_regression_metrics() -> None:

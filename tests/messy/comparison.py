@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from gpflow_deep import ModelConfig, Trainer, TrainingConfig
 from gpflow_deep_runs.cli.flags import group, parse
-from gpflow_deep_runs.data.batches import ArrayBatches
 from gpflow_deep_runs.data.rows import divide
+from gpflow_deep_runs.data.supply import ArrayBatches
 from gpflow_deep_runs.data.table.spec import TableSpec
 from gpflow_deep_runs.data.tables import read_table
 from gpflow_deep_runs.report.results import write

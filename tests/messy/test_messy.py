@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from gpflow_deep_runs.data.files.sources import read_source
 from gpflow_deep_runs.data.table.columns import parse as parse_cells
-from gpflow_deep_runs.data.table.forced import forced_columns
 from gpflow_deep_runs.data.table.inference import infer_columns
+from gpflow_deep_runs.data.table.spec import forced_columns
 from gpflow_deep_runs.data.tables import read_table
 from scripts import predict_dgp, train_dgp
 from tests.messy.by_hand import PREPARED

@@ -13,10 +13,10 @@ from gpflow_deep_base.stopping import Best
 from rbm_tracking import evaluation
 from rbm_tracking.estimates.ais import ais, linear_schedule
 from rbm_tracking.estimates.trajectories import trajectory
+from rbm_tracking.model.checks import linear_ladder
 from rbm_tracking.model.exact import log_z_exact
 from rbm_tracking.model.rbm import RBM, base_rate_biases, log_probs_unnormalised
 from rbm_tracking.model.serialization import SavedRBM
-from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.track.evidence import FLAGS, Annealing, Choice, Evidence, Tracking, is_even, judge
 from rbm_tracking.track.updates.learning import Observed, SMLConfig, initial_state
 from rbm_tracking.use.evaluation import Evaluations, EvidenceConfig

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from rbm_tracking.model.checks import linear_ladder
 from rbm_tracking.model.exact import log_z_exact
 from rbm_tracking.model.rbm import RBM, activations, initial_rbm, log_prob_unnormalised
-from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.track.updates.learning import (
     SMLConfig,
     SMLState,

@@ -5,8 +5,7 @@ import pytest
 import tensorflow as tf
 
 from rbm_tracking.model.exact import log_likelihood_exact, moments_exact
-from rbm_tracking.model.modes import low_rank_rbm
-from rbm_tracking.model.rbm import base_rate_biases, initial_rbm
+from rbm_tracking.model.rbm import base_rate_biases, initial_rbm, low_rank_rbm
 from tests.rbm_tracking import oracles
 
 

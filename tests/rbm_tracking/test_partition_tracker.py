@@ -12,8 +12,8 @@ import tensorflow as tf
 from scipy.special import expit, logsumexp, softmax
 
 from rbm_tracking.model import rbm
+from rbm_tracking.model.checks import linear_ladder
 from rbm_tracking.model.families.softmax import Softmax
-from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.model.visible import Gaussian, Spin, Visible
 from rbm_tracking.track import filtering, tempering
 from rbm_tracking.track.evidence import Evidence, judge

@@ -11,8 +11,8 @@ from rbm_tracking.model.exact import log_z_exact
 from rbm_tracking.model.random import Generator
 from rbm_tracking.model.rbm import RBM, log_probs_unnormalised
 from rbm_tracking.track.settings import PenaltyConfig
+from rbm_tracking.use.averages import Settled, settled
 from rbm_tracking.use.estimator_config import StoppingConfig, TrainingConfig
-from rbm_tracking.use.population import Settled, settled
 
 
 def _two_phases(rng: np.random.Generator, share: float = 0.3) -> tuple[RBM, np.ndarray]:

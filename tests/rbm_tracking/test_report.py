@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from gpflow_deep_base.text import aligned, within
 from rbm_tracking import report
+from rbm_tracking.model.checks import linear_ladder
 from rbm_tracking.model.rbm import initial_rbm
-from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.report import Curve
 from rbm_tracking.track.updates.learning import SMLConfig, initial_state
 from rbm_tracking.use.training import Trainer

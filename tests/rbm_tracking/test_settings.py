@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from rbm_tracking.model.checks import linear_ladder
 from rbm_tracking.model.rbm import initial_rbm
-from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.track.state import check_parts, initial_state
 

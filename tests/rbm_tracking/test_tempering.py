@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from rbm_tracking.model.checks import check_ladder, linear_ladder
 from rbm_tracking.model.random import key_at, uniform
 from rbm_tracking.model.rbm import RBM, activations, hidden_probs, visible_probs
-from rbm_tracking.model.temperatures import check_ladder, linear_ladder
 from rbm_tracking.track.tempering import (
     Chains,
     at_level,

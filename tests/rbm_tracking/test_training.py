@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from rbm_tracking.model.checks import linear_ladder
 from rbm_tracking.model.rbm import RBM, initial_rbm
-from rbm_tracking.model.temperatures import linear_ladder
 from rbm_tracking.track.updates.learning import Observed, SMLConfig, SMLState, compiled_updates, initial_state, spawn
 from rbm_tracking.use.training import MAX_BLOCK, Trainer, not_finite
 

@@ -11,13 +11,12 @@ import pytest
 import tensorflow as tf
 
 from darn import DARN, DARNConfig, NoiseConfig, Trainer, TrainingConfig, load_darn, load_density, report
-from darn.model.description_length import description_length
-from darn.model.likelihood import exact_log_likelihood
+from darn.model.description_length import description_length, exact_log_likelihood
 from darn.more.mixture import drawn, log_prob
 from darn.train.rivals import given
 from darn.train.training import MAX_BLOCK
 from gpflow_deep_runs.cli.flags import parse, text
-from gpflow_deep_runs.data.batches import Minibatches
+from gpflow_deep_runs.data.supply import Minibatches
 from gpflow_deep_runs.run import Every, Seeds, fit, lowest
 from scripts.train_darn import Flags, main
 from tests.scripts.running import Finished, called, lines_of, result_of, run, workers

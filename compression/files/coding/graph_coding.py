@@ -22,6 +22,7 @@ from gpflow_deep_base.storage.frame import leb128
 from gpflow_deep_base.storage.limits import Budget, inflated, most_text, one_line
 
 from ...graph.graph import Graph, Node, Ref, Tensor, bypassed, clone, graph_of, in_order, is_chain
+from ...graph.kinds import weights_problem
 from ...graph.rebuild import LOOKUPS, adapted_settings
 from ...graph.supported import (
     ACTIVATIONS,
@@ -35,7 +36,6 @@ from ...graph.supported import (
     kind_named,
     layer_types,
 )
-from ...graph.weight_types import weights_problem
 from .chain_coding import MAX_AXES, MAX_LAYERS
 from .costs import take_input, take_settings, take_time, take_weights
 from .kernel_coding import Reader

@@ -28,8 +28,8 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from ...graph.graph import graph_of, kernel_variables
+from ...graph.kinds import check_trainable
 from ...graph.rebuild import copy_of
-from ...graph.weight_types import check_trainable
 from ...train.held_out import endless, losses_of
 from ..container import bcz_bytes, check_storable, coded_variables, save_bcz
 from .random_coding import (

@@ -28,8 +28,8 @@ from gpflow_deep_base.seeds import named_seed
 
 from ...files.pack import PackConfig, Packed, PackedNetwork, pack_files
 from ...graph.graph import graph_of
+from ...graph.kinds import check_trainable
 from ...graph.sizes import size_of
-from ...graph.weight_types import check_trainable
 from ...layers.posterior import bayesian_layers
 from ...layers.thresholds import Thresholds, checked_thresholds, switched_off, thresholds_of
 from ..engine import EpochFunction, epoch_function

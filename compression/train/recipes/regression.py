@@ -23,8 +23,8 @@ from ...files.container import check_storable
 from ...files.pack import PackConfig
 from ...files.single_file import PackedFile, load, pack
 from ...graph.graph import graph_of
+from ...graph.kinds import check_trainable
 from ...graph.sizes import size_of
-from ...graph.weight_types import check_trainable
 from ...layers.thresholds import Thresholds, checked_thresholds
 from ..fitting import fit_recipe
 from ..held_out import TrainingData, check_finite, loss_of, outputs_of

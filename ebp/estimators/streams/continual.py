@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ebp.network.inputs import Matrix
+from ebp.network.coding import Matrix
 
 from .memory import Memory, stacked
 from .recency import Recency

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from ebp.network.inputs import Matrix
+from ebp.network.coding import Matrix
 
 __all__ = ["Memory", "stacked"]
 

@@ -48,8 +48,8 @@ from gpflow_deep_base.runtime.threads import one_blas_thread
 from gpflow_deep_base.text import within
 
 from ...model.deep_gp import NUM_PREDICT_SAMPLES
+from ...model.likelihoods import GaussianMixture
 from ...model.scaling import Units
-from ...model.scores import GaussianMixture
 from ...posteriors.collapsed import MAX_ROWS, fit_collapsed, set_exact_q
 from ...posteriors.ensemble import InducingSamples
 from ...posteriors.noise import ABOVE_BOUND, has_noise

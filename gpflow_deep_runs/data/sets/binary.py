@@ -17,7 +17,7 @@ from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_base.storage.container import read_npz
 from gpflow_deep_runs.data.density.bits import PARTS, Bits, as_bits, density, unpacked
 from gpflow_deep_runs.data.rows import Part, Rows
-from gpflow_deep_runs.data.sets import raw
+from gpflow_deep_runs.data.sets import files as raw
 from gpflow_deep_runs.data.sets.files import KNOWN, read_bytes
 
 __all__ = [

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_base.storage.container import read_npz
 from gpflow_deep_runs.data.rows import Part, Rows
-from gpflow_deep_runs.data.sets import raw
+from gpflow_deep_runs.data.sets import files as raw
 
 __all__ = ["CIFAR_MD5", "LARGEST", "prepared", "read_cifar10", "read_cifar10_jpeg", "read_digits"]
 __all__ += ["read_mnist", "read_own"]

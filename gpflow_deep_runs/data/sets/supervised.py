@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_runs.data.rows import Indices, Rows
-from gpflow_deep_runs.data.sets import raw
+from gpflow_deep_runs.data.sets import files as raw
 from gpflow_deep_runs.data.sets.files import read_numbers
 from gpflow_deep_runs.data.table.numeric import undivided
 

@@ -28,10 +28,9 @@ from gpflow_deep_runs.data.streams.presets import Selection, StreamPreset
 from gpflow_deep_runs.data.streams.stream import in_order
 from gpflow_deep_runs.data.table import doubts
 from gpflow_deep_runs.data.table.columns import Column, parse
-from gpflow_deep_runs.data.table.forced import forced_columns
 from gpflow_deep_runs.data.table.inference import MAX_LEVELS
 from gpflow_deep_runs.data.table.schema import Schema
-from gpflow_deep_runs.data.table.spec import TableSpec
+from gpflow_deep_runs.data.table.spec import TableSpec, forced_columns
 from gpflow_deep_runs.data.table.survey import Facts, Survey, features_of, look, merged, usable
 from gpflow_deep_runs.data.table.targets import MAX_CLASSES
 from gpflow_deep_runs.data.values.cells import MARKERS, quoted

@@ -22,7 +22,7 @@ from gpflow_deep_runs.data.files.typed import are_whole, decoded, floats_of, has
 from gpflow_deep_runs.data.table import notes
 from gpflow_deep_runs.data.table.columns import Column, misfit, missing_in
 from gpflow_deep_runs.data.table.doubts import are_months, check_codes, check_numbers
-from gpflow_deep_runs.data.table.forced import LOCAL, SIGNS, Forced, zone_of
+from gpflow_deep_runs.data.table.spec import LOCAL, SIGNS, Forced, zone_of
 from gpflow_deep_runs.data.values.cells import (
     Cells,
     Contents,

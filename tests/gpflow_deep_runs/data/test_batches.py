@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from gpflow_deep_base.seeds import Seeds, numpy_rng
-from gpflow_deep_runs.data import batches
-from gpflow_deep_runs.data.batches import ArrayBatches, Minibatches, batch_indices
+from gpflow_deep_runs.data import supply as batches
+from gpflow_deep_runs.data.supply import ArrayBatches, Minibatches, batch_indices
 
 
 @pytest.mark.parametrize(("num_data", "batch_size"), [(10, 3), (10, 5), (7, 6), (11, 1)])

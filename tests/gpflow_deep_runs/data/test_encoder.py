@@ -15,9 +15,9 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from gpflow_deep_runs.data.encoder import TableEncoder
 from gpflow_deep_runs.data.table.spec import TableSpec
 from gpflow_deep_runs.data.tables import read_table
+from gpflow_deep_runs.data.values.encoder import TableEncoder
 
 
 def frame(num_rows: int = 120, seed: int = 0) -> pd.DataFrame:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from gpflow_deep_runs.data.table.forced import Forced, forced_columns
+from gpflow_deep_runs.data.table.spec import Forced, forced_columns
 
 NAMES = ["a", "b", "when", "when:dmy", "x:y"]
 

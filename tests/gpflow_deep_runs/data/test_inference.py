@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from gpflow_deep_runs.data.table.columns import Column, parse
-from gpflow_deep_runs.data.table.forced import Forced
 from gpflow_deep_runs.data.table.inference import infer, infer_columns
+from gpflow_deep_runs.data.table.spec import Forced
 
 NAN = float("nan")
 

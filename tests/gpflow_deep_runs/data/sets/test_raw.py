@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpflow_deep_runs.data.sets import raw
+from gpflow_deep_runs.data.sets import files as raw
 from tests.gpflow_deep_runs.data.sets.formats import idx
 
 

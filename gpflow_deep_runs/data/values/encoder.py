@@ -34,7 +34,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     beside a column that says where. Rows are neither dropped nor reordered.
 
         >>> import pandas as pd
-        >>> from gpflow_deep_runs.data.encoder import TableEncoder
+        >>> from gpflow_deep_runs.data.values.encoder import TableEncoder
         >>> homes = pd.DataFrame({"area": ["40 m2", "82 m2", "60 m2"], "garage": ["no", "two", "no"]})
         >>> encoder = TableEncoder(categorical=("garage",)).fit(homes)
         >>> encoder.transform(homes).tolist()
