@@ -37,4 +37,4 @@ import_within("gpflow", _plain_docstrings)
 
 # Names are imported from where __init__.pyi says when they are used, so that a part needs no more than it imports.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__all__ = [name for name in __all__ if name != "keras"]  # a star does not import it
+__all__ = [name for name in __all__ if name not in ("keras", "trieste")]  # a star does not import these
