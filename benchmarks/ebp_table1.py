@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from ebp import EBPNetwork, InputCoding, encode_labels, errors_percent, fit_epoch, prepare
 from ebp.estimators.estimators import error_percent
-from ebp.network.coding import Matrix, check_inputs, recommended
+from ebp.network.coding import Matrix, recommended
+from ebp.network.network import check_inputs
 from ebp.training.training import epoch_order
 from gpflow_deep_base.runtime import quiet
 from gpflow_deep_base.seeds import Seed, as_seed, named_seed, numpy_rng

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from gpflow_deep import DeepGPRegressor
-from gpflow_deep.use.pages import fit_on_grid
+from gpflow_deep.pages import fit_on_grid
 
 PATH = Path(__file__).resolve().parent / "deep_gp.png"
 

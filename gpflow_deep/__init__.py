@@ -2,8 +2,8 @@
 
 Eqs. (4)-(9), (15)      layers/
 Eqs. (14), (16)-(18)    model/: draws through all layers, the bound, predictions
-Appendix                train/; judge/: scores of what is predicted; use/: what is told of it
-later papers            posteriors/, functions/; use/: where to evaluate next; files/ of models
+Appendix                train/; judge/: scores of what is predicted; report, pages: what is told of it
+later papers            posteriors/, functions/; design, trieste: where to evaluate next; files/ of models
 
 `gpflow_deep.keras`, layers for Keras models, is imported when it is first used.
 """
@@ -37,4 +37,4 @@ import_within("gpflow", _plain_docstrings)
 
 # Names are imported from where __init__.pyi says when they are used, so that a part needs no more than it imports.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__all__ = [name for name in __all__ if name not in ("keras", "trieste")]  # a star does not import these
+__all__ = [name for name in __all__ if name != "keras"]  # a star does not import it

@@ -1,8 +1,6 @@
+from . import design as design
 from . import keras as keras
-from .use import design as design
-from .use import pages as pages
-from .use import report as report
-from .use import trieste as trieste
+from . import report as report
 
 __version__: str
 from .files.serialization import check_savable as check_savable

@@ -34,13 +34,12 @@ from gpflow_deep_runs.data.streams.scan import StreamSpec
 from gpflow_deep_runs.run import Devices, Interrupted, Run, Seeds, Settings, Shown, devices, open_run
 
 from absl import logging
-from gpflow_deep import ModelConfig, Predictor, Scale, TrainingConfig, Units, float_type
+from gpflow_deep import ModelConfig, Predictor, Scale, TrainingConfig, Units, float_type, pages, report
 from gpflow_deep.train.choosing.selection import Begun, begin_chosen, can_choose
 from gpflow_deep.train.choosing.stored_choice import FoundTrainer, is_stored, stored_choice
 from gpflow_deep.train.config import KernelName, Posterior
 from gpflow_deep.train.fitting import choose_kl_weight
 from gpflow_deep.train.sampled_training import SamplingConfig, trainer_for
-from gpflow_deep.use import pages, report
 from gpflow_deep_base.text import aligned, within
 
 FREE_SETTINGS = ("num_layers", "num_inducing", "kernel", "posterior")

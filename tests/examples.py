@@ -347,8 +347,8 @@ LEFT_OUT = {
     "darn.more.distribution.export.<locals>.score": "is traced by saving it, with operations of `DARN.log_prob`",
     "gpflow_deep_runs.run.devices._of_all_replicas.<locals>.gather": "compares the workers when a run starts and when "
     "it is evaluated, not in a step",
-    "gpflow_deep.use.trieste.Draws._values": "calls compiled functions from Python, as trieste asks for values",
-    "gpflow_deep.use.trieste.Trajectory._values": "the same",
+    "gpflow_deep.trieste.Draws._values": "calls compiled functions from Python, as trieste asks for values",
+    "gpflow_deep.trieste.Trajectory._values": "the same",
     "gpflow_deep.files.stored_keras._spec.<locals>.initial_value": "is traced for the shape of its result alone",
 }
 """What need not run on a GPU, and why not."""

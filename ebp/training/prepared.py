@@ -13,8 +13,8 @@ import scipy.sparse
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from ..network.coding import Matrix, check_inputs
-from ..network.network import EBPNetwork
+from ..network.coding import Matrix
+from ..network.network import EBPNetwork, check_inputs
 
 __all__ = ["InputCodingWarning", "Prepared", "SparseRows", "check_coding", "padded", "power_of_two", "prepare"]
 

@@ -1,4 +1,4 @@
-"""`gpflow_deep.use.design` beside closed forms: refitted GPs, quadrature, rows that are really left out."""
+"""`gpflow_deep.design` beside closed forms: refitted GPs, quadrature, rows that are really left out."""
 
 import gpflow
 import numpy as np
@@ -7,12 +7,11 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from gpflow_deep import ModelConfig, Predictor, Scale, Units, modern
+from gpflow_deep import ModelConfig, Predictor, Scale, Units, design, modern
 from gpflow_deep.train.choosing import imputation
 from gpflow_deep.train.choosing.imputation import INNER, impute
 from gpflow_deep.train.choosing.selection import build_imputed, build_single
 from gpflow_deep.train.choosing.single_layer import SingleLayer
-from gpflow_deep.use import design
 
 Array = NDArray[np.float64]
 

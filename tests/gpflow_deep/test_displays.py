@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from gpflow_deep.judge.forecasts import LinearModel
-from gpflow_deep.use.pages import CalibrationDisplay, DependenceDisplay
+from gpflow_deep.pages import CalibrationDisplay, DependenceDisplay
 
 
 def test_right_distributions_are_on_the_diagonal(rng: np.random.Generator) -> None:

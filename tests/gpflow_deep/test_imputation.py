@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
-from gpflow_deep import DeepGPClassifier, DeepGPRegressor, ModelConfig, TrainingConfig, load_model, save_model
+from gpflow_deep import DeepGPClassifier, DeepGPRegressor, ModelConfig, TrainingConfig, load_model, report, save_model
 from gpflow_deep.train.choosing import imputation, selection, single_layer
 from gpflow_deep.train.choosing.choice import FREE
 from gpflow_deep.train.choosing.imputation import INNER, Imputed, impute
 from gpflow_deep.train.choosing.single_layer import SingleLayer
-from gpflow_deep.use import report
 
 Array = NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""`gpflow_deep.use.pages`: what the plots of a report hold."""
+"""`gpflow_deep.pages`: what the plots of a report hold."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpflow_deep import ModelConfig, Predictor, Units
+from gpflow_deep import ModelConfig, Predictor, Units, pages
 from gpflow_deep.judge.evaluation import Evaluation, Score
-from gpflow_deep.use import pages
 from tests.gpflow_deep.builders import make_data, make_model
 
 ANY = Score(0.0, 0.0)

@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from gpflow_deep import LatentConfig, ModelConfig, Predictor, Scale, Units, diagnose
+from gpflow_deep import LatentConfig, ModelConfig, Predictor, Scale, Units, diagnose, pages, report
 from gpflow_deep.judge import evaluation
-from gpflow_deep.use import pages, report
 from gpflow_deep_base.text import aligned, within
 from tests.gpflow_deep import oracles
 from tests.gpflow_deep.builders import make_data, make_model

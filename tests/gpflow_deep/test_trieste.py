@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import gpflow_deep
 from gpflow_deep import Sampler, SamplingConfig, Units
-from gpflow_deep.use.trieste import TriesteModel, train_further
+from gpflow_deep.trieste import TriesteModel, train_further
 from tests.gpflow_deep.builders import make_data, make_model
 
 

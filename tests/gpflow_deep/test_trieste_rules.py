@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_deep import Sampler, SamplingConfig, Units, modern, with_global_inducing, with_sigma_points
-from gpflow_deep.use.trieste import TriesteModel, train_further
+from gpflow_deep.trieste import TriesteModel, train_further
 
 trieste: Any = pytest.importorskip("trieste")
 acquisition = importlib.import_module("trieste.acquisition")

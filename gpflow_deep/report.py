@@ -16,21 +16,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from gpflow_deep_base.page import page
 
-from ..judge import evaluation
-from ..judge.evaluation import Evaluation, coverage_in_words, evaluate
-from ..judge.forecasts import LinearModel
-from ..layers import LatentVariableLayer, SVGPLayer
-from ..model.deep_gp import DeepGP
-from ..model.likelihoods import Task
-from ..model.scaling import REAL_TARGETS, Units
-from ..posteriors.diagnostics import diagnose
-from ..train.choosing.stored_choice import FoundTrainer
-from ..train.config import ModelConfig
-from ..train.fitting import Part, worse_than_simplest
-from ..train.predictor import Predicted, Predictor
-from ..train.sampled_training import SampledTrainer
-from ..train.training import Trainer, clear_errors
 from . import pages
+from .judge import evaluation
+from .judge.evaluation import Evaluation, coverage_in_words, evaluate
+from .judge.forecasts import LinearModel
+from .layers import LatentVariableLayer, SVGPLayer
+from .model.deep_gp import DeepGP
+from .model.likelihoods import Task
+from .model.scaling import REAL_TARGETS, Units
+from .posteriors.diagnostics import diagnose
+from .train.choosing.stored_choice import FoundTrainer
+from .train.config import ModelConfig
+from .train.fitting import Part, worse_than_simplest
+from .train.predictor import Predicted, Predictor
+from .train.sampled_training import SampledTrainer
+from .train.training import Trainer, clear_errors
 
 __all__ = [
     "Final",
@@ -386,7 +386,7 @@ def html(model: Any, X: ArrayLike, y: ArrayLike, *, others: Mapping[str, Any] | 
     """A report on a trained model as the text of one HTML file, which needs no network.
 
         model = gpflow_deep.DeepGPRegressor().fit(X_train, y_train)
-        Path("report.html").write_text(gpflow_deep.use.report.html(model, X_test, y_test), encoding="utf-8")
+        Path("report.html").write_text(gpflow_deep.report.html(model, X_test, y_test), encoding="utf-8")
 
     Verdict, scores with their errors, calibration with the band of right probabilities, the function over its most
     relevant inputs, relevance of all inputs, and residuals.

@@ -20,12 +20,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance
 
-from ..functions.functions import NUM_FEATURES, FunctionDraws
-from ..model.deep_gp import DeepGP
-from ..model.scaling import Scale, Units
-from ..posteriors.sampling import Sampler, SamplingConfig
-from ..train.course import TrainingConfig
-from ..train.training import Trainer
+from .functions.functions import NUM_FEATURES, FunctionDraws
+from .model.deep_gp import DeepGP
+from .model.scaling import Scale, Units
+from .posteriors.sampling import Sampler, SamplingConfig
+from .train.course import TrainingConfig
+from .train.training import Trainer
 
 __all__ = ["TriesteModel", "train_further"]
 

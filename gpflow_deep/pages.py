@@ -1,11 +1,11 @@
-"""What a report of a trained model shows, as parts of a page; see :func:`gpflow_deep.use.report.html`.
+"""What a report of a trained model shows, as parts of a page; see :func:`gpflow_deep.report.html`.
 
 The same as plots in Matplotlib, made and drawn as scikit-learn's displays are:
 
     CalibrationDisplay.from_estimator(model, X_test, y_test).plot()
     DependenceDisplay.from_estimator(model, X_test, "area").plot(axes)
 
-A display holds the numbers that it draws. `gpflow_deep.use.report.html` shows the same in one file, without Matplotlib.
+A display holds the numbers that it draws. `gpflow_deep.report.html` shows the same in one file, without Matplotlib.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 from gpflow_deep_base.numbers.scores import confidence_bins
 from gpflow_deep_base.page import Band, Bars, Line, Mark, Panel, Panels, Points, Table, smoothed
 
-from ..judge import evaluation
-from ..judge.evaluation import Evaluation, evaluate
-from ..model.likelihoods import Task
-from ..train.fitting import Part
-from ..train.predictor import Predicted, Predictor
+from .judge import evaluation
+from .judge.evaluation import Evaluation, evaluate
+from .model.likelihoods import Task
+from .train.fitting import Part
+from .train.predictor import Predicted, Predictor
 
 __all__ = [
     "CalibrationDisplay",

@@ -26,10 +26,10 @@ from scipy.linalg import cho_solve, cholesky
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from ..functions.functions import FunctionDraws
-from ..layers.global_inducing import GlobalInducingLayer
-from ..layers.svgp import SVGPLayer
-from ..train.predictor import Predictor
+from .functions.functions import FunctionDraws
+from .layers.global_inducing import GlobalInducingLayer
+from .layers.svgp import SVGPLayer
+from .train.predictor import Predictor
 
 __all__ = [
     "LeftOut",
