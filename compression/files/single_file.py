@@ -26,7 +26,7 @@ from ..graph.removal.shrink import shrink_details
 from ..graph.sizes import Size, size_of
 from ..graph.supported import custom_layers
 from ..layers.posterior import bayesian_layers
-from ..rounding.bits import FixedPoint, Grid, search_bits
+from ..rounding.bits import FixedPoint, Grid, on_grid, search_bits
 from ..rounding.codebook import Codebook, codebook
 from ..rounding.curvature import curvature_of, curvature_of_posterior
 from ..rounding.in_turn import InTurn
@@ -43,6 +43,7 @@ _START = 8  # significant bits
 _BOOKS = (256, 128, 64, 32, 16, 8, 4, 2)
 _SHARED = 32  # values of a layer
 _BITS = 4.0  # of a weight, if nothing else says where to stop
+_SMALL_KERNEL = 64  # bytes, of which its step and header are a tenth
 _TRIES = 9
 _OCTAVES = 9  # of the rate, to both sides of the first try
 # in octaves
@@ -253,8 +254,13 @@ def _by_rate(model: keras.Model, rounding: InTurn, stops: _Stops) -> tuple[Seque
     target_bits = _BITS if stops.bits is None and stops.max_bytes is None and stops.validate is None else stops.bits
     others = 0 if target_bits is None and stops.validate is not None else _bytes_of_others(model)
     if target_bits is not None:
-        num_weights = sum(kernel.size for kernel in kernels_of(model))
-        limit = min(limit, num_weights * target_bits / 8 + others)
+        kernels = kernels_of(model)
+        wanted = sum(kernel.size for kernel in kernels) * target_bits / 8
+        # What kernels take whatever their values are, such as their steps, is much only for small ones.
+        if wanted < _SMALL_KERNEL * len(kernels):
+            zeros = [on_grid(np.zeros(kernel.shape), 1.0) for kernel in kernels]
+            wanted += len(encode(model, zeros, biases="float16").content) - others
+        limit = min(limit, wanted + others)
     if stops.validate is None:
         return _within_bytes(model, rounding, limit, others)
     codes, encoded = _within_error(model, rounding, stops.validate, stops.most, stops.rise)

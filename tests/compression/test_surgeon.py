@@ -295,6 +295,17 @@ def test_bits_of_small_networks_whose_layers_are_most_of_the_file(tmp_path: Path
     assert 0.8 * num_weights * 5 / 8 < sizes[-1] - sizes[0] < 1.2 * num_weights * 5 / 8
 
 
+@pytest.mark.parametrize("bits", [None, 3.0, 6.0])
+def test_bits_of_a_network_of_few_weights(bits: float | None, rng: np.random.Generator, tmp_path: Path) -> None:
+    """Steps and headers of its kernels would be more than the bits of 16 weights."""
+    model = keras.Sequential([keras.Input([3]), L.Dense(4, "tanh"), L.Dense(1)])
+    model.set_weights([rng.normal(size=weights.shape) for weights in model.get_weights()])
+    X = rng.normal(size=(200, 3)).astype(np.float32)
+    packed = bc.pack(model, tmp_path / "n.bcz", calibration=X, bits=bits)
+    difference = np.asarray(bc.load(packed.path)(X)) - np.asarray(model(X))
+    assert np.std(difference) < (0.05 if bits == 6 else 0.4) * np.std(model(X))
+
+
 def bayesian_network(rng: np.random.Generator) -> keras.Model:
     """Of variances that differ by four decades between weights."""
     model = bc.compress(keras.Sequential([keras.Input([20]), L.Dense(30, "relu"), L.Dense(2)]), num_train=100)
