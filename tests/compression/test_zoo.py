@@ -129,6 +129,33 @@ def test_keras_applications_are_cut_written_and_read(name: str, rng: np.random.G
     check(APPLICATIONS[name], rng, tmp_path, entropy_coded=False)  # which would take minutes
 
 
+#: All but two of 200 and 350 million weights.
+FAMILIES = sorted({name for name in dir(keras.applications) if name[0].isupper()} - {"ConvNeXtLarge", "ConvNeXtXLarge"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_files_of_all_keras_applications(name: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    size = {"InceptionResNetV2": 75, "InceptionV3": 75, "Xception": 75}.get(name, 32)
+    options = {"weights": None, "input_shape": (size, size, 3), "classes": 10, "classifier_activation": None}
+    model, other = (getattr(keras.applications, name)(**options) for _ in range(2))
+    x = rng.uniform(0, 255, (3, size, size, 3)).astype(np.float32)
+    # Statistics of batch normalisation are those of these images.
+    normalized = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.BatchNormalization)]
+    for layer in normalized:
+        layer.momentum = 0.0
+    model(x, training=True)
+    for layer in normalized:
+        layer.momentum = 0.99
+    expected = np.asarray(model(x, training=False))
+    assert np.ptp(expected, axis=0).max() > 1e-4 * np.abs(expected).max()
+    bc.pack_weights(model, tmp_path / "weights.bcz")
+    bc.load_weights(other, tmp_path / "weights.bcz")
+    np.testing.assert_array_equal(other(x, training=False), expected)
+    bc.save_bcz(model, tmp_path / "graph.bcz")
+    np.testing.assert_array_equal(bc.load(tmp_path / "graph.bcz", max_bytes=10**10)(x, training=False), expected)
+
+
 @pytest.mark.parametrize("name", [*MODELS, pytest.param("MobileNetV2", marks=SLOW)])
 def test_outputs_vary_with_inputs(name: str, rng: np.random.Generator) -> None:
     """What the tests above take for granted."""
