@@ -267,28 +267,24 @@ def by_8_bits(model: keras.Model) -> tuple[int, keras.Model]:
     return min(len(bz2.compress(joined)), len(lzma.compress(joined))), network
 
 
-def beside(name: str, seed: int, data_dir: str | None, python: str) -> bench.Row:
-    """Bytes and errors of one network by both."""
-    flag = flags.FLAGS
-    model, parts = trained(name, seed, data_dir)
-    before = {part: bc.error_percent(model, parts[part]) for part in ("valid", "test")}
+def by_both(
+    model: keras.Model, parts: dict[str, Examples], calibration: NDArray[Any], python: str, **stops: Any
+) -> bench.Row:
+    """Bytes and errors of one network.
+
+    :param stops: of `pack`. If it is told an error, nncodec is told the same, else that of the file or of the network.
+    """
     start = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
-        packed = bc.pack(
-            model,
-            Path(folder) / "network.bcz",
-            calibration=drawn(np.asarray(parts["train"].X), flag.calibration, seed),
-            validate=lambda network: bc.error_percent(network, parts["valid"]),
-            max_rise=flag.max_rise,
-        )
-        ours = bc.load(packed.path)
-    seconds = time.process_time() - start
-    size, theirs, version = by_rival(python, model, parts["valid"], before["valid"] + flag.max_rise)
+        packed = bc.pack(model, Path(folder) / "network.bcz", calibration=calibration, **stops)
+        seconds = time.process_time() - start
+        ours = bc.load(packed.path, max_bytes=2**32)
+    judges = [model] if "validate" in stops else [model, ours]
+    most = flags.FLAGS.max_rise + max(bc.error_percent(network, parts["valid"]) for network in judges)
+    size, theirs, version = by_rival(python, model, parts["valid"], most)
     return {
-        "network": name,
-        "seed": seed,
         "weights": bc.size_of(model).weights,
-        "float_test_percent": before["test"],
+        "float_test_percent": bc.error_percent(model, parts["test"]),
         "bytes": packed.bytes,
         "test_percent": bc.error_percent(ours, parts["test"]),
         "nncodec_bytes": size,
@@ -297,6 +293,19 @@ def beside(name: str, seed: int, data_dir: str | None, python: str) -> bench.Row
         "pack_seconds": seconds,
         "nncodec": version,
     }
+
+
+def beside(name: str, seed: int, data_dir: str | None, python: str) -> bench.Row:
+    """Bytes and errors of one network that is trained here, rounded as far as its error allows."""
+    flag = flags.FLAGS
+    model, parts = trained(name, seed, data_dir)
+    calibration = drawn(np.asarray(parts["train"].X), flag.calibration, seed)
+
+    def validate(network: keras.Model) -> float:
+        return bc.error_percent(network, parts["valid"])
+
+    row = by_both(model, parts, calibration, python, validate=validate, max_rise=flag.max_rise)
+    return {"network": name, "seed": seed, **row}
 
 
 def stored(name: str, data_dir: str | None, python: str) -> bench.Row:
@@ -312,36 +321,14 @@ def stored(name: str, data_dir: str | None, python: str) -> bench.Row:
         {"train": (X_train, labels_train), "valid": (X[::2], labels[::2]), "test": (X[1::2], labels[1::2])}
     )
     size = {"bits": flag.bits} if flag.max_bytes is None else {"max_bytes": flag.max_bytes}
-    start = time.process_time()
-    with tempfile.TemporaryDirectory() as folder:
-        packed = bc.pack(
-            model,
-            Path(folder) / "network.bcz",
-            calibration=np.asarray(parts["train"].X),
-            **size,
-        )
-        seconds = time.process_time() - start
-        ours = bc.load(packed.path, max_bytes=2**32)
-    weights = bc.size_of(model).weights
-    row = {
-        "network": name,
-        "weights": weights,
-        "float_test_percent": bc.error_percent(model, parts["test"]),
-        "bytes": packed.bytes,
-        "bits": 8 * packed.bytes / weights,
-        "test_percent": bc.error_percent(ours, parts["test"]),
-        "pack_seconds": seconds,
-    }
+    row = by_both(model, parts, np.asarray(parts["train"].X), python, **size)
     int8_bytes, int8 = by_8_bits(model)
-    row |= {"int8_bytes": int8_bytes, "int8_test_percent": bc.error_percent(int8, parts["test"])}
-    print(row, flush=True)
-    most = flag.max_rise + max(bc.error_percent(network, parts["valid"]) for network in (model, ours))
-    size_of_rival, theirs, version = by_rival(python, model, parts["valid"], most)
-    return row | {
-        "nncodec_bytes": size_of_rival,
-        "nncodec_test_percent": bc.error_percent(theirs, parts["test"]),
-        "ratio": packed.bytes / size_of_rival,
-        "nncodec": version,
+    return {
+        "network": name,
+        **row,
+        "bits": 8 * row["bytes"] / row["weights"],
+        "int8_bytes": int8_bytes,
+        "int8_test_percent": bc.error_percent(int8, parts["test"]),
     }
 
 

@@ -215,8 +215,6 @@ def _constants(model: keras.Model) -> list[_Constant]:
 
 
 def _array(variable: keras.Variable | _Constant) -> NDArray[np.generic]:
-    if isinstance(variable, _Constant):
-        return np.ascontiguousarray(keras.ops.convert_to_numpy(variable.value)).reshape(variable.shape)
     return np.ascontiguousarray(keras.ops.convert_to_numpy(variable.value)).reshape(tuple(variable.shape))
 
 

@@ -329,7 +329,7 @@ def _first_good(
             continue
         if trial.is_good(name, choice, small):
             break
-    if not trial.losses:
+    if not trial.tried:
         raise _nothing_left(name, choices)
     return trial.best()
 
@@ -337,7 +337,7 @@ def _first_good(
 class _Trial:
     """Small networks beside the one that was given, by the validation loss: half a standard error more is no harm.
 
-    :ivar losses: of all that were looked at.
+    :ivar tried: the loss of each, and the network.
     """
 
     def __init__(self, training: KerasTraining, model: keras.Model) -> None:
@@ -351,9 +351,7 @@ class _Trial:
             )
         self._before = float(np.mean(initial))
         self._most = self._before + 0.5 * standard_error(initial, of_one=0.0)
-        self._networks: list[keras.Model] = []
-        self._good: list[keras.Model] = []
-        self.losses: list[float] = []
+        self.tried: list[tuple[float, keras.Model]] = []
 
     def is_good(self, name: str, choice: float, small: keras.Model) -> bool:
         """Whether the validation loss of a network hardly rises; a line of the log says what is left."""
@@ -363,17 +361,15 @@ class _Trial:
             "%s %g: %d of %d parameters are left, %d weights are not 0, validation loss %.6g (before %.6g)",
             *(_SHOWN[name], choice, small.count_params(), self._given.count_params(), weights, loss, self._before),
         )
-        self._networks.append(small)
-        self.losses.append(loss)
-        if loss <= self._most:
-            self._good.append(small)
+        self.tried.append((loss, small))
         return loss <= self._most
 
     def best(self) -> keras.Model:
         """The smallest of the networks that do no harm; if there is none, that of the lowest loss."""
-        if self._good:
-            return min(self._good, key=lambda small: small.count_params())
-        return self._networks[int(np.argmin(self.losses))]
+        good = [small for loss, small in self.tried if loss <= self._most]
+        if good:
+            return min(good, key=lambda small: small.count_params())
+        return min(self.tried, key=lambda pair: pair[0])[1]
 
 
 def _nothing_left(name: str, choices: Sequence[float]) -> NothingLeftError:

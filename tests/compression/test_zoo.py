@@ -11,7 +11,7 @@ import compression as bc
 from compression.files.container import kernels_of, with_kernels
 from compression.graph.graph import graph_of
 from compression.rounding.bits import fixed_point
-from tests.compression.zoo import APPLICATIONS, MODELS, inputs_of, randomise
+from tests.compression.zoo import APPLICATIONS, MODELS, inputs_of, randomise, set_statistics
 
 
 def outputs_of(model: keras.Model, x: object) -> list[np.ndarray]:
@@ -140,13 +140,7 @@ def test_files_of_all_keras_applications(name: str, rng: np.random.Generator, tm
     options = {"weights": None, "input_shape": (size, size, 3), "classes": 10, "classifier_activation": None}
     model, other = (getattr(keras.applications, name)(**options) for _ in range(2))
     x = rng.uniform(0, 255, (3, size, size, 3)).astype(np.float32)
-    # Statistics of batch normalisation are those of these images.
-    normalized = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.BatchNormalization)]
-    for layer in normalized:
-        layer.momentum = 0.0
-    model(x, training=True)
-    for layer in normalized:
-        layer.momentum = 0.99
+    set_statistics(model, x)
     expected = np.asarray(model(x, training=False))
     assert np.ptp(expected, axis=0).max() > 1e-4 * np.abs(expected).max()
     bc.pack_weights(model, tmp_path / "weights.bcz")
