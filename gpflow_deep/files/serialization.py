@@ -29,7 +29,7 @@ from gpflow_deep_base.storage.limits import one_line
 
 from ..layers.moments import jitter_of
 from ..model.deep_gp import DeepGP
-from .stored_names import CustomObjects, Refused, given_names, written
+from .stored_names import CustomObjects, Named, Refused, given_names, written
 from .stored_objects import Encoded, decode, encode
 
 __all__ = ["check_savable", "load_model", "save_model"]
@@ -122,7 +122,7 @@ def _written(model: DeepGP) -> tuple[bytes, Encoded]:
     return container_bytes(kind=_KIND, version=_VERSION, header=structure, arrays=encoded.arrays), encoded
 
 
-def _decoded(node: Any, arrays: Arrays, given: Mapping[str, Any], what: str) -> Any:
+def _decoded(node: object, arrays: Arrays, given: Mapping[str, Named], what: str) -> Any:
     try:
         return decode(node, arrays, given)
     except Exception as error:  # of constructors of TensorFlow and Keras, with arguments of whoever made the file
@@ -137,7 +137,7 @@ def _refused(error: BaseException | None) -> Refused | None:
     return error if error is None or isinstance(error, Refused) else _refused(error.__context__)
 
 
-def _check_settings(path: str | os.PathLike[str], structure: dict[str, Any]) -> None:
+def _check_settings(path: str | os.PathLike[str], structure: Mapping[str, object]) -> None:
     """Refuse another float type; warn of other versions, with which predictions may differ."""
     float_type, jitter, versions = (structure.get(key) for key in ("float", "jitter", "versions"))
     if not isinstance(versions, dict) or not isinstance(jitter, float) or float_type not in ("float32", "float64"):

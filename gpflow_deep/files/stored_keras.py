@@ -13,14 +13,17 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from gpflow_deep_base.storage.limits import one_line
 
 from ..model.upstream import take_variable
-from .stored_names import Refused, find, looked_up, written
+from .stored_names import Named, Refused, find, looked_up, written
+
+if TYPE_CHECKING:
+    import keras
 
 __all__ = ["decode", "encode", "is_layer", "is_variable"]
 
@@ -44,17 +47,17 @@ _SAFE = tuple(
 _DECORATOR = "@keras.saving.register_keras_serializable()"
 
 
-def is_layer(value: Any) -> bool:
+def is_layer(value: object) -> bool:
     """Whether `value` is a layer or a model of Keras 3."""
     return "keras" in sys.modules and isinstance(value, sys.modules["keras"].Layer)
 
 
-def is_variable(value: Any) -> bool:
+def is_variable(value: object) -> bool:
     """Whether `value` is a variable of Keras 3, which holds one of TensorFlow."""
     return "keras" in sys.modules and isinstance(value, sys.modules["keras"].Variable)
 
 
-def encode(layer: Any) -> tuple[dict[str, Any], list[Any]]:
+def encode(layer: keras.Layer) -> tuple[dict[str, Any], list[keras.Variable]]:
     """The configuration of a layer, and its variables, which are weights and seeds.
 
     :raises Refused: if Keras cannot write the configuration, or `decode` would not take it.
@@ -83,8 +86,8 @@ def encode(layer: Any) -> tuple[dict[str, Any], list[Any]]:
 
 
 def decode(
-    config: dict[str, Any], values: Sequence[tf.Variable], trainable: Sequence[bool], given: Mapping[str, Any]
-) -> Any:
+    config: dict[str, Any], values: Sequence[tf.Variable], trainable: Sequence[bool], given: Mapping[str, Named]
+) -> keras.Layer:
     """The layer that `encode` wrote.
 
     :param values: TensorFlow's variables, which become those of the layer.
@@ -117,14 +120,14 @@ def decode(
     return layer
 
 
-def _spec(initial_value: Any) -> tuple[tuple[int, ...], tf.DType]:
+def _spec(initial_value: tf.Tensor | Callable[[], tf.Tensor]) -> tuple[tuple[int, ...], tf.DType]:
     """Shape and type of a variable before it is allocated."""
     if callable(initial_value):
         initial_value = tf.function(initial_value, autograph=False).get_concrete_function().structured_outputs
     return tuple(initial_value.shape.as_list()), initial_value.dtype
 
 
-def _custom_objects(config: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def _custom_objects(config: object, given: Mapping[str, Named]) -> dict[str, Named]:
     """What Keras needs beside its own, under all names by which it may look, and under "module:name".
 
     :raises Refused: if the configuration names what a file may not name.
@@ -161,7 +164,7 @@ def _is_safe(module: str | None, name: str) -> bool:
     return name != "Lambda" and any(f"{home}.".startswith(f"{safe}.") for safe in _SAFE)
 
 
-def _parts(config: Any) -> Iterator[dict[str, Any]]:
+def _parts(config: object) -> Iterator[dict[str, Any]]:
     """All that names a class or a function, at any depth."""
     if isinstance(config, dict):
         if "class_name" in config:

@@ -14,7 +14,7 @@ import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import gpflow
@@ -25,6 +25,7 @@ import tensorflow_probability as tfp
 __all__ = [
     "OF_TENSORFLOW",
     "CustomObjects",
+    "Named",
     "Refused",
     "check_names",
     "door",
@@ -36,8 +37,11 @@ __all__ = [
     "written",
 ]
 
+#: A class or a function.
+Named = Callable[..., object]
+
 #: Classes and functions that a caller gives, or the same by name: "module:name" or "name", as they are in the file.
-CustomObjects = Iterable[Any] | Mapping[str, Any]
+CustomObjects = Iterable[Named] | Mapping[str, Named]
 
 #: Transforms, priors and what they are made of.
 OF_TENSORFLOW = (tfp.bijectors.Bijector, tfp.distributions.Distribution, tf.linalg.LinearOperator)
@@ -59,7 +63,7 @@ _FUNCTIONS = {
 
 
 #: What this process has named in something that it wrote, and so may read back.
-written: dict[str, Any] = {}
+written: dict[str, Named] = {}
 
 
 class Refused(ValueError):
@@ -67,7 +71,7 @@ class Refused(ValueError):
 
 
 @functools.cache
-def _listed() -> dict[str, Any]:
+def _listed() -> dict[str, Named]:
     """Functions and types of the list, by name."""
     spaces = {"tf": tf, "tf.linalg": tf.linalg, "tf.math": tf.math, "tf.nn": tf.nn}
     functions = {
@@ -80,7 +84,7 @@ def _listed() -> dict[str, Any]:
     return {**functions, **kinds, **plain, **others}
 
 
-def given_names(custom_objects: CustomObjects) -> dict[str, Any]:
+def given_names(custom_objects: CustomObjects) -> dict[str, Named]:
     """Names, whole and without their module, of what a caller gives.
 
     :raises TypeError: if something of it is neither a class nor a function.
@@ -96,7 +100,7 @@ def given_names(custom_objects: CustomObjects) -> dict[str, Any]:
     return {name: thing for thing in objects for name in (thing.__qualname__, _full_name(thing))}
 
 
-def of_given(name: str, given: Mapping[str, Any]) -> Any:
+def of_given(name: str, given: Mapping[str, Named]) -> Named | None:
     """What the caller gives for a name, or None.
 
     :param given: what `given_names` returned.
@@ -104,7 +108,7 @@ def of_given(name: str, given: Mapping[str, Any]) -> Any:
     return given.get(name, given.get(name.rpartition(":")[2]))
 
 
-def name_of(thing: Any) -> str:
+def name_of(thing: Named) -> str:
     """The name by which `find` finds a class or function, though it may have to be given.
 
     :raises Refused: if it would not.
@@ -123,7 +127,7 @@ def name_of(thing: Any) -> str:
     return name
 
 
-def find(name: str, given: Mapping[str, Any]) -> Any:
+def find(name: str, given: Mapping[str, Named]) -> Named:
     """The class or function of a name that a file has.
 
     :param given: what `given_names` returned.
@@ -134,7 +138,7 @@ def find(name: str, given: Mapping[str, Any]) -> Any:
     return thing
 
 
-def check_names(names: Iterable[str], given: Mapping[str, Any]) -> None:
+def check_names(names: Iterable[str], given: Mapping[str, Named]) -> None:
     """Refuse a file for all its names at once that are neither given nor on the list.
 
     :raises Refused: naming them.
@@ -155,11 +159,11 @@ def door(*names: str) -> str:
     return f"load_model(path, custom_objects={{{pairs}}})"
 
 
-def _found(name: str, given: Mapping[str, Any]) -> Any:
+def _found(name: str, given: Mapping[str, Named]) -> Named | None:
     """What has a name, or None."""
-    for thing in (of_given(name, given), _listed().get(name)):
-        if thing is not None:
-            return thing
+    for known in (of_given(name, given), _listed().get(name)):
+        if known is not None:
+            return known
     thing = looked_up(name)
     return thing if isinstance(thing, type) and _is_listed(thing) else None
 
@@ -172,7 +176,7 @@ def _is_listed(cls: type) -> bool:
     return is_part and package in ("tensorflow", "tensorflow_probability")
 
 
-def _full_name(thing: Any) -> str:
+def _full_name(thing: object) -> str:
     """In the outermost package that has it by its name, which stays when modules inside are moved."""
     module = str(getattr(thing, "__module__", None))
     qualname = getattr(thing, "__qualname__", type(thing).__qualname__)

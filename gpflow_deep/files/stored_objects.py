@@ -14,8 +14,8 @@ import inspect
 import math
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -26,9 +26,14 @@ from gpflow_deep_base.storage.container import Arrays
 
 from ..model.upstream import TRACKING_PREFIX, distribution_class
 from . import stored_keras
-from .stored_names import OF_TENSORFLOW, Refused, check_names, door, find, name_of, of_given
+from .stored_names import OF_TENSORFLOW, Named, Refused, check_names, door, find, name_of, of_given
+
+if TYPE_CHECKING:
+    import keras
 
 __all__ = ["Encoded", "decode", "encode", "plain_dtype"]
+
+Value = TypeVar("Value")
 
 _MAPPINGS = {"dict": dict, "ordered": OrderedDict}
 
@@ -50,7 +55,7 @@ def plain_dtype(text: str) -> np.dtype:
     return dtype
 
 
-def _distinct(items: Iterable[Any]) -> list[Any]:
+def _distinct(items: Iterable[object]) -> list[object]:
     """The same items, unless they are chosen to be hard to find in a set or dictionary."""
     items = list(items)
     if not _is_plain(tuple(items)):
@@ -60,7 +65,7 @@ def _distinct(items: Iterable[Any]) -> list[Any]:
     return items
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, (tuple, frozenset)):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, (bool, int, float, str, np.generic, enum.Enum, type, tf.DType))
@@ -72,42 +77,28 @@ class _Kind(NamedTuple):
     :ivar cls: the class.
     :ivar parts: what a value is made of.
     :ivar make: the value from its parts.
+    :ivar types: of the parts, where `make` would do more with others than raise an error: a range may be long.
     """
 
     cls: type
-    parts: Callable[[Any], list[Any]]
-    make: Callable[..., Any]
+    parts: Callable[[Any], Iterable[object]]
+    make: Callable[..., object]
+    types: Sequence[type | tuple[type, ...]] = ()
 
 
-def _of_variable(variable: tf.Variable) -> list[Any]:
+def _of_variable(variable: tf.Variable) -> list[object]:
     if getattr(variable, "constraint", None) is not None:
         raise Refused("has a constraint, which no file can have: use a Parameter with a transform")
     return [variable.numpy(), bool(variable.trainable), variable.name.split(":")[0], variable.shape]
 
 
-def _variable(array: np.ndarray, trainable: bool, name: str, shape: tf.TensorShape) -> tf.Variable:
-    return tf.Variable(array, trainable=trainable, name=name, shape=shape)
-
-
-def _scalar(kind: str, value: Any) -> np.generic:
-    if not isinstance(value, (bool, int, float, complex, str)):
-        raise Refused(f"has a {type(value).__name__} where a number is needed")
-    return plain_dtype(kind).type(value)  # type: ignore[no-any-return]
-
-
-def _shape(sizes: list[int | None] | None) -> tf.TensorShape:
-    if not isinstance(sizes, list | None):
-        raise Refused(f"has a {type(sizes).__name__} where a shape is needed")
-    return tf.TensorShape(sizes)
-
-
-def _of_method(method: types.MethodType) -> list[Any]:
+def _of_method(method: types.MethodType) -> list[object]:
     if not isinstance(method.__self__, OF_TENSORFLOW):
         raise Refused(f"is the method {method.__qualname__}: keep the object itself, and call its method")
     return [method.__self__, method.__name__]
 
 
-def _method(value: Any, name: str) -> Any:
+def _method(value: object, name: str) -> object:
     """A method of a transform or prior."""
     is_method = inspect.isfunction(inspect.getattr_static(type(value), name, None))
     if not isinstance(value, OF_TENSORFLOW) or name.startswith("_") or not is_method:
@@ -115,29 +106,26 @@ def _method(value: Any, name: str) -> Any:
     return getattr(value, name)
 
 
-def _soft_clip(low: Any, high: Any, softness: Any, name: str) -> tfp.bijectors.Bijector:
-    if not all(
-        value is None or isinstance(value, (tf.Tensor, tf.Variable, tf.Module)) for value in (low, high, softness)
-    ):
-        raise Refused("has a SoftClip without tensors")
-    return tfp.bijectors.SoftClip(low, high, softness, name=name)
-
-
-def _partial(function: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
-    if not (isinstance(arguments, list) and isinstance(options, dict)):
-        raise Refused("has a partial without a list of arguments")
-    return functools.partial(function, *arguments, **options)
-
+_TENSORS = (types.NoneType, tf.Tensor, tf.Variable, tf.Module)
 
 #: What has an array, the first of its parts, and comes back as one object where it is in several places.
 _ARRAYS = {
     "array": _Kind(np.ndarray, lambda x: [x], lambda array: array),
     "tensor": _Kind(tf.Tensor, lambda x: [x.numpy()], tf.constant),
-    "variable": _Kind(tf.Variable, _of_variable, _variable),
+    "variable": _Kind(
+        tf.Variable,
+        _of_variable,
+        lambda array, trainable, name, shape: tf.Variable(array, trainable=trainable, name=name, shape=shape),
+    ),
 }
 
 _KINDS = {
-    "scalar": _Kind(np.generic, lambda x: [x.dtype.str, x.item()], _scalar),
+    "scalar": _Kind(
+        np.generic,
+        lambda x: [x.dtype.str, x.item()],
+        lambda kind, value: plain_dtype(kind).type(value),
+        (str, (bool, int, float, str)),
+    ),
     "float": _Kind(float, lambda x: [str(x)], float),
     "enum": _Kind(enum.Enum, lambda x: [type(x), x.name], lambda cls, name: cls.__members__[name]),
     "tuple": _Kind(tuple, list, lambda *items: items),
@@ -147,7 +135,12 @@ _KINDS = {
     "range": _Kind(range, lambda x: [x.start, x.stop, x.step], range),
     "dtype": _Kind(tf.DType, lambda x: [x.name], tf.as_dtype),
     "numpy_dtype": _Kind(np.dtype, lambda x: [x.str], plain_dtype),
-    "shape": _Kind(tf.TensorShape, lambda x: [None if x.rank is None else x.as_list()], _shape),
+    "shape": _Kind(
+        tf.TensorShape,
+        lambda x: [None if x.rank is None else x.as_list()],
+        tf.TensorShape,
+        ((list, types.NoneType),),
+    ),
     "name_scope": _Kind(tf.name_scope, lambda x: [x.name], tf.name_scope),
     "draws": _Kind(
         tfp.distributions.ReparameterizationType,
@@ -157,10 +150,16 @@ _KINDS = {
     "soft_clip": _Kind(  # of closures that its constructor makes
         tfp.bijectors.SoftClip,
         lambda x: [x.low, x.high, x.hinge_softness, x.name],
-        _soft_clip,
+        lambda low, high, softness, name: tfp.bijectors.SoftClip(low, high, softness, name=name),
+        (_TENSORS, _TENSORS, _TENSORS, str),
     ),
     "method": _Kind(types.MethodType, _of_method, _method),
-    "partial": _Kind(functools.partial, lambda x: [x.func, list(x.args), dict(x.keywords)], _partial),
+    "partial": _Kind(
+        functools.partial,
+        lambda x: [x.func, list(x.args), dict(x.keywords)],
+        lambda function, arguments, options: functools.partial(function, *arguments, **options),
+        (object, list, dict),
+    ),
 }
 
 
@@ -171,11 +170,11 @@ class Encoded(NamedTuple):
     :ivar arrays: by the names that they have in the JSON.
     """
 
-    node: Any
+    node: object
     arrays: Arrays
 
 
-def encode(root: Any, name: str) -> Encoded:
+def encode(root: object, name: str) -> Encoded:
     """What `decode` makes an equal object from.
 
     :param name: what errors call the object.
@@ -188,7 +187,7 @@ def encode(root: Any, name: str) -> Encoded:
         raise ValueError(f"{name} is nested too deeply, or has a list in itself, so it cannot be saved.") from None
 
 
-def decode(node: Any, arrays: Arrays, given: Mapping[str, Any]) -> Any:
+def decode(node: object, arrays: Arrays, given: Mapping[str, Named]) -> Any:
     """The object that `encode` wrote.
 
     :param given: classes and functions by name, beside those that every file may name.
@@ -203,7 +202,7 @@ def decode(node: Any, arrays: Arrays, given: Mapping[str, Any]) -> Any:
     return root
 
 
-def _names(node: Any) -> Iterator[str]:
+def _names(node: object) -> Iterator[str]:
     """Of classes and functions in a structure, but for Keras' own."""
     match node:
         case {"object": [str(name), dict(state), *_]}:
@@ -227,9 +226,9 @@ class _Encoder:
     def __init__(self) -> None:
         self.arrays: Arrays = {}
         self._numbers: dict[int, int] = {}
-        self._met: list[Any] = []  # keeps the objects alive, and so their ids theirs
+        self._met: list[object] = []  # keeps the objects alive, and so their ids theirs
 
-    def node(self, value: Any, path: str) -> Any:
+    def node(self, value: Any, path: str) -> object:
         """The JSON of a value: itself, a list, or a dictionary of one item."""
         if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
             return value
@@ -242,8 +241,9 @@ class _Encoder:
         except Refused as error:
             raise ValueError(f"{path} {error}, so it cannot be saved.") from None
 
-    def _described(self, value: Any, path: str) -> dict[str, Any]:
+    def _described(self, value: Any, path: str) -> dict[str, object]:
         cls = value.__class__  # that of a tuple which TensorFlow has wrapped is tuple
+        # Rows of the tables: containers, what has an array, what is made of a few other values.
         for kind, mapping in _MAPPINGS.items():
             if cls is mapping:
                 pairs = [[self.node(key, path), self.node(item, f"{path}[{key!r}]")] for key, item in value.items()]
@@ -258,6 +258,7 @@ class _Encoder:
         for kind, row in _KINDS.items():
             if _is_a(value, row.cls):
                 return {kind: self._nodes(row.parts(value), path)}
+        # Classes and functions by name, Keras' layers by what Keras says of them, all else by attributes.
         if hasattr(value, "python_function"):
             raise Refused("is compiled by tf.function: delete it, and compile again after loading")
         if isinstance(value, type) or inspect.isroutine(value):
@@ -268,10 +269,10 @@ class _Encoder:
             raise Refused("is a variable of a Keras layer that comes after it: keep the layer first")
         return self._object(value, path)
 
-    def _nodes(self, values: Iterable[Any], path: str) -> list[Any]:
+    def _nodes(self, values: Iterable[object], path: str) -> list[object]:
         return [self.node(value, f"{path}[{i}]") for i, value in enumerate(values)]
 
-    def _number(self, value: Any) -> None:
+    def _number(self, value: object) -> None:
         self._numbers[id(value)] = len(self._met)
         self._met.append(value)
 
@@ -286,8 +287,8 @@ class _Encoder:
         self.arrays[name] = array
         return name
 
-    def _object(self, value: Any, path: str) -> dict[str, Any]:
-        cls: Any = type(value)
+    def _object(self, value: object, path: str) -> dict[str, object]:
+        cls: type = type(value)
         name = name_of(cls)
         if not hasattr(value, "__dict__") or any(getattr(base, "__slots__", ()) for base in cls.__mro__):
             raise Refused("has __slots__")
@@ -310,7 +311,7 @@ class _Encoder:
         nodes = {key: self.node(item, f"{path}.{key}") for key, item in state.items()}
         return {"object": [name, nodes, untracked]}
 
-    def _keras(self, layer: Any, path: str) -> dict[str, Any]:
+    def _keras(self, layer: keras.Layer, path: str) -> dict[str, object]:
         config, variables = stored_keras.encode(layer)
         if any(id(variable) in self._numbers for variable in variables):
             raise Refused("shares weights with another Keras layer of the model: keep one of them, and ask it")
@@ -324,13 +325,13 @@ class _Encoder:
 class _Decoder:
     """`used` are the names of the arrays that the objects so far needed."""
 
-    def __init__(self, arrays: Arrays, given: Mapping[str, Any]) -> None:
+    def __init__(self, arrays: Arrays, given: Mapping[str, Named]) -> None:
         self.used: set[str] = set()
         self._arrays = arrays
         self._given = given
-        self._met: list[Any] = []
+        self._met: list[object] = []
 
-    def value(self, node: Any) -> Any:
+    def value(self, node: object) -> Any:
         """The object of a node."""
         if isinstance(node, list):
             return [self.value(item) for item in node]
@@ -358,10 +359,14 @@ class _Decoder:
             case str(kind), [str(name), *options] if kind in _ARRAYS:
                 return self._numbered(_ARRAYS[kind].make(self._stored(name), *map(self.value, options)))
             case str(kind), [*parts] if kind in _KINDS:
-                return _KINDS[kind].make(*map(self.value, parts))
+                values = [self.value(part) for part in parts]
+                for value, allowed in zip(values, _KINDS[kind].types, strict=False):
+                    if not isinstance(value, allowed):
+                        raise Refused(f"has a {type(value).__name__} in a {kind}")
+                return _KINDS[kind].make(*values)
         raise Refused(f"has an unknown part in its structure: {', '.join(map(repr, [*node][:3]))}")
 
-    def _numbered(self, value: Any) -> Any:
+    def _numbered(self, value: Value) -> Value:
         self._met.append(value)
         return value
 
@@ -371,29 +376,28 @@ class _Decoder:
         self.used.add(name)
         return self._arrays[name]
 
-    def _class(self, name: str) -> Any:
+    def _class(self, name: str) -> type:
         cls = find(name, self._given)
         if not isinstance(cls, type):
             raise Refused(f"has an object of the class {name.replace(':', '.')}, but {cls!r} is none")
         return cls
 
-    def _named(self, name: str) -> Any:
+    def _named(self, name: str) -> Named:
         """A class or function as a value: what has it may call it with anything, as a link function, say."""
         thing = find(name, self._given)
-        is_class = isinstance(thing, type) and ":" in name  # the types of numbers have no colon
-        is_given = of_given(name, self._given) is not None
-        if is_class and not is_given and not issubclass(thing, (*OF_TENSORFLOW, enum.Enum)):
+        is_known = ":" not in name or of_given(name, self._given) is not None  # the types of numbers have no colon
+        if isinstance(thing, type) and not is_known and not issubclass(thing, (*OF_TENSORFLOW, enum.Enum)):
             raise Refused(f"has the class {name.replace(':', '.')} as a value: if you trust it, give it, {door(name)}")
         return thing
 
-    def _object(self, cls: type, state: dict[str, Any], untracked: list[str]) -> Any:
+    def _object(self, cls: type, state: dict[str, object], untracked: list[str]) -> object:
         """An object by its attributes, without its constructor."""
-        instance = self._numbered(object.__new__(cls))
+        instance: object = self._numbered(object.__new__(cls))
         for name, node in state.items():
             _check_attribute(cls, name)
             value = self.value(node)
-            is_likelihood = isinstance(instance, HeteroskedasticTFPConditional)
-            if is_likelihood and name == "conditional_distribution" and isinstance(value, type):
+            is_made_by_a_class = name == "conditional_distribution" and isinstance(value, type)
+            if is_made_by_a_class and isinstance(instance, HeteroskedasticTFPConditional):
                 HeteroskedasticTFPConditional.__init__(instance, value)
             elif isinstance(instance, tf.Module) and name not in untracked:
                 tf.Module.__setattr__(instance, name, value)
@@ -402,7 +406,7 @@ class _Decoder:
         return instance
 
 
-def _is_a(value: Any, cls: type) -> bool:
+def _is_a(value: object, cls: type) -> bool:
     """Whether a value is of a class itself, or of one that NumPy or TensorFlow has derived from it; or a choice."""
     kind = value.__class__
     is_derived = issubclass(kind, cls) and (
@@ -419,5 +423,5 @@ def _check_attribute(cls: type, name: str) -> None:
 
 
 @functools.lru_cache(1024)
-def _of_class(cls: Any, name: str) -> Any:
+def _of_class(cls: type, name: str) -> object:
     return inspect.getattr_static(cls, name, None)
