@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gpflow import Parameter
+from gpflow.functions import Function
 from gpflow.likelihoods import (
     Bernoulli,
     Beta,
@@ -36,6 +38,7 @@ from gpflow.likelihoods import (
 from gpflow.likelihoods.utils import inv_probit
 from gpflow.utilities.parameter_or_function import evaluate_parameter_or_function
 from numpy.typing import NDArray
+from scipy.integrate import cumulative_trapezoid
 from scipy.special import betainc, gammainc, pdtr, stdtr
 
 __all__ = ["Conditional", "conditional", "mixed_moments"]
@@ -50,20 +53,22 @@ _MASS_ERROR = 0.01
 class Conditional(NamedTuple):
     """Distributions p(y | f) of the targets of N rows.
 
-    :ivar parameters: values of the latent functions [K, N, L] -> arrays [K or 1, N, ...].
+    :ivar parameters: (values of the latent functions [K, N, L], weights [K]) -> arrays [K or 1, N, ...].
     :ivar cdf: (y [n, P], these arrays for n rows) -> P(target <= y), [K, n, P].
     :ivar moments: (weights [K], these arrays) -> about the middle and the standard deviation of the mixture, [N, P].
+    :ivar is_mixed: `parameters` has mixed the K values, and its arrays and `cdf` have one in place of them.
     :ivar support: the smallest and the largest target.
     :ivar is_count: targets are 0, 1, 2, ...
     :ivar is_joint: a target depends on several latent functions.
     """
 
-    parameters: Callable[[Array], tuple[Any, ...]]
+    parameters: Callable[[Array, Array], tuple[Array, ...]]
     cdf: Callable[..., Array]
     moments: Callable[..., tuple[Array, Array]]
     support: tuple[float, float] = (-np.inf, np.inf)
     is_count: bool = False
     is_joint: bool = False
+    is_mixed: bool = False
 
     @property
     def is_real(self) -> bool:
@@ -114,7 +119,7 @@ def _student_t(likelihood: StudentT, X: tf.Tensor) -> Conditional:
         return mixed_moments(weights, f, np.broadcast_to(np.square(scale) * factor, f.shape))
 
     return Conditional(
-        lambda f: (f, np.broadcast_to(scale, (1, *f.shape[1:]))),
+        lambda f, weights: (f, np.broadcast_to(scale, (1, *f.shape[1:]))),
         lambda y, f, scale: _t_cdf(df, (y - f) / scale),
         moments,
     )
@@ -136,7 +141,7 @@ def _t_cdf(df: float, t: Array) -> Array:
 
 def _exponential(likelihood: Exponential, X: tf.Tensor) -> Conditional:
     return Conditional(
-        lambda f: (_linked(likelihood, f),),
+        lambda f, weights: (_linked(likelihood, f),),
         lambda y, mean: -np.expm1(-np.maximum(y, 0.0) / mean),
         lambda weights, mean: mixed_moments(weights, mean, np.square(mean)),
         support=(0.0, np.inf),
@@ -146,7 +151,7 @@ def _exponential(likelihood: Exponential, X: tf.Tensor) -> Conditional:
 def _gamma(likelihood: Gamma, X: tf.Tensor) -> Conditional:
     shape = _constant(likelihood.shape, X, likelihood.shape_lower_bound)
     return Conditional(
-        lambda f: (_linked(likelihood, f), np.broadcast_to(shape, (1, *f.shape[1:]))),
+        lambda f, weights: (_linked(likelihood, f), np.broadcast_to(shape, (1, *f.shape[1:]))),
         lambda y, scale, shape: np.asarray(gammainc(shape, np.maximum(y, 0.0) / scale)),
         lambda weights, scale, shape: mixed_moments(weights, shape * scale, shape * np.square(scale)),
         support=(0.0, np.inf),
@@ -156,7 +161,7 @@ def _gamma(likelihood: Gamma, X: tf.Tensor) -> Conditional:
 def _beta(likelihood: Beta, X: tf.Tensor) -> Conditional:
     total = _constant(likelihood.scale, X, likelihood.scale_lower_bound)
 
-    def parameters(f: Array) -> tuple[Array, Array]:
+    def parameters(f: Array, weights: Array) -> tuple[Array, Array]:
         mean = _linked(likelihood, f)
         return mean * total, (1.0 - mean) * total
 
@@ -170,7 +175,7 @@ def _beta(likelihood: Beta, X: tf.Tensor) -> Conditional:
 
 def _poisson(likelihood: Poisson, X: tf.Tensor) -> Conditional:
     return Conditional(
-        lambda f: (_linked(likelihood, f) * likelihood.binsize,),
+        lambda f, weights: (_linked(likelihood, f) * likelihood.binsize,),
         lambda y, rate: np.where(y < 0, 0.0, pdtr(np.maximum(np.floor(y), 0.0), rate)),
         lambda weights, rate: mixed_moments(weights, rate, rate),
         support=(0.0, np.inf),
@@ -192,7 +197,7 @@ def _ordinal(likelihood: Ordinal, X: tf.Tensor) -> Conditional:
         labels = np.searchsorted(edges, f).astype(np.float64)
         return mixed_moments(weights, labels, np.ones_like(f))
 
-    return Conditional(lambda f: (f,), cdf, moments, support=(0.0, float(len(edges))), is_count=True)
+    return Conditional(lambda f, weights: (f,), cdf, moments, support=(0.0, float(len(edges))), is_count=True)
 
 
 def _of_distribution(likelihood: MultiLatentTFPConditional) -> Conditional:
@@ -207,67 +212,63 @@ def _of_distribution(likelihood: MultiLatentTFPConditional) -> Conditional:
         return mixed_moments(weights, np.asarray(distribution.mean()), np.asarray(distribution.variance()))
 
     is_real = isinstance(likelihood, HeteroskedasticTFPConditional)
-    joint = Conditional(lambda f: (f,), cdf, moments, is_joint=True)
+    joint = Conditional(lambda f, weights: (f,), cdf, moments, is_joint=True)
     return joint if is_real else joint._replace(support=(-np.inf, np.nextafter(np.inf, 0)))
 
 
 def _by_density(likelihood: ScalarLikelihood, X: tf.Tensor) -> Conditional:
-    """Of any likelihood of one latent function per target: its density on a grid of y, integrated.
+    """Of any likelihood of one latent function per target: its density on a grid of y, mixed and integrated.
 
     The grid reaches twelve standard deviations to either side of the mean of the mixture.
     """
 
-    def parameters(f: Array) -> tuple[Array, Array]:
+    def parameters(f: Array, weights: Array) -> tuple[Array, Array]:
         values = tf.convert_to_tensor(f)
-        mean, variance = (np.asarray(m, np.float64) for m in (
-            likelihood.conditional_mean(X, values), likelihood.conditional_variance(X, values)
-        ))  # fmt: skip
-        center, width = mixed_moments(np.full(len(f), 1.0 / len(f)), mean, variance)
-        # Densities on a grid, and their integral up to each point by the trapezium rule.
+        mean = np.asarray(likelihood.conditional_mean(X, values), np.float64)
+        variance = np.asarray(likelihood.conditional_variance(X, values), np.float64)
+        center, width = mixed_moments(weights, mean, variance)
+        # The density of the mixture on a grid, and its integral up to each point by the trapezium rule.
         grid = np.linspace(center - _DEVIATIONS * width, center + _DEVIATIONS * width, _GRID, axis=-1)  # [N, P, G]
-        density = np.stack([_densities(likelihood, X, f, grid[..., g]) for g in range(_GRID)], axis=-1)
-        step = np.diff(grid, axis=-1)
-        mass = np.cumsum(0.5 * (density[..., 1:] + density[..., :-1]) * step[None], axis=-1)
-        mass = np.concatenate([np.zeros_like(mass[..., :1]), mass], axis=-1)
+        density = np.stack([_density(likelihood, X, f, weights, grid[..., g]) for g in range(_GRID)], axis=-1)
+        mass = cumulative_trapezoid(density, grid, axis=-1, initial=0)
         if np.any(np.abs(mass[..., -1] - 1) > _MASS_ERROR):
             raise ValueError(
                 f"{type(likelihood).__name__} must be a density over y that twelve standard deviations hold, got a "
                 f"total of {mass[..., -1].flat[0]:.3g}; use predict_y for its mean and variance."
             )
-        return mass / mass[..., -1:], grid[None]
+        return (mass / mass[..., -1:])[None], grid[None]
 
     def cdf(y: Array, mass: Array, grid: Array) -> Array:
-        low = grid[0, ..., 0]
-        high = grid[0, ..., -1]
+        low = grid[..., 0]
+        high = grid[..., -1]
         # Linear between the points of the grid.
         place = np.clip((y - low) / (high - low) * (_GRID - 1), 0, _GRID - 1)
         cell = np.minimum(place.astype(np.int64), _GRID - 2)
-        index = np.broadcast_to(cell, mass.shape[:-1])[..., None]
-        lower, upper = (np.take_along_axis(mass, index + i, axis=-1)[..., 0] for i in (0, 1))
+        lower, upper = (np.take_along_axis(mass, cell[..., None] + i, axis=-1)[..., 0] for i in (0, 1))
         return np.asarray(lower + (place - cell) * (upper - lower))
 
     def moments(weights: Array, mass: Array, grid: Array) -> tuple[Array, Array]:
         center = 0.5 * (grid[0, ..., 0] + grid[0, ..., -1])
         return center, (grid[0, ..., -1] - center) / _DEVIATIONS
 
-    return Conditional(parameters, cdf, moments)
+    return Conditional(parameters, cdf, moments, is_mixed=True)
 
 
-def _densities(likelihood: ScalarLikelihood, X: tf.Tensor, f: Array, y: Array) -> Array:
-    """p(y | f) for each target on its own, [K, N, P]; 0 where y is impossible."""
+def _density(likelihood: ScalarLikelihood, X: tf.Tensor, f: Array, weights: Array, y: Array) -> Array:
+    """sum_k w_k p(y | f_k) for each target on its own, [N, P]; 0 where y is impossible."""
     columns = []
     for p in range(f.shape[-1]):
         F = tf.convert_to_tensor(f[..., p : p + 1])
         Y = tf.convert_to_tensor(np.broadcast_to(y[..., p : p + 1], F.shape))
         columns.append(np.exp(np.asarray(likelihood.log_prob(tf.broadcast_to(X, [*F.shape[:-1], X.shape[-1]]), F, Y))))
-    return np.nan_to_num(np.stack(columns, axis=-1), nan=0.0)
+    return np.tensordot(weights, np.nan_to_num(np.stack(columns, axis=-1), nan=0.0), axes=1)
 
 
-def _linked(likelihood: Any, f: Array) -> Array:
+def _linked(likelihood: Exponential | Gamma | Beta | Poisson, f: Array) -> Array:
     return np.asarray(likelihood.invlink(tf.convert_to_tensor(f)), np.float64)
 
 
-def _constant(value: Any, X: tf.Tensor, lower_bound: float) -> Array:
+def _constant(value: Parameter | Function, X: tf.Tensor, lower_bound: float) -> Array:
     """A parameter of a likelihood, or a function of X: [1 or N, 1 or P]."""
     return np.asarray(evaluate_parameter_or_function(value, X, lower_bound=lower_bound), np.float64)
 

@@ -26,6 +26,7 @@ PROMINENCE = 0.2
 """The share of its height by which a density falls around a mode."""
 
 _CELLS = 256
+_MAX_COUNTS = 40 * _CELLS
 _FINE = 64
 _ENDS = (1e-3, 1 - 1e-3)
 _EMPTY = 1e-9
@@ -71,11 +72,11 @@ def find_modes(predictive: Predictive, *, prominence: float = PROMINENCE) -> Mod
         *heights.shape[:2], C
     )
     lower_edges = np.take_along_axis(np.moveaxis(edges, 0, -1), np.maximum(index, 0), axis=-1)
-    values = lower_edges + 1.0
+    width = np.take_along_axis(widths, np.maximum(index, 0), axis=-1)
+    values = lower_edges + np.ceil(0.5 * width)  # of the counts lower + 1, ..., lower + width
     densities = np.take_along_axis(heights, np.maximum(index, 0), axis=-1)
     # Of real numbers the highest point near such a cell.
     if not predictive.is_count:
-        width = np.take_along_axis(widths, np.maximum(index, 0), axis=-1)
         refined = [_refined(predictive, lower_edges[..., c], width[..., c]) for c in range(C)]
         values, densities = (np.stack(part, axis=-1) for part in zip(*refined, strict=True))
     # Masses between the lowest points on either side of a mode.
@@ -101,11 +102,11 @@ def joined(parts: Sequence[Modes]) -> Modes:
 
 
 def _edges(predictive: Predictive) -> Array:
-    """Of cells between extreme quantiles, [edges, N, P]; of counts one cell for each number, if they are not many."""
+    """Of cells between extreme quantiles, [edges, N, P]; of counts one cell for each number, or for a few of many."""
     low, high = predictive.quantiles(_ENDS)
     if predictive.is_count:
-        num = int(np.clip(np.max(high - low) + 1, 1, 40 * _CELLS))
-        return np.floor(low) - 1.0 + np.arange(num + 1)[:, None, None]
+        num = int(np.clip(np.max(high - low, initial=0) + 1, 1, _MAX_COUNTS))
+        return np.floor(low) - 1.0 + np.ceil((high - low + 1) / num) * np.arange(num + 1)[:, None, None]
     pad = 1e-9 * (high - low) + np.spacing(np.abs(high))
     return np.linspace(low, high + pad, _CELLS + 1)
 

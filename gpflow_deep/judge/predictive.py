@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -98,7 +97,7 @@ class Predictive:
         Y = np.asarray(Y, np.float64)
         if self.is_gaussian:
             return GaussianMixture(self.weights, *self.parts).crps(Y)
-        if self.is_count and np.max(largest := self.quantiles([1 - 1e-7])[0]) <= _MAX_COUNTS:
+        if self.is_count and np.max(largest := self.quantiles([1 - 1e-7])[0], initial=0) <= _MAX_COUNTS:
             return self._by_rows(self._summed, Y, largest)
         return self._by_rows(self._integrated, Y)
 
@@ -154,10 +153,12 @@ class Predictive:
         return self.low - 1 if self.is_count else self.low
 
     def _summed(self, rows: slice, Y: Array, most: Array) -> Array:
+        """Of counts, as a sum; beyond `most`, the highest that are likely, P(target <= z) is 1."""
         total = np.zeros_like(Y)
-        for count in range(int(np.max(np.maximum(most, Y))) + 1):
+        last = int(np.max(np.maximum(most, np.minimum(Y, _MAX_COUNTS)), initial=0))
+        for count in range(last + 1):
             total += np.square(self._cdf(rows, np.full_like(Y, float(count))) - (count >= Y))
-        return total
+        return total + np.maximum(np.ceil(Y) - 1 - last, 0)
 
     def _integrated(self, rows: slice, Y: Array) -> Array:
         """By Gauss-Legendre quadrature between the middle and y; beyond them of u, where z is width * u / (1 - u) away,
@@ -185,7 +186,7 @@ class Predictive:
             total += weight * slope * np.square(1 - self._cdf(rows, high + width * u / (1 - u)))
         return total
 
-    def _by_rows(self, function: Callable[..., Array], *arrays: Any) -> Array:
+    def _by_rows(self, function: Callable[..., Array], *arrays: Array) -> Array:
         """`function(rows, *arrays[rows])` of some rows at a time."""
         num_rows, num_targets = self.center.shape
         size = max(1, _CHUNK_FLOATS // max(1, len(self.weights) * num_targets))
@@ -237,7 +238,9 @@ def _of_conditional(
     found: Conditional, weights: Array, means: Array, variances: Array, offset: Array, scale: Array
 ) -> Predictive:
     nodes, node_weights = _nodes(weights, means, variances, is_joint=found.is_joint)
-    parts = tuple(np.asarray(part, np.float64) for part in found.parameters(nodes))
+    parts = tuple(np.asarray(part, np.float64) for part in found.parameters(nodes, node_weights))
+    if found.is_mixed:
+        node_weights = np.ones(1)
 
     def part_cdf(y: Array, *parameters: Array) -> Array:
         return found.cdf((y - offset) / scale, *parameters)

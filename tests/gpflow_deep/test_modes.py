@@ -71,6 +71,20 @@ def test_counts_and_positive_numbers() -> None:
     np.testing.assert_allclose(found.values[:, 0, 0], 0.0, atol=0.02 * np.exp(f[0].max()))
 
 
+def test_counts_far_apart() -> None:
+    """So many that a cell has several of them, in one row; another row has one for each."""
+    f = np.log(np.array([[[150.0], [3.5]], [[1e5], [3.5]]]))
+    found = find_modes(
+        predictive(
+            gpflow.likelihoods.Poisson(), np.zeros((2, 1)), f, np.full(f.shape, 1e-12), weights=np.array([0.3, 0.7])
+        )
+    )
+    np.testing.assert_array_equal(found.counts, [[2], [1]])
+    np.testing.assert_allclose(found.values[0, 0], [150.0, 1e5], atol=20)
+    np.testing.assert_allclose(found.masses[0, 0], [0.3, 0.7], atol=2e-3)
+    assert found.values[1, 0, 0] == 3.0
+
+
 def test_parts_are_joined() -> None:
     one, two = mixture([1.0], [3.0], [1.0]), mixture([0.5, 0.5], [-4.0, 4.0], [1.0, 0.9])
     found = joined([find_modes(one), find_modes(two)])

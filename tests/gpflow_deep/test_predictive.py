@@ -50,7 +50,9 @@ def test_moments_given_f_are_those_of_scipy(name):
     likelihood, of_f = REAL[name]
     found = conditional(likelihood, X)
     f = np.array([[[-0.3], [0.2], [0.9]]])
-    center, width = found.moments(np.ones(1), *(np.asarray(part, np.float64) for part in found.parameters(f)))
+    center, width = found.moments(
+        np.ones(1), *(np.asarray(part, np.float64) for part in found.parameters(f, np.ones(1)))
+    )
     np.testing.assert_allclose(center[:, 0], [of_f(value).mean() for value in f[0, :, 0]], rtol=1e-6)
     np.testing.assert_allclose(width[:, 0], [of_f(value).std() for value in f[0, :, 0]], rtol=1e-6)
 
@@ -121,6 +123,11 @@ def test_counts(rng):
     np.testing.assert_allclose(
         found.crps(Y)[:, 0], np.sum((probabilities - (steps[:, None] >= Y[:, 0])) ** 2, 0), rtol=1e-6
     )
+    # A target far beyond all likely ones is as many further as it is further away, and takes no longer.
+    far = found.crps(np.array([[1e3], [1e5], [1e12]]))[:, 0]
+    np.testing.assert_allclose(
+        np.array([1e3, 1e5, 1e12]) - far, 1e3 - found.crps(np.full((3, 1), 1e3))[:, 0], atol=1e-3
+    )
     low, high = found.cdf(Y - 1), found.cdf(Y)
     pit = found.pit(Y, rng)
     assert np.all((pit >= low) & (pit <= high))
@@ -180,6 +187,7 @@ class Logistic(ScalarLikelihood):
 def test_any_likelihood_by_its_density(rng):
     means, variances, weights = _mixture(rng)
     found = predictive(Logistic(), X, means, variances, weights=weights, offset=2.0, scale=3.0)
+    assert sum(part.nbytes for part in found.parts) < 100_000  # a grid for each row, not for each of its 180 nodes
     for level in (0.05, 0.5):
         y = found.quantiles([level])[0]
         conditional = lambda f: stats.logistic(f, 0.4)  # noqa: E731
