@@ -4,7 +4,6 @@ Ladders of inverse temperatures, from beta = 1, the model, to beta = 0, where lo
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,36 +61,43 @@ def _check_finite(array: NDArray, name: str, required: str) -> None:
         )
 
 
-def check_rbm(rbm: Sequence[Any]) -> None:
-    """Check the shapes of the parameters W, b, c of an RBM, that they are finite, and that its visible units fit.
+def check_rbm(rbm: Sequence[object]) -> None:
+    """Check the shapes of the parameters W, b, c of an RBM and of those of its units, and that all are finite.
 
+    :param rbm: W, b and c, and the families of visible and hidden units if they are not bits.
     :raises ValueError: naming the parameter that is wrong.
     """
-    parameters = dict(zip(("W", "b", "c"), rbm[:3], strict=True))
-    shapes = {name: tuple(np.shape(value)) for name, value in parameters.items()}
+    if len(rbm) < 3:
+        raise ValueError(f"an RBM has at least the parameters W, b and c, got {len(rbm)} of them.")
+    parameters = {name: np.asarray(value) for name, value in zip(("W", "b", "c"), rbm, strict=False)}
+    shapes = {name: value.shape for name, value in parameters.items()}
     if len(shapes["W"]) != 2 or shapes["b"] != shapes["W"][1:] or shapes["c"] != shapes["W"][:1]:
         raise ValueError(f"W, b, c must have the shapes [n_h, n_v], [n_v], [n_h], got {shapes}.")
     for name, value in parameters.items():
-        if not np.isfinite(np.asarray(value)).all():
+        if not np.isfinite(value).all():
             raise ValueError(f"the RBM's {name} must be finite, got NaN or infinity: training has diverged.")
-    visible = rbm[3] if len(rbm) > 3 else None
-    if (precision := getattr(visible, "precision", None)) is not None:
-        if tuple(np.shape(precision)) != shapes["b"]:
-            raise ValueError(f"precision must have the shape [n_v] = {shapes['b']}, got {tuple(np.shape(precision))}.")
-        if not (np.isfinite(np.asarray(precision)) & (np.asarray(precision) > 0)).all():
-            raise ValueError("the precisions of Gaussian units must be positive and finite: training has diverged.")
-    for name, count, units in zip(("visible", "hidden"), (shapes["b"], shapes["c"]), rbm[3:], strict=False):
-        n = getattr(units, "n_v", None)
-        if n is not None and n != count[0]:
-            biases = "b" if name == "visible" else "c"
-            raise ValueError(f"the {name} units of the RBM must be {count[0]}, as {biases} says, got groups of {n}.")
-        unit_parameters = units.__tf_flatten__()[1] if hasattr(units, "__tf_flatten__") else ()
-        for part in unit_parameters:
-            if np.ndim(part) == 1 and (np.shape(part) != count or not np.isfinite(np.asarray(part)).all()):
-                raise ValueError(
-                    f"parameters of the {name} units must be {count[0]} finite numbers, got shape {np.shape(part)}, or "
-                    "NaN or infinity: training has diverged."
-                )
+    for layer, biases, units in zip(("visible", "hidden"), ("b", "c"), rbm[3:], strict=False):
+        count = len(parameters[biases])
+        n = getattr(units, "n_v", count)
+        if n != count:
+            raise ValueError(f"the {layer} units of the RBM must be {count}, as {biases} says, got groups of {n}.")
+        # Of several families each has parameters for its own columns
+        columns = getattr(units, "columns", (range(count),))
+        for family, of_family in zip(getattr(units, "families", (units,)), columns, strict=True):
+            _check_units(family, layer, len(of_family))
+
+
+def _check_units(family: object, layer: str, count: int) -> None:
+    """Check own parameters of a family of `count` units."""
+    name = f"the {layer} {type(family).__name__} units"
+    own = family.__tf_flatten__()[1] if hasattr(family, "__tf_flatten__") else ()
+    for values in map(np.asarray, own):
+        if values.shape != (count,):
+            raise ValueError(f"parameters of {name} must have the shape [{count}], got {list(values.shape)}.")
+        if not np.isfinite(values).all():
+            raise ValueError(f"parameters of {name} must be finite, got NaN or infinity: training has diverged.")
+    if not (np.asarray(getattr(family, "precision", 1.0)) > 0).all():
+        raise ValueError(f"precisions of {name} must be positive: training has diverged.")
 
 
 def linear_ladder(num_temps: int) -> NDArray[np.float64]:

@@ -46,11 +46,13 @@ def log_label_probs(rbm: RBM, rows: ArrayLike, labels: ArrayLike) -> Array:
     """log p(y = k | the other units) in nats, exact, for the one-hot columns `labels` [K] of y: [N, K].
 
     :param rows: [N, n_v], in which the columns of the label do not matter; or without them, [N, n_v - K].
-    :raises ValueError: if rows have another number of columns.
+    :raises ValueError: if rows have another number of columns, or there are no such labels.
     """
     check_rbm(rbm)
     W, b, c = _parts(rbm)
     columns = np.asarray(labels, np.int64)
+    if not len(columns) or columns.min() < 0 or columns.max() >= len(b):
+        raise ValueError(f"labels must be columns from 0 to {len(b) - 1}, got {columns.tolist()}.")
     rest = np.setdiff1d(np.arange(len(b)), columns)
     v = np.asarray(rows, np.float64)
     if v.ndim != 2 or v.shape[1] not in (len(b), len(rest)):
@@ -171,9 +173,13 @@ def _by_hidden(rbm: RBM, v: Array, columns: NDArray[np.int64]) -> Array:
     units = Gaussian(np.asarray(rbm.visible.precision, np.float64)[columns])  # type: ignore[attr-defined]
     h = binary_vectors(len(c))
     x = h @ W[:, columns] + b[columns]
-    # log of the sum over h of q~(observed, h), with the missing numbers integrated out
-    scores = (v @ W.T + c) @ h.T + units.log_normaliser(x)  # v is 0 where it is missing
-    return np.asarray(np.exp(log_softmax(scores, axis=1)) @ units.mean(x))
+    log_normaliser = units.log_normaliser(x)
+    means = []
+    # log of the sum over h of q~(observed, h), with the missing numbers integrated out, for blocks of rows
+    for block in np.array_split(v, -(-len(v) * len(h) // _CHUNK)):
+        scores = (block @ W.T + c) @ h.T + log_normaliser  # v is 0 where it is missing
+        means.append(np.exp(log_softmax(scores, axis=1)) @ units.mean(x))
+    return np.concatenate(means)
 
 
 def _by_chains(

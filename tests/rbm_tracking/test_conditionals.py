@@ -39,6 +39,8 @@ def test_labels_are_those_of_the_joint_table(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(np.exp(log_label_probs(rbm, without, labels)), found, atol=1e-12)
     with pytest.raises(ValueError, match=r"rows must be \[N, 3\] without, or \[N, 5\] with the label"):
         log_label_probs(rbm, rows[:, :2], labels)
+    with pytest.raises(ValueError, match=r"labels must be columns from 0 to 4, got \[3, 5\]"):
+        log_label_probs(rbm, rows, [3, 5])
 
 
 @pytest.mark.parametrize("visible", FAMILIES)
@@ -86,6 +88,9 @@ def test_missing_numbers_are_those_of_the_mixture(rng: np.random.Generator, monk
     p = np.exp(log_p - log_p.max())
     found = impute(rbm, v[None], missing[None], rng=rng)
     np.testing.assert_allclose(found.values[0, missing], (p @ means / p.sum())[missing], atol=1e-12)
+    monkeypatch.setattr(conditionals, "_CHUNK", 16)  # two rows at a time
+    several = impute(rbm, np.tile(v, (5, 1)), np.tile(missing, (5, 1)), rng=rng)
+    np.testing.assert_allclose(several.values, np.tile(found.values, (5, 1)), atol=1e-12)
     monkeypatch.setattr(conditionals, "_MAX_HIDDEN", 0)
     by_chains = impute(rbm, v[None], missing[None], rng=rng, num_chains=100, num_steps=200)
     z = (by_chains.values - found.values)[0, missing] / by_chains.error[0, missing]

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from rbm_tracking.model.checks import check_binary, check_rbm
+from rbm_tracking.model.families.mixed import Mixed
 from rbm_tracking.model.rbm import (
     RBM,
     activations,
@@ -19,6 +20,7 @@ from rbm_tracking.model.rbm import (
     softplus_sum,
     visible_probs,
 )
+from rbm_tracking.model.visible import Bernoulli, Gaussian
 from tests.rbm_tracking import oracles
 from tests.statistical import assert_mean_close
 
@@ -151,3 +153,21 @@ def test_shapes_and_values_of_parameters_are_checked(parameters: oracles.Paramet
         check_rbm(to_rbm(parameters._replace(c=parameters.b)))
     with pytest.raises(ValueError, match="the RBM's b must be finite"):
         check_rbm(to_rbm(parameters._replace(b=parameters.b * np.inf)))
+    with pytest.raises(ValueError, match="at least the parameters W, b and c, got 2 of them"):
+        check_rbm(parameters[:2])
+
+
+@pytest.mark.parametrize(
+    ("widths", "message"),
+    [
+        ([1.0, np.nan], "parameters of the hidden Gaussian units must be finite, got NaN"),
+        ([1.0, -1.0], "precisions of the hidden Gaussian units must be positive"),
+        ([1.0, 1.0, 1.0], r"parameters of the hidden Gaussian units must have the shape \[2\], got \[3\]"),
+    ],
+)
+def test_own_parameters_of_units_are_checked_in_layers_of_several_families(
+    parameters: oracles.Parameters, widths: list[float], message: str
+) -> None:
+    hidden = Mixed(((1,), (0, 2)), (Bernoulli(), Gaussian(np.array(widths))))
+    with pytest.raises(ValueError, match=message):
+        check_rbm((*parameters, Bernoulli(), hidden))

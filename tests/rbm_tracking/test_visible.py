@@ -438,7 +438,7 @@ def test_what_cannot_be_enumerated(rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match="at most 25 hidden or visible units"):
         log_z_exact(many)
     assert is_enumerable(many._replace(visible=Softmax(30, (tuple(range(30)),))))
-    with pytest.raises(ValueError, match=r"precision must have the shape \[n_v\]"):
+    with pytest.raises(ValueError, match=r"visible Gaussian units must have the shape \[5\], got \[4\]"):
         log_z_exact(make(rng, Gaussian(tf.ones(4))))
     with pytest.raises(ValueError, match="described by"):
         from_description({"family": "unknown"})
