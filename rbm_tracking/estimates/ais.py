@@ -73,7 +73,7 @@ def result_of(log_weights: Array, v: np.ndarray, *, is_reverse: bool = False, nu
     :param is_reverse: the chains came from samples of the RBM, so that the inverse weights are averaged.
     :param num_strata: as many parts of equal numbers of chains, one after the other, have means of their own, which
         are not part of the error.
-    :raises ValueError: if weights are not finite.
+    :raises ValueError: if weights are not finite, or of a single chain.
     """
     sign = -1.0 if is_reverse else 1.0
     relative = _spread(sign * log_weights, num_strata)
@@ -289,6 +289,8 @@ def _check(
 
 def _spread(log_weights: Array, num_strata: int) -> float:
     """Relative standard error of the mean weight."""
+    if len(log_weights) < 2 * num_strata:
+        raise ValueError(f"AIS needs at least 2 chains for a standard error, got {len(log_weights) // num_strata}.")
     if not np.isfinite(log_weights).all():
         raise ValueError(
             f"{np.sum(~np.isfinite(log_weights))} of {len(log_weights)} AIS weights are not finite: parameters are too "

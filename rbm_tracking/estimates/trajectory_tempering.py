@@ -30,6 +30,7 @@ from rbm_tracking.estimates.trajectories import (
 )
 from rbm_tracking.model.random import Execution, key_at, uniform
 from rbm_tracking.model.rbm import RBM, activations, gibbs_round, log_prob_unnormalised
+from rbm_tracking.track.tempering import check_rounds
 
 __all__ = ["compiled_rounds", "tempered", "trajectory_bracket"]
 
@@ -62,7 +63,9 @@ def tempered(
     :param num_chains: particles at each level.
     :param burn_in: rounds before the first sample;
     :param thin: rounds between samples of a particle.
+    :raises ValueError: if `num_samples` or `thin` is not positive, or `burn_in` is negative.
     """
+    check_rounds(num_samples, burn_in, thin)
     lengths = np.asarray(lengths, np.float64)
     generator = "threefry" if generator == "numpy" else generator  # levels are of one graph
     # Levels along the path, and particles that are led to them

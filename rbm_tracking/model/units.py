@@ -109,14 +109,14 @@ def choose_units(
     return Units(visible, dict(parts), note)
 
 
-def hidden_units(units: Layer, n_h: int) -> Visible:
+def hidden_units(units: Layer, n_h: int | None) -> Visible:
     """The hidden units.
 
     :param units: a family, or the number of units of each of some families, whose sum is `n_h`.
-    :param n_h: number of units.
+    :param n_h: number of units; None: as many as `units` says, or one.
     :raises ValueError: if it is no such thing.
     """
-    counts: Mapping[Any, Any] = {units: n_h} if isinstance(units, str) else units
+    counts: Mapping[Any, Any] = {units: n_h or 1} if isinstance(units, str) else units
     known_names = get_args(HiddenName)
     is_right = isinstance(counts, Mapping) and counts and all(name in known_names for name in counts)
     if not is_right or not all(isinstance(count, int | np.integer) and count > 0 for count in counts.values()):
@@ -124,7 +124,7 @@ def hidden_units(units: Layer, n_h: int) -> Visible:
             f"hidden must be one of {', '.join(known_names)}, or how many units there are of each, for example "
             f'{{"bernoulli": 20, "drelu": 10}}, got {units!r}.'
         )
-    if sum(counts.values()) != n_h:
+    if n_h is not None and sum(counts.values()) != n_h:
         raise ValueError(f"hidden must name {n_h} units in all, as n_components says, got {sum(counts.values())}.")
     # Units of a family stand next to one another
     ends = np.cumsum(list(counts.values())).tolist()

@@ -124,7 +124,7 @@ class PartitionTracker:
     :param initial_bias_variance: of b before the first observation.
     :param sigma_z: expected size of a change of log Z, infinite in the paper.
     :param log_z: guess of the first log partition functions, [M]; by default those of the first bridge estimates.
-    :raises ValueError: if the ladder does not decrease from 1 to 0.
+    :raises ValueError: if the ladder does not decrease from 1 to 0, or another argument is not as described.
     """
 
     def __init__(
@@ -138,6 +138,18 @@ class PartitionTracker:
         log_z: ArrayLike | None = None,
     ) -> None:
         self.beta = check_ladder(beta)
+        for name, value in {
+            "bias_variance": bias_variance or 0.0,
+            "initial_bias_variance": initial_bias_variance,
+        }.items():
+            if not 0 <= value < np.inf:
+                raise ValueError(f"{name} must be finite and not negative, got {value}.")
+        if not sigma_z > 0:
+            raise ValueError(f"sigma_z must be positive, got {sigma_z}.")
+        if log_z is not None and np.shape(log_z) != self.beta.shape:
+            raise ValueError(
+                f"log_z must be one guess for each of {len(self.beta)} temperatures, got shape {np.shape(log_z)}."
+            )
         self.state: FilterState | None = None
         self._family = BERNOULLI if family is None else family
         self._bias_variance = bias_variance
@@ -175,6 +187,8 @@ class PartitionTracker:
             first order of the bias that this gives the estimate of the change is then subtracted (Section 3.2).
         :raises ValueError: if shapes do not fit, or the family refuses samples or parameters.
         """
+        if learning_rate is not None and not 0 <= learning_rate < np.inf:
+            raise ValueError(f"learning_rate must be finite and not negative, got {learning_rate}.")
         if samples is None:
             return self._between(parameters)
         v = self._check(parameters, samples, beta)
@@ -430,6 +444,8 @@ def rbm_family(visible: Visible) -> Family:
         return float(of_visible + hidden_units(rbm).log_normaliser(np.zeros(len(rbm[2]))))
 
     def check(rbm: Any, v: Array) -> None:
+        if not isinstance(rbm, tuple | list):
+            raise ValueError(f"parameters must be (W, b, c), in this order, got a {type(rbm).__name__}.")
         check_rbm((*rbm[:3], units(rbm), hidden_units(rbm)))
         n_v = np.shape(rbm[1])[0]
         if v.ndim != 3 or v.shape[2] != n_v:

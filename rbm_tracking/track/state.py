@@ -91,7 +91,7 @@ def with_parts(state: SMLState, config: SMLConfig, seed: tf.Tensor) -> SMLState:
 
 
 def check_parts(state: SMLState, config: SMLConfig) -> None:
-    """Check that the state has the parts that the configuration needs.
+    """Check that the state has the parts and the chains that the configuration needs.
 
     :raises ValueError: naming what is missing or too much.
     """
@@ -111,6 +111,11 @@ def check_parts(state: SMLState, config: SMLConfig) -> None:
                 f"{name} of the configuration and of the state must be the same, got {value} and {parts[name]}; make "
                 "the state by initial_state(..., config=config)."
             )
+    num_chains = state.chains.level.shape[1]
+    if (config.gradient_chains or 0) > num_chains:
+        raise ValueError(
+            f"gradient_chains must be some of the {num_chains} chains of the state, got {config.gradient_chains}."
+        )
 
 
 def spawn(state: SMLState, level: int) -> SMLState:

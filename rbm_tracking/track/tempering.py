@@ -27,6 +27,7 @@ __all__ = [
     "Chains",
     "Swaps",
     "at_level",
+    "check_rounds",
     "gibbs",
     "initial_chains",
     "linear_ladder",
@@ -116,8 +117,7 @@ def sample(
     :param beta: ladder [M].
     :raises ValueError: if `num_samples`, `burn_in` or `thin` are not positive (`burn_in` may be 0).
     """
-    if num_samples < 1 or burn_in < 0 or thin < 1:
-        raise ValueError(f"num_samples and thin must be positive, got {num_samples=}, {burn_in=}, {thin=}.")
+    check_rounds(num_samples, burn_in, thin)
     betas = tf.constant(check_ladder(beta), rbm.W.dtype)
 
     run: Any = _rounds_numpy if generator == "numpy" else _rounds_compiled if jit_compile else _rounds
@@ -131,6 +131,17 @@ def sample(
         done += thin
         samples.append(rbm.visible.stored(tf.boolean_mask(chains.v, tf.equal(chains.level, 0)).numpy()))
     return np.concatenate(samples)[:num_samples]
+
+
+def check_rounds(num_samples: int, burn_in: int, thin: int) -> None:
+    """Check how many samples there are to be, after how many rounds.
+
+    :raises ValueError: if `num_samples` or `thin` is not positive, or `burn_in` is negative.
+    """
+    if num_samples < 1 or burn_in < 0 or thin < 1:
+        raise ValueError(
+            f"num_samples and thin must be positive, and burn_in not negative, got {num_samples}, {thin} and {burn_in}."
+        )
 
 
 def _rounds_plain(

@@ -8,6 +8,7 @@ model.score_samples(letters)                          # log p, nats
 
 import gzip
 import os
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,16 +47,19 @@ def read_fasta(path: str | os.PathLike[str], *, unknown: str | None = None) -> A
     opened = gzip.open if Path(path).suffix == ".gz" else open
     names: list[str] = []
     lines: list[list[str]] = []
-    with opened(path, "rt", encoding="utf-8-sig", errors="replace") as file:  # titles may be in any encoding
-        for number, line in enumerate(file, start=1):
-            text = line.strip()
-            if text.startswith(">"):
-                names.append((text[1:].split() or [f"sequence {len(names) + 1}"])[0])
-                lines.append([])
-            elif text and not text.startswith(";"):
-                if not lines:
-                    raise ValueError(f"{path} must begin with a title, >name, got {text[:20]!r} in line {number}.")
-                lines[-1].append("".join(text.split()))
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", errors="replace") as file:  # titles may be in any encoding
+            for number, line in enumerate(file, start=1):
+                text = line.strip()
+                if text.startswith(">"):
+                    names.append((text[1:].split() or [f"sequence {len(names) + 1}"])[0])
+                    lines.append([])
+                elif text and not text.startswith(";"):
+                    if not lines:
+                        raise ValueError(f"{path} must begin with a title, >name, got {text[:20]!r} in line {number}.")
+                    lines[-1].append("".join(text.split()))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} must be compressed by gzip, and whole ({error}); copy it again.") from error
     if not lines:
         raise ValueError(f"{path} must hold sequences, each after a title >name, got none.")
     sequences = ["".join(parts).rstrip("*") for parts in lines]
@@ -98,6 +102,7 @@ def neighbour_weights(X: ArrayLike, identity: float = 0.8) -> NDArray[np.float64
     :raises ValueError: if X is no table, or `identity` is out of its range.
     """
     values = np.asarray(X)
+    values = values.astype(str) if values.dtype.kind == "O" else values  # None and texts have no order
     if values.ndim != 2 or not values.size:
         raise ValueError(f"X must be [N, L] with at least one row and column, got shape {values.shape}.")
     if not 0 < identity <= 1:

@@ -100,7 +100,9 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
             )
         # The label is one more category, behind those of X
         rbm_groups = rbm.groups or ()
-        rbm_groups = blocks(rbm_groups, self.n_features_in_) if isinstance(rbm_groups, int) else rbm_groups
+        rbm_groups = (
+            blocks(int(rbm_groups), self.n_features_in_) if isinstance(rbm_groups, int | np.integer) else rbm_groups
+        )
         groups = [list(group) for group in rbm_groups]
         rbm.set_params(visible="softmax", groups=[*groups, list(self._columns)])
         one_hot = np.eye(len(self.classes_))[labels]

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -76,6 +76,7 @@ from rbm_tracking.use.estimator_rows import (
     Rows,
     as_categories,
     at_temperature,
+    check_groups,
     check_values,
     checked,
     drawn,
@@ -342,9 +343,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         :param n_temps: temperatures, or steps along the trajectory.
         :param n_chains: chains of each.
         :param along: "temperatures"; or "trajectory", the parameters that training went through, which were kept.
-        :raises ValueError: if there is no such way.
+        :raises ValueError: if `n_temps` or `n_chains` is below 2, or there is no such way.
         """
         check_is_fitted(self)
+        check_whole(2, n_temps=n_temps, n_chains=n_chains)
         seed = tf.constant(check_random_state(random_state).randint(2**31 - 1, size=2), tf.int32)
         if self._is_along(along):
             both = trajectory_bracket(
@@ -448,12 +450,16 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         :raises ValueError: if `n_samples` or `thin` are not positive, or there is no such way.
         """
         check_is_fitted(self)
+        check_whole(1, n_samples=n_samples, thin=thin)
+        check_whole(0, burn_in=burn_in)
+        if not 0 < temperature < np.inf:
+            raise ValueError(f"temperature must be positive and finite, got {temperature!r}.")
+        if (is_along := self._is_along(along)) and (given is not None or temperature != 1):
+            raise ValueError("along='trajectory' leads to the model itself: leave out `given` and `temperature`.")
         rng = self.random_state_ if random_state is None else check_random_state(random_state)
         seed = tf.constant(rng.randint(2**31 - 1, size=2), tf.int32)
         model = self._model
         noise: Execution = {"generator": self._generator, "jit_compile": self._jit}
-        if not 0 < temperature < np.inf:
-            raise ValueError(f"temperature must be positive and finite, got {temperature!r}.")
         rbm = model.rbm if temperature == 1 else at_temperature(model.rbm, temperature)
         if given is not None:
             known = given if self._frame is None else self._frame.standardised(given)
@@ -462,7 +468,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             new = initial_chains(rbm, self._settings.ladder.n_temps, self._settings.ladder.n_chains, seed=seed)
             beta = model.ladder.beta.numpy()
             rows = sample(rbm, new, beta, n_samples, seed=seed, burn_in=burn_in, thin=thin, **noise)
-        elif self._is_along(along):
+        elif is_along:
             path = self._path(self.trajectory_)
             lengths = distances(path, seed=seed, **noise)
             num_chains = self._settings.ladder.n_chains
@@ -538,25 +544,23 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return trajectory([*nodes, self._parameters], base_b=self._base_b, smoothing=smoothing, beta=beta)
 
     def _check_parameters(self) -> None:
-        check_whole(self, {"batch_size": 1})
-        check_whole(self, {name: 1 for name in ("n_components", "max_updates") if getattr(self, name) is not None})
+        limits = {"n_components": self.n_components, "max_updates": self.max_updates, "n_iter": self.n_iter}
+        given_limits = {name: value for name, value in limits.items() if value is not None}
+        check_whole(1, batch_size=self.batch_size, **given_limits)
         if self.training is not None and not isinstance(self.training, TrainingConfig):
             raise ValueError(f"training must be a TrainingConfig or None, got {type(self.training).__name__}.")
-        if self.n_iter is not None and self.n_iter < 1:
-            raise ValueError(f"n_iter must be at least 1, or None for max_updates alone, got {self.n_iter!r}.")
-        if isinstance(self.visible, str) and self.visible not in (*UNITS, *FAMILIES):
+        if not isinstance(self.visible, Mapping) and self.visible not in (*UNITS, *FAMILIES):
             names = ", ".join(dict.fromkeys((*UNITS, *FAMILIES)))
             raise ValueError(f"visible must be one of {names}, or columns of some of them, got {self.visible!r}.")
-        hidden_units(self.hidden, self._given_width or WIDTH)
+        hidden_units(self.hidden, self.n_components)
         if self.groups is not None and self.visible != "softmax":
             raise ValueError(f"groups are of softmax units; give visible='softmax', got {self.visible!r}.")
+        check_groups(self.groups)
 
     @property
     def _given_width(self) -> int | None:
         """Number of hidden units, as far as the user says so."""
-        if self.n_components is None and not isinstance(self.hidden, str):
-            return sum(self.hidden.values())
-        return self.n_components
+        return sum(self.hidden.values()) if isinstance(self.hidden, Mapping) else self.n_components
 
     @property
     def evidence_(self) -> Verdict:
@@ -590,7 +594,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             validate_data, self, X, accept_sparse="csr", reset=reset, dtype=types, ensure_all_finite=finite
         )
         X = checked(validate, X, self._layer)
-        if self.visible == "softmax" and self.groups is not None and not isinstance(self.groups, int):
+        if self.visible == "softmax" and self.groups is not None and not isinstance(self.groups, int | np.integer):
             is_grouped = np.isin(np.arange(X.shape[1]), [column for group in self.groups for column in group])
             check_values(X[:, is_grouped], "softmax")
             check_values(X[:, ~is_grouped], "bernoulli")
@@ -641,7 +645,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             )
         if self.groups is None:
             return ()
-        return blocks(self.groups, n_features) if isinstance(self.groups, int) else self.groups
+        return blocks(int(self.groups), n_features) if isinstance(self.groups, int | np.integer) else self.groups
 
     def _units(self, X: Any) -> Visible:
         """The visible units that all rows of X call for."""

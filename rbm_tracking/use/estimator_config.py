@@ -11,14 +11,12 @@ from rbm_tracking.track.settings import Method, Schedule
 __all__ = ["LadderConfig", "StoppingConfig", "TrainingConfig"]
 
 
-def check_whole(owner: object, at_least: dict[str, int]) -> None:
-    """Check that attributes are whole numbers.
+def check_whole(least: int, **values: object) -> None:
+    """Check that values are whole numbers of at least `least`.
 
-    :param at_least: names of the attributes, and what they must be at least.
     :raises ValueError: naming the one that is not.
     """
-    for name, least in at_least.items():
-        value = getattr(owner, name)
+    for name, value in values.items():
         if not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
 
@@ -40,8 +38,9 @@ class LadderConfig:
     adaptive: bool = False
 
     def __post_init__(self) -> None:
-        check_whole(self, {"n_temps": 2, "n_chains": 2})
-        check_whole(self, {} if self.n_target_chains is None else {"n_target_chains": 0})
+        check_whole(2, n_temps=self.n_temps, n_chains=self.n_chains)
+        if self.n_target_chains is not None:
+            check_whole(0, n_target_chains=self.n_target_chains)
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,10 @@ class StoppingConfig:
     last_steps: int = 30
 
     def __post_init__(self) -> None:
-        check_whole(self, {"patience": 1, "last_steps": 0} | ({} if self.eval_every is None else {"eval_every": 1}))
+        check_whole(1, patience=self.patience)
+        check_whole(0, last_steps=self.last_steps)
+        if self.eval_every is not None:
+            check_whole(1, eval_every=self.eval_every)
         if not 0 < self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}.")
 
@@ -120,4 +122,6 @@ class TrainingConfig:
     stopping: StoppingConfig = StoppingConfig()
 
     def __post_init__(self) -> None:
-        check_whole(self, {"n_modes": 0, "ais_temps": 2, "gibbs_steps": 1})
+        check_whole(0, n_modes=self.n_modes)
+        check_whole(2, ais_temps=self.ais_temps)
+        check_whole(1, gibbs_steps=self.gibbs_steps)

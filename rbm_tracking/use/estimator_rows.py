@@ -1,7 +1,8 @@
 """Rows of the estimator: what is in them, probabilities drawn as bits, minibatches, scores; dense or sparse."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +13,14 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from rbm_tracking.model.conditionals import fill_in
 from rbm_tracking.model.rbm import RBM
-from rbm_tracking.model.units import FAMILIES, Layer
+from rbm_tracking.model.units import FAMILIES, FamilyName, Layer
 from rbm_tracking.model.visible import Discrete
 
 __all__ = [
     "Rows",
     "as_categories",
     "at_temperature",
+    "check_groups",
     "check_layer",
     "check_values",
     "checked",
@@ -38,6 +40,7 @@ _SCORE_ROWS = 5000
 _SHOWN = 5  # levels, in errors
 _ROUNDS = 2  # of Gibbs sampling at each new draw of what is absent
 
+_ONE_FAMILY = "visible must name each of the {} columns of X in one family, got {}."
 _CATEGORIES = (
     "X must be whole numbers, texts or pandas categories for visible='softmax' without groups, and 0 or 1 in a column "
     "for each level with groups, got {}."
@@ -75,31 +78,45 @@ def is_numeric(visible: Layer) -> bool:
     return visible not in ("auto", "bernoulli", "softmax")
 
 
-def check_layer(visible: Layer, n_v: int) -> None:
+def check_layer(visible: Mapping[FamilyName, Any], n_v: int) -> None:
     """Check that columns of several families are named once each.
 
     :raises ValueError: saying what is wrong.
     """
-    if isinstance(visible, str):
-        return
+    if unknown := [name for name in visible if name not in FAMILIES]:
+        raise ValueError(f"visible must name families of {', '.join(FAMILIES)}, got {unknown[0]!r}.")
     try:
-        named = [
-            int(column)
-            for name, family_columns in visible.items()
-            for column in (itertools.chain.from_iterable(family_columns) if name == "softmax" else family_columns)
-        ]
-    except TypeError:
+        named = Counter(int(column) for name in visible for column in _columns_of(visible, name))
+    except (TypeError, ValueError):
         raise ValueError(
             "visible must name the columns of each family by their numbers, and of softmax the columns of each "
             f'category, for example {{"gaussian": [0, 1], "softmax": [[2, 3, 4]]}}, got {visible!r}.'
         ) from None
-    missing = set(range(n_v)) - set(named)
-    twice = {column for column in named if named.count(column) > 1}
-    if unknown := [name for name in visible if name not in FAMILIES]:
-        raise ValueError(f"visible must name families of {', '.join(FAMILIES)}, got {unknown[0]!r}.")
-    if missing or twice or max(named) >= n_v or min(named) < 0:
-        wrong = f"column {min(missing)} in none" if missing else f"{sorted(twice or named)[-1]} twice or beyond"
-        raise ValueError(f"visible must name each of the {n_v} columns of X in one family, got {wrong}.")
+    if missing := set(range(n_v)) - set(named):
+        raise ValueError(_ONE_FAMILY.format(n_v, f"column {min(missing)} in none"))
+    if wrong := [column for column, count in named.items() if count > 1 or not 0 <= column < n_v]:
+        raise ValueError(_ONE_FAMILY.format(n_v, f"{max(wrong)} twice or beyond"))
+
+
+def _columns_of(visible: Mapping[FamilyName, Any], name: FamilyName) -> list[Any]:
+    """The columns of a family; those of softmax are in a list for each category."""
+    return list(itertools.chain.from_iterable(visible[name]) if name == "softmax" else visible[name])
+
+
+def check_groups(groups: object) -> None:
+    """Check that groups are None, a number of levels, or the columns of each category.
+
+    :raises ValueError: if they are not.
+    """
+    if groups is None or isinstance(groups, int | np.integer):
+        return
+    try:
+        _ = [int(column) for group in groups for column in group]  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise ValueError(
+            "groups must be the number of levels of each category, or the columns of each, for example "
+            f"[[0, 1, 2], [3, 4]], got {groups!r}."
+        ) from None
 
 
 def check_values(X: Any, visible: Layer) -> None:
@@ -111,9 +128,8 @@ def check_values(X: Any, visible: Layer) -> None:
         check_layer(visible, X.shape[1])
         if sparse.issparse(X):
             raise ValueError("X must be dense for visible units of several families; X.toarray() makes it so.")
-        for name, family_columns in visible.items():
-            columns = list(itertools.chain.from_iterable(family_columns)) if name == "softmax" else list(family_columns)
-            check_values(X[:, columns], name)
+        for name in visible:
+            check_values(X[:, _columns_of(visible, name)], name)
         return
     values = np.asarray(X.data if sparse.issparse(X) else X)
     if np.issubdtype(values.dtype, np.floating):

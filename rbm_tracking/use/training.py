@@ -136,19 +136,26 @@ class Trainer:
         :param rows: [K, B], the rows of each minibatch; K is at most `MAX_BLOCK`.
         :param seed: int32 [2]; the noise is a function of it and of the number of the update.
         :return: what each update saw, arrays [K] (swap rates [K, M-1]).
+        :raises ValueError: if `data` or `rows` are not as described.
         :raises FloatingPointError: if parameters or log Z are no longer finite, and which.
         """
         index = np.asarray(rows)
         if index.ndim != 2 or not 1 <= len(index) <= MAX_BLOCK:
             raise ValueError(f"rows must be [K, B] with K from 1 to {MAX_BLOCK}, got shape {list(index.shape)}.")
+        table: tf.Tensor = tf.convert_to_tensor(data)
+        n_v = self._structure.rbm.b.shape[0]
+        if table.shape.rank != 2 or table.shape[1] != n_v:
+            raise ValueError(f"data must have {n_v} columns, one for each visible unit, got shape {table.shape}.")
+        # XLA would take the first or the last row in place of one that is not there
+        if index.dtype.kind not in "iu" or index.min(initial=0) < 0 or index.max(initial=0) >= len(table):
+            raise ValueError(f"rows must be whole numbers from 0 to {len(table) - 1}, those of rows of the data.")
         done = int(self.store.leaves[0])
-        data = tf.convert_to_tensor(data)
         # Calls end where parameters are kept along the way
         nodes = [i for i in range(1, len(index) + 1) if self._keep_node and is_node(done + i)]
         ends = sorted({*nodes, len(index)})
         pieces = []
         for start, end in zip([0, *ends], ends, strict=False):
-            pieces.append(self._advance(data, index[start:end], seed))
+            pieces.append(self._advance(table, index[start:end], seed))
             if self._keep_node and end in nodes:
                 self._keep_node(_saved(self.state))
         self.observed = Observed._make(np.concatenate(parts) for parts in zip(*pieces, strict=True))

@@ -48,6 +48,14 @@ def test_files_that_are_no_alignment_say_so(text: str, message: str, tmp_path: P
         read_fasta(tmp_path / "a.fasta")
 
 
+def test_a_compressed_file_that_is_cut_says_so(tmp_path: Path) -> None:
+    whole = gzip.compress(b">a\nACD\n>b\nAC-\n")
+    for content in (whole[:-9], b">a\nACD\n", whole[:12] + b"\xff" * 30):
+        (tmp_path / "a.fasta.gz").write_bytes(content)
+        with pytest.raises(ValueError, match="must be compressed by gzip, and whole"):
+            read_fasta(tmp_path / "a.fasta.gz")
+
+
 @pytest.mark.parametrize("identity", [0.5, 0.8, 1.0])
 def test_weights_are_one_over_the_neighbours(identity: float, rng: np.random.Generator) -> None:
     parents = rng.integers(0, 4, (5, 10))
@@ -55,6 +63,8 @@ def test_weights_are_one_over_the_neighbours(identity: float, rng: np.random.Gen
     counts = [sum(np.mean(row == other) >= identity - 1e-9 for other in rows) for row in rows]
     np.testing.assert_allclose(neighbour_weights(rows, identity), 1 / np.array(counts))
     np.testing.assert_allclose(neighbour_weights(np.array(list("ACDE"))[rows], identity), 1 / np.array(counts))
+    with_gaps = np.array(["A", "C", "D", None], object)[rows]
+    np.testing.assert_allclose(neighbour_weights(with_gaps, identity), 1 / np.array(counts))
 
 
 def test_wrong_arguments() -> None:

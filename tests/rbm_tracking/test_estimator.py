@@ -1,3 +1,4 @@
+import functools
 import pickle
 from typing import Any
 
@@ -348,7 +349,13 @@ def test_pipeline_and_grid_search(X: np.ndarray) -> None:
         ({"n_components": 0}, "n_components must be a whole number of at least 1, got 0"),
         ({"n_temps": 1}, "n_temps must be a whole number of at least 2, got 1"),
         ({"n_chains": 2.5}, r"n_chains must be a whole number of at least 2, got 2\.5"),
-        ({"n_iter": 0}, "n_iter must be at least 1"),
+        ({"n_iter": 2.5}, r"n_iter must be a whole number of at least 1, got 2\.5"),
+        ({"hidden": None, "n_components": None}, "hidden must be one of bernoulli, .*, got None"),
+        ({"hidden": {"drelu": "3"}, "n_components": None}, r"how many units there are of each, .* got {'drelu': '3'}"),
+        ({"visible": None}, "visible must be one of auto, .* got None"),
+        ({"visible": {"bernoulli": ["a"]}}, "the columns of each family by their numbers, .*, got {'bernoulli'"),
+        ({"visible": "softmax", "groups": [0, 1]}, r"groups must be the number of levels .*, got \[0, 1\]"),
+        ({"visible": "softmax", "groups": "0-3,4-7"}, "groups must be the number of levels .*, got '0-3,4-7'"),
         ({"learning_rate": -1.0}, "learning_rate must be positive"),
         ({"generator": "dice"}, "generator must be one of"),
         ({"early_stopping": True, "validation_fraction": 1.0}, "validation_fraction must be between 0 and 1"),
@@ -452,5 +459,29 @@ def test_log_z_and_samples_along_the_trajectory(X: np.ndarray, average: float) -
 def test_a_way_that_was_not_kept(fitted: TrackedRBM) -> None:
     with pytest.raises(ValueError, match="fit with keep_trajectory=True"):
         fitted.sample(1, along="trajectory")
-    with pytest.raises(ValueError, match="along must be one of temperatures, trajectory, got 'x'"):
-        fitted.bracket(along="x")  # type: ignore[arg-type]
+    nowhere: Any = "x"
+    for method in (fitted.bracket, functools.partial(fitted.sample, temperature=0.5)):
+        with pytest.raises(ValueError, match="along must be one of temperatures, trajectory, got 'x'"):
+            method(along=nowhere)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_samples": 0}, "n_samples must be a whole number of at least 1, got 0"),
+        ({"thin": 0}, "thin must be a whole number of at least 1, got 0"),
+        ({"burn_in": -1}, "burn_in must be a whole number of at least 0, got -1"),
+        ({"along": "trajectory", "temperature": 0.5}, "leave out `given` and `temperature`"),
+    ],
+)
+def test_rows_that_cannot_be_drawn(fitted: TrackedRBM, options: dict[str, Any], message: str) -> None:
+    fitted.trajectory_ = [fitted.rbm_]
+    with pytest.raises(ValueError, match=message):
+        fitted.sample(**options)
+
+
+def test_a_bracket_has_two_temperatures_and_chains(fitted: TrackedRBM) -> None:
+    with pytest.raises(ValueError, match="n_temps must be a whole number of at least 2, got 1"):
+        fitted.bracket(1)
+    with pytest.raises(ValueError, match="n_chains must be a whole number of at least 2, got 1"):
+        fitted.bracket(n_chains=1)

@@ -470,5 +470,21 @@ def test_what_cannot_be_used_is_refused(rng: np.random.Generator) -> None:
     other = oracles.random_rbm(rng, 2, 5, 1.0)
     with pytest.raises(ValueError, match=r"must keep their shapes .* got .*; use a new tracker"):
         partition.observe(other, v)
-    with pytest.raises(ValueError, match="must go from 1"):
-        PartitionTracker([1.0, 0.5])
+    with pytest.raises(ValueError, match=r"parameters must be \(W, b, c\), in this order, got a dict"):
+        partition.observe(parameters._asdict(), v)
+    with pytest.raises(ValueError, match="learning_rate must be finite and not negative, got nan"):
+        partition.observe(parameters, v, learning_rate=np.nan)
+
+
+@pytest.mark.parametrize(
+    ("beta", "options", "message"),
+    [
+        ([1.0, 0.5], {}, "must go from 1"),
+        (BETA, {"bias_variance": -1.0}, "bias_variance must be finite and not negative, got -1"),
+        (BETA, {"sigma_z": 0.0}, "sigma_z must be positive, got 0"),
+        (BETA, {"log_z": [1.0]}, "log_z must be one guess for each of 4 temperatures"),
+    ],
+)
+def test_trackers_that_cannot_be(beta: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PartitionTracker(beta, **options)

@@ -44,3 +44,5 @@ def test_a_state_without_the_parts_is_refused(settings: dict[str, Any], seed: tf
     with pytest.raises(ValueError, match=f"{name} of the configuration and of the state must be the same"):
         check_parts(plain, config)
     check_parts(initial_state(rbm, linear_ladder(2), 2, seed=seed, data=data, config=config), config)
+    with pytest.raises(ValueError, match="gradient_chains must be some of the 2 chains of the state, got 3"):
+        check_parts(plain, SMLConfig.paper(gradient_chains=3))

@@ -113,6 +113,15 @@ def test_advance_refuses_what_are_no_minibatches(shape: tuple[int, ...], data: n
         make(start(data, seed)).advance(data, np.zeros(shape, int), seed)
 
 
+@pytest.mark.parametrize("rows", [[[0, 100]], [[-1, 0]], [[0.5, 1.0]]])
+def test_rows_that_are_not_there_are_refused(rows: Any, data: np.ndarray, seed: tf.Tensor) -> None:
+    trainer = make(start(data, seed))
+    with pytest.raises(ValueError, match="rows must be whole numbers from 0 to 99"):
+        trainer.advance(data, rows, seed)
+    with pytest.raises(ValueError, match=r"data must have 10 columns, .* got shape \(100, 9\)"):
+        trainer.advance(data[:, 1:], [[0]], seed)
+
+
 def test_divergence_is_an_error_that_says_what_to_do(
     data: np.ndarray, seed: tf.Tensor, rng: np.random.Generator
 ) -> None:

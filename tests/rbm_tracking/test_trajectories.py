@@ -157,3 +157,12 @@ def test_what_is_no_trajectory_is_refused(parameters: oracles.Parameters, rng: n
         trajectory([to_rbm(oracles.random_rbm(rng, 2, 4)), to_rbm(parameters)])
     with pytest.raises(ValueError, match="steps must be 1 positive numbers"):
         annealed(trajectory([to_rbm(parameters)]), [3, 4], seed=tf.constant([1, 2]))
+
+
+def test_one_chain_has_no_error_and_no_samples_no_rows(path: Trajectory, seed: tf.Tensor) -> None:
+    with pytest.raises(ValueError, match="at least 2 chains for a standard error, got 1"):
+        annealed(path, [1, 1], num_chains=1, seed=seed)
+    with pytest.raises(ValueError, match="at least 2 chains for a standard error, got 1"):
+        reverse_annealed(path, [1, 1], np.zeros((1, 4)), seed=seed)
+    with pytest.raises(ValueError, match=r"num_samples and thin must be positive, .* got 0, 20 and 300"):
+        tempered(path, [1.0, 1.0], 0, seed=seed)
