@@ -19,6 +19,7 @@ import re
 import shutil
 import uuid
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,12 @@ def save(directory: str | os.PathLike[str], step: int | tf.Variable, /, *, keep:
         out of range.
     :raises OSError: if writing fails (disk full, no permission). Earlier checkpoints are untouched.
     """
+    # Nothing is touched before all arguments are known to be good.
     step = int(step)
     if step < 0 or keep < 1 or not objects:
         raise ValueError(f"save needs step >= 0, keep >= 1 and objects, got {step=}, {keep=}, objects {list(objects)}.")
-    # Written under a name that is no checkpoint's until all of it is on the disk.
     variables = _variables(objects)
+    # Written under a name that is no checkpoint's until all of it is on the disk.
     directory = Path(directory)
     final = directory / f"step-{step:010d}"
     temporary = directory / f".tmp-{uuid.uuid4().hex[:8]}"
@@ -62,6 +64,7 @@ def save(directory: str | os.PathLike[str], step: int | tf.Variable, /, *, keep:
         files = {file.name: _synced_sha256(file) for file in entries(temporary)}
         content = {"step": step, "files": files, "variables": variables}
         write_json(temporary / _MANIFEST, {**content, "sha256": _json_sha256(content)})
+        # From here on it is a checkpoint.
         _move(temporary, final)
         sync_folder(directory)
     except (OSError, tf.errors.OpError) as error:
@@ -81,7 +84,7 @@ def save(directory: str | os.PathLike[str], step: int | tf.Variable, /, *, keep:
     return final
 
 
-def restore(directory: str | os.PathLike[str], /, **objects: Any) -> int | None:
+def restore(directory: str | os.PathLike[str], /, **objects: object) -> int | None:
     """Restore `objects` from the newest whole checkpoint.
 
     A damaged checkpoint is skipped with a logged warning. Names and shapes are compared before anything is assigned,
@@ -120,7 +123,7 @@ def _steps(directory: Path) -> list[tuple[int, Path]]:
     return sorted((int(match[1]), path) for match, path in matches if match)
 
 
-def _variables(objects: dict[str, Any]) -> dict[str, str]:
+def _variables(objects: Mapping[str, object]) -> dict[str, str]:
     """Path -> "dtype [shape]" of each variable, breadth first within each object, in the order of `objects`."""
     descriptions = {}
     for name, root in objects.items():
@@ -130,6 +133,7 @@ def _variables(objects: dict[str, Any]) -> dict[str, str]:
         while queue:
             path, node = queue.popleft()
             if isinstance(node, tf.Variable | tf.keras.Variable):
+                # Its type and shape are what `restore` compares.
                 descriptions[path] = f"{tf.as_dtype(node.dtype).name} {list(node.shape)}"
             try:
                 children = tf.train.TrackableView.children(node)
@@ -138,6 +142,7 @@ def _variables(objects: dict[str, Any]) -> dict[str, str]:
                     f"{path} must be a tf.Module, tf.Variable, optimizer or another trackable object, "
                     f"got {type(node).__name__}; wrap numbers in tf.Variable."
                 ) from error
+            # An object that is shared is named once, where it is met first.
             for child_name, child in children.items():
                 if id(child) not in visited:
                     visited.add(id(child))
@@ -192,7 +197,7 @@ def _read_all(prefix: Path) -> None:
         raise OSError(f"what was written cannot be read back ({error})") from error
 
 
-def _json_sha256(content: dict[str, Any]) -> str:
+def _json_sha256(content: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -17,8 +17,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
+import numpy as np
 import tensorflow as tf
 
 from gpflow_deep_base.files import FULL
@@ -42,6 +43,7 @@ __all__ = [
     "worker_of",
 ]
 
+Batch = TypeVar("Batch")
 STRATEGIES = ("none", "mirrored", "multi_worker")
 
 _WORKER_LOST = (
@@ -138,6 +140,7 @@ def make_strategy(name: str, *, num_replicas: int | None = None) -> tf.distribut
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         num_replicas = len(gpus) if num_replicas is None else num_replicas
+        # Fewer than all are the first of them.
         if num_replicas > len(gpus):
             raise ValueError(f"--replicas={num_replicas} is more than the {len(gpus)} GPUs of this machine; lower it.")
         return tf.distribute.MirroredStrategy([f"GPU:{i}" for i in range(num_replicas)])
@@ -164,12 +167,14 @@ def worker_of(strategy: tf.distribute.Strategy | None) -> Worker:
     return Worker(index, len(tasks), strategy.num_replicas_in_sync // len(tasks))
 
 
-def scope(strategy: tf.distribute.Strategy | None) -> AbstractContextManager[Any]:
+def scope(strategy: tf.distribute.Strategy | None) -> AbstractContextManager[object]:
     """Where to build models and optimizers; nothing special without a strategy."""
     return nullcontext() if strategy is None else strategy.scope()
 
 
-def split_batch(strategy: tf.distribute.Strategy, batch: Sequence[tf.Tensor]) -> tuple[Any, ...]:
+def split_batch(
+    strategy: tf.distribute.Strategy, batch: Sequence[tf.Tensor]
+) -> tuple[tf.distribute.DistributedValues, ...]:
     """Rows of this worker, cut into equal parts for its replicas: arguments for `strategy.run`.
 
     :param batch: tensors with the rows on the first axis.
@@ -182,8 +187,8 @@ def split_batch(strategy: tf.distribute.Strategy, batch: Sequence[tf.Tensor]) ->
         raise ValueError(f"a batch must be a multiple of the {num_replicas} replicas, got {rows} rows.")
     size = rows // num_replicas
 
-    def part(value: tf.Tensor) -> Any:
-        def of_replica(context: Any) -> tf.Tensor:
+    def part(value: tf.Tensor) -> tf.distribute.DistributedValues:
+        def of_replica(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
             # Replicas are numbered across workers; each takes its part of this worker's rows.
             start = (context.replica_id_in_sync_group - worker.index * num_replicas) * size
             return value[start : start + size]
@@ -195,7 +200,7 @@ def split_batch(strategy: tf.distribute.Strategy, batch: Sequence[tf.Tensor]) ->
 
 def shared(
     strategy: tf.distribute.Strategy | None, batch_at: Callable[[int], Sequence[tf.Tensor]]
-) -> Callable[[int], Any]:
+) -> Callable[[int], Sequence[tf.Tensor | tf.distribute.DistributedValues]]:
     """This worker's batches by step, cut for its replicas; themselves without a strategy."""
     return batch_at if strategy is None else lambda step: split_batch(strategy, batch_at(step))
 
@@ -214,10 +219,10 @@ def replica_noise(draw: Callable[[tf.Tensor], tf.Tensor], num_rows: tf.Tensor | 
 
 def make_train_step(
     strategy: tf.distribute.Strategy | None,
-    loss: Callable[[Any, tf.Tensor], tuple[tf.Tensor, dict[str, tf.Tensor]]],
-    optimizer: Any,
-    variables: Sequence[Any],
-) -> Callable[[Any, tf.Tensor], dict[str, tf.Tensor]]:
+    loss: Callable[[Batch, tf.Tensor], tuple[tf.Tensor, dict[str, tf.Tensor]]],
+    optimizer: "tf.keras.Optimizer",
+    variables: Sequence["tf.Variable | tf.keras.Variable"],
+) -> Callable[[Batch, tf.Tensor], dict[str, tf.Tensor]]:
     """A compiled function `(batch, seed) -> scalars` that updates the variables once, on one device or several.
 
     :param strategy: None for one device; else the batch is what :func:`split_batch` returns.
@@ -233,16 +238,16 @@ def make_train_step(
         if not optimizer.built:
             optimizer.build(variables)
 
-    def on_replica(batch: object, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+    # Every replica computes the gradient of its share of the mean, and the optimizer adds these up.
+    def on_replica(batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         with tf.GradientTape() as tape:
             value, scalars = loss(batch, seed)
-            # Keras sums the gradients of all replicas, so that each has its share of the mean.
             value = value / count
         gradients = tape.gradient(value, [getattr(v, "value", v) if _is_keras(v) else v for v in variables])
-        optimizer.apply_gradients(zip(gradients, variables, strict=True))  # Keras adds up those of all replicas
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return scalars
 
-    def step(batch: object, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+    def step(batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         if strategy is None:
             return on_replica(batch, seed)
         parts = strategy.run(on_replica, args=(batch, seed))
@@ -258,11 +263,10 @@ def check_same_step(strategy: tf.distribute.Strategy | None, step: int) -> None:
     """
     if strategy is None or worker_of(strategy).count == 1:
         return
-
     steps = _of_all_replicas(strategy, tf.constant(step, tf.int64))
-    if min(steps) != max(steps):
+    if steps.min() != steps.max():
         raise ValueError(
-            f"all workers must continue from one checkpoint, but they found steps {min(steps)} to {max(steps)}; "
+            f"all workers must continue from one checkpoint, but they found steps {steps.min()} to {steps.max()}; "
             "--run_dir has to be a folder that all of them share."
         )
 
@@ -291,12 +295,15 @@ def lost_worker(error: Exception) -> str | None:
 
 def explain(error: Exception) -> tuple[str, int] | None:
     """What `cli.run` says about the errors of a step: a lost worker, no memory or disk space left, bits that change."""
+    # The disk is full, of which only the words of the operating system tell.
     lines = error.message.splitlines() if isinstance(error, tf.errors.OpError) else []
     if full := [line.strip() for line in lines if any(os.strerror(code) in line for code in FULL)]:
-        return f"{full[0]}; free some space, then continue with --resume.", 2  # TensorFlow has no error of its own
+        return f"{full[0]}; free some space, then continue with --resume.", 2
+    # No memory is left, on a GPU or on the host.
     if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
         words = own_words(error.message) if isinstance(error, tf.errors.OpError) else str(error)
         return f"out of memory; lower --batch_size or make the model smaller. {words}", 1
+    # An operation that has no deterministic kernel, as `prepare_gpus` asks for.
     if isinstance(error, tf.errors.UnimplementedError) and "deterministic" in error.message.lower():
         what = f"a GPU cannot compute the same bits each time for this model ({own_words(error.message)})"
         return f"{what}; set TF_DETERMINISTIC_OPS=0 in the environment: resuming then changes the last bits.", 1
@@ -304,22 +311,22 @@ def explain(error: Exception) -> tuple[str, int] | None:
     return None if message is None else (message, 1)
 
 
-def _of_all_replicas(strategy: tf.distribute.Strategy, value: tf.Tensor) -> list[Any]:
-    """The array that each replica of all workers has, in their order."""
+def _of_all_replicas(strategy: tf.distribute.Strategy, value: tf.Tensor) -> np.ndarray:
+    """The value that each replica of all workers has, in their order: [replicas, ...]."""
 
     def gather() -> tf.Tensor:
         return tf.distribute.get_replica_context().all_gather(value[None], axis=0)
 
     # Every replica gets the same array of all, so that the first of them tells it.
     gathered = strategy.experimental_local_results(strategy.run(tf.function(gather)))[0]
-    return list(gathered.numpy())
+    return np.asarray(gathered)
 
 
 def _is_keras(variable: object) -> bool:
     return isinstance(variable, tf.keras.Variable)
 
 
-def _num_tasks(spec: Any, job: str) -> int:
+def _num_tasks(spec: tf.train.ClusterSpec, job: str) -> int:
     return int(spec.num_tasks(job)) if job in spec.jobs else 0
 
 
@@ -330,10 +337,11 @@ def _check_tf_config() -> None:
         config = json.loads(text)
         cluster = config["cluster"]
         task = config["task"]
-        cluster[task["type"]][int(task["index"])]
+        # TensorFlow's own class refuses lists that are none, and a task that is not in them.
+        tf.train.ClusterSpec(cluster).task_address(task["type"], int(task["index"]))
         if not set(cluster) <= {"chief", "worker"}:
             raise ValueError(f"unknown kinds of tasks {sorted(set(cluster) - {'chief', 'worker'})}")
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"--strategy=multi_worker needs the environment variable TF_CONFIG, such as {example}; got {text!r} "
             f"({type(error).__name__}: {error})."
@@ -348,11 +356,13 @@ def prepare_gpus() -> None:
     the environment allows such sums.
     """
     gpus = tf.config.list_physical_devices("GPU")
+    # Memory as it is needed, which can be asked for only before the first tensor.
     for gpu in gpus:
         try:
             tf.config.experimental.set_memory_growth(gpu, True)
         except RuntimeError as error:
             raise ValueError("prepare_gpus came too late; call it before any tensor is made.") from error
+    # The same bits each time, at the cost of some speed.
     if gpus and os.environ.get("TF_DETERMINISTIC_OPS", "1").lower() not in ("0", "false"):
         tf.config.experimental.enable_op_determinism()
 

@@ -69,6 +69,7 @@ def hparams_of(flags: str) -> dict[str, bool | float | str]:
         name, has_value, value = line.removeprefix("--").partition("=")
         if name in _NOT_COMPARED:
             continue
+        # Truths are --name and --noname, numbers what Python reads as one, and all else is text.
         if not has_value:
             hparams[name.removeprefix("no")] = not name.startswith("no")
             continue
@@ -87,6 +88,7 @@ def metrics_of(metrics: Mapping[str, float | None]) -> dict[str, float]:
     """
     if unknown := sorted(set(metrics) - set(METRICS)):
         raise ValueError(f"metrics may be {', '.join(METRICS)}, got {', '.join(unknown)}.")
+    # Numbered by their place in `METRICS`, of which a run may have only some.
     ordered_metrics = {name: metrics.get(name) for name in METRICS}
     return {
         f"~final/{number}_{name}": float(value)

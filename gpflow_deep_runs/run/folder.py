@@ -74,7 +74,7 @@ def open_folder(
     return run
 
 
-def provenance(data_sha256: str, **extra: Any) -> dict[str, Any]:
+def provenance(data_sha256: str, **extra: object) -> dict[str, Any]:
     """What a run's numbers depend on besides its flags, as a JSON-able dictionary.
 
     :param data_sha256: checksum of the data set, for example `Rows.sha256`.
@@ -104,10 +104,11 @@ def versions_text(record: Mapping[str, Any]) -> str:
 
 
 def _move_aside(run: RunDir) -> None:
-    # The first number that no earlier failed run has.
+    # A folder with the first number that no earlier failed run has.
     number = next(n for n in itertools.count(1) if not (run.path / f"failed-{n}").exists())
     aside = run.path / f"failed-{number}"
     aside.mkdir()
+    # Everything goes there but the lock, which this process holds, and earlier failed runs.
     for entry in sorted(entries(run.path), key=run.flags_file.__eq__):  # the flags last, as they mark a run
         if entry.name != LOCK and not is_failed(entry):
             os.replace(entry, aside / entry.name)
@@ -115,6 +116,7 @@ def _move_aside(run: RunDir) -> None:
 
 
 def _with_resumption(run: RunDir, record: dict[str, Any]) -> dict[str, Any]:
+    # The record as it is; a resumed run has the data of the first.
     try:
         stored: dict[str, Any] = dict(parse_json(run.provenance_file.read_bytes()))
     except (OSError, ValueError, TypeError) as error:
@@ -149,8 +151,9 @@ def _git_state() -> tuple[str | None, bool | None]:
         command = ["git", "-C", str(Path(__file__).parent), *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout.strip()
 
+    # An installed package may lie in a repository of something else, which does not track this file.
     try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)  # not some repository that merely contains a venv
+        git("ls-files", "--error-unmatch", Path(__file__).name)
         return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--untracked-files=no"))
     except (OSError, subprocess.SubprocessError):
         return None, None

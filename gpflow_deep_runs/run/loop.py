@@ -7,13 +7,16 @@ fitted = fit(advance, num_steps=1000, every=Every(log=100, evaluate=200), rule=l
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from gpflow_deep_base.stopping import Best, Interrupted, signals
 from gpflow_deep_runs.run.progress import Progress
 from gpflow_deep_runs.run.selection import Rule
 
 __all__ = ["Every", "Fitted", "Interrupted", "block_size", "fit"]
+
+Observed = TypeVar("Observed")
+"""What a call of `advance` returns, such as the loss of its last step."""
 
 
 def block_size(most: int, *every: int) -> int:
@@ -51,11 +54,11 @@ class Fitted(NamedTuple):
 
 
 def fit(
-    advance: Callable[[int, int], Any],
+    advance: Callable[[int, int], Observed],
     *,
     num_steps: int,
     every: Every = Every(),
-    scalars: Callable[[Any], Mapping[str, float]] = lambda observed: {},
+    scalars: Callable[[Observed], Mapping[str, float]] = lambda observed: {},
     evaluate: Callable[[int], Mapping[str, float]] = lambda step: {},
     rule: Rule = lambda step, best, scalars: best,
     also: Sequence[tuple[int, Callable[[int], Mapping[str, float]]]] = (),
@@ -111,10 +114,10 @@ def fit(
             # Make the steps up to the next multiple of the block.
             end = min(step - step % block + block, num_steps)
             observed = advance(step, end - step)
-            is_last = end == num_steps or is_done(end)
-            line: dict[str, float] = {}
             step = end
+            is_last = step == num_steps or is_done(step)
             # Log and evaluate what is due at this step.
+            line: dict[str, float] = {}
             if is_last or _is_due(step, every.log):
                 line |= scalars(observed)
             if is_last or _is_due(step, every.evaluate):
@@ -122,6 +125,7 @@ def fit(
                 best = rule(step, best, agree(line))
                 if best.step == step:
                     keep()
+                is_last = is_last or best.is_done(patience)
             for interval, more_scalars in also:
                 if _is_due(step, interval):
                     line |= more_scalars(step)
@@ -134,7 +138,7 @@ def fit(
             stopped_by = received[0] if received else "max_seconds" if is_late else None  # later ones: the next step
             # A checkpoint is due by steps, by time, or because this was the last call.
             is_old = every.save_seconds is not None and ended_at - saved_at > every.save_seconds
-            if is_last or is_old or _is_due(step, every.save) or best.is_done(patience) or stopped_by:
+            if is_last or is_old or _is_due(step, every.save) or stopped_by:
                 save(step, best)
                 saved_at = time.monotonic()
             if stopped_by:

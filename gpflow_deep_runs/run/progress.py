@@ -54,12 +54,14 @@ class Progress:
 
     def advance(self, step: int, scalars: Mapping[str, float]) -> None:
         """`step` steps are done; `scalars` are what was logged of the last one, if anything."""
+        # The bar counts steps of this process, and the newest scalars stand beside it.
         self._bar.update(step - self.step)
         self.step = step
         if heads := headline(scalars):
             for part in PARTS:  # a newer scalar of a part takes the place of the older
                 self._newest[part] = {t: v for t, v in heads.items() if _is_of(part, t)} or self._newest.get(part, {})
             self._bar.set_postfix_str(self._scalars(), refresh=False)
+        # Without a terminal a line a minute says the same.
         if self._has_lines and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_SECONDS
             print(self.line(), file=sys.stderr, flush=True)
@@ -74,6 +76,7 @@ class Progress:
         """The newest headline in so few words that a bar fits beside it: "elbo -1118.7, valid nll -5.827"."""
         words = list[str]()
         names = set[str]()
+        # Of each part its newest scalar, in the order training, validation, test.
         for tag, value in (item for of_part in self._newest.values() for item in of_part.items()):
             name = tag.removesuffix("_nats").removesuffix("_percent").rpartition("/")[2]
             part = next((part for part in PARTS[1:] if _is_of(part, tag)), "")

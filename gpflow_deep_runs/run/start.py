@@ -28,7 +28,7 @@ from gpflow_deep_base.text import aligned, within
 from gpflow_deep_runs import run_dir
 from gpflow_deep_runs.run import checkpoints, devices, folder
 from gpflow_deep_runs.run.final import hparams_of, metrics_of, write_final
-from gpflow_deep_runs.run.loop import Every, Fitted, fit
+from gpflow_deep_runs.run.loop import Every, Fitted, Observed, fit
 from gpflow_deep_runs.run.selection import Rule, newest
 from gpflow_deep_runs.run.writer import Shown, Writer
 from gpflow_deep_runs.run_dir import RunDir
@@ -44,7 +44,7 @@ class Columns(Protocol):
     def table(self) -> Sequence[Sequence[str]]:
         """For a user to check, as rows of text below a header."""
 
-    def to_json(self) -> Mapping[str, Any]:
+    def to_json(self) -> Mapping[str, object]:
         """For a program to read new rows alike."""
 
 
@@ -103,6 +103,7 @@ class Settings:
     progress: bool = True
 
     def __post_init__(self) -> None:
+        # Numbers that no run can have, each with the name of its flag.
         seed_words(self.seed)  # refuses what is no seed
         for name in ("num_steps", "batch_size", "log_every", "eval_every", "checkpoint_every"):
             if not 1 <= getattr(self, name) < 2**31:
@@ -110,6 +111,7 @@ class Settings:
         for name in ("checkpoint_seconds", "max_seconds"):
             if (value := getattr(self, name)) is not None and not value >= 0:
                 raise ValueError(f"--{name} must not be negative, got {value}.")
+        # A folder that can be had is looked for later, by `check_folder`.
         if not self.run_dir:
             raise ValueError("--run_dir must name a folder, got an empty name.")
         if not isinstance(self.resume, bool) and self.resume != "auto":
@@ -246,10 +248,10 @@ class Run:
 
     def fit(
         self,
-        advance: Callable[[int, int], Any],
+        advance: Callable[[int, int], Observed],
         *,
         state: Callable[[], Mapping[str, Any]],
-        scalars: Callable[[Any], Mapping[str, float]],
+        scalars: Callable[[Observed], Mapping[str, float]],
         evaluate: Callable[[int], Mapping[str, float]],
         rule: Rule = newest,
         patience: int | None = None,
@@ -257,7 +259,7 @@ class Run:
         keep: Callable[[Path], None] = lambda path: None,
         show: Callable[[], Shown] | None = None,
         also: Sequence[tuple[int, Callable[[int], Mapping[str, float]]]] = (),
-        restore: Callable[[Path, Mapping[str, Any]], int | None] | None = None,
+        restore: Callable[[Path, Mapping[str, object]], int | None] | None = None,
         saved: Callable[[], None] = lambda: None,
         steps_per_call: int = 1,
         max_seconds: float | None = None,
@@ -267,8 +269,8 @@ class Run:
         :param advance: `(first, count)` makes these steps; what it returns goes to `scalars`.
         :param state: gives all that changes, by name, for checkpoints.
         :param scalars: what to log of the last steps.
-        :param evaluate: what to log of an evaluation after a step. Of
-            what they log, the first scalars of train/ and valid/ are shown beside the progress.
+        :param evaluate: what to log of an evaluation after a step. Of what both log, the first scalars of train/ and
+            valid/ are shown beside the progress.
         :param rule: which evaluation is the best.
         :param patience: stop after so many in a row that were no better.
         :param is_done: whether so many steps are all that have to be made.
@@ -298,13 +300,26 @@ class Run:
                 writer.text(0, "flags", self.flags)
                 writer.text(0, "versions", self._versions)
 
-            def is_shown(step: int) -> bool:
-                return step % settings.eval_every == 0 or step == settings.num_steps or is_done(step)
+            last_logged = int(self._step), time.monotonic()
 
-            log = _Log(writer, show, is_shown, first=int(self._step), check=self._check_folder)
+            def log(step: int, line: Mapping[str, float]) -> None:
+                nonlocal last_logged
+                if writer is None:
+                    return
+                self._check_folder()
+                writer.scalars(step, line)
+                # Speed since the last line; what a picture takes is not counted.
+                last_step, last_time = last_logged
+                seconds = max(time.monotonic() - last_time, 1e-9)
+                writer.rates(step, {"speed/steps_per_second": (step - last_step) / seconds})
+                # Pictures are shown after an evaluation.
+                if show and (step % settings.eval_every == 0 or step == settings.num_steps or is_done(step)):
+                    writer.show(step, show())
+                last_logged = step, time.monotonic()
 
             def save(step: int, found: Best) -> None:
                 self._check_folder()
+                # Variables hold what a resumed run needs of the loop itself.
                 self._step.assign(step)
                 best.assign(np.array(found, np.float64))
                 if writer is not None:
@@ -392,7 +407,7 @@ class Run:
             "flags": self.flags.splitlines(),
         }
         write_json(self.folder.result_file, numbers)
-        # For TensorBoard, and for readers: the page, and the text on the console.
+        # For TensorBoard, settings and scores side by side with other runs.
         write_final(
             self.folder,
             int(self._step),
@@ -401,6 +416,7 @@ class Run:
             text=text,
             images=pictures,
         )
+        # The page, and on the console the text with what of the verdict is not in it.
         if text:
             self._write_page(verdict, text, parts)
             said = " ".join(text.split())
@@ -429,38 +445,6 @@ class Run:
         ]
         content = page(f"{self.data.name}: {self._folder.path.name}", verdict, [*scores, *parts, *provenance_parts])
         write_text(self.folder.path / "report.html", content)
-
-
-class _Log:
-    """Writes what is logged, with speed, and what an evaluation shows."""
-
-    def __init__(
-        self,
-        writer: Writer | None,
-        show: Callable[[], Shown] | None,
-        is_shown: Callable[[int], bool],
-        *,
-        first: int,
-        check: Callable[[], None],
-    ) -> None:
-        self._writer = writer
-        self._show = show
-        self._is_shown = is_shown
-        self._check = check
-        self._last = first, time.monotonic()
-
-    def __call__(self, step: int, line: Mapping[str, float]) -> None:
-        if self._writer is None:
-            return
-        self._check()
-        self._writer.scalars(step, line)
-        # Speed since the last line; what a picture takes is not counted.
-        last_step, last_time = self._last
-        current_time = time.monotonic()
-        self._writer.rates(step, {"speed/steps_per_second": (step - last_step) / max(current_time - last_time, 1e-9)})
-        if self._show is not None and self._is_shown(step):
-            self._writer.show(step, self._show())
-        self._last = step, time.monotonic()
 
 
 def _best_of(saved: tf.Variable) -> Best:

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from absl import logging
 from tensorboard.plugins.scalar.summary_v2 import scalar_pb
@@ -48,7 +49,7 @@ class Shown(NamedTuple):
     """What an evaluation shows: grey images [N, H, W] by name, and arrays of numbers by name."""
 
     images: Mapping[str, np.ndarray] = {}
-    histograms: Mapping[str, Any] = {}
+    histograms: Mapping[str, "npt.ArrayLike | tf.Tensor"] = {}
 
 
 class Writer:
@@ -183,7 +184,8 @@ def _drop_lines_after(run: RunDir, last_step: int) -> None:
         return
     lines = run.scalars_file.read_text(encoding="utf-8", errors="replace").split("\n")
     kept_lines = []
-    for number, line in enumerate(lines[:-1], start=1):  # what follows the last newline is empty or was cut short
+    # What follows the last newline is empty, or was cut short.
+    for number, line in enumerate(lines[:-1], start=1):
         try:
             if json.loads(line)["step"] <= last_step:
                 kept_lines.append(line + "\n")
@@ -201,7 +203,8 @@ def _drop_events_after(run: RunDir, last_step: int) -> set[tuple[str, int]]:
     :return: tag and step of each scalar (and image, ...) that is left.
     """
     kept_events: set[tuple[str, int]] = set()
-    for leftover in entries(run.tensorboard_dir, f".tmp-*-{EVENTS}"):  # by a process that was killed here
+    # A process that was killed here has left a file that TensorBoard would read, too.
+    for leftover in entries(run.tensorboard_dir, f".tmp-*-{EVENTS}"):
         leftover.unlink()
     # Each file is written anew, without later steps and without what another file has already.
     for path in entries(run.tensorboard_dir, EVENTS):
@@ -252,13 +255,13 @@ def _mend(run: RunDir, kept: set[tuple[str, int]]) -> None:
     )  # fmt: skip
 
 
-def _scalar_event(step: int, tag: str, value: float) -> Any:
+def _scalar_event(step: int, tag: str, value: float) -> tf.compat.v1.Event:
     event = tf.compat.v1.Event(wall_time=time.time(), step=step)
     event.summary.MergeFromString(scalar_pb(tag, value).SerializeToString())  # of TensorBoard's own class of messages
     return event
 
 
-def _events(path: Path) -> Iterator[tuple[bytes, Any]]:
+def _events(path: Path) -> Iterator[tuple[bytes, tf.compat.v1.Event]]:
     """The records of an event file, up to the first damaged one."""
     try:
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():

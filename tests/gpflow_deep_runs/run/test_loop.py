@@ -471,6 +471,9 @@ def test_max_seconds_stops_between_calls_but_never_after_the_last(clock: Clock) 
     assert fit(advance, max_seconds=15.0, first=3, **options).step == 5  # too late only after the last step
     with pytest.raises(Interrupted, match="after step 1"):
         fit(advance, max_seconds=0.0, **options)
+    # Nor after the call that ended the training because nothing became better.
+    stopping = {**options, "every": Every(1, 1, 100), "rule": lambda step, best, line: best.after(step, 1.0)}
+    assert fit(advance, max_seconds=15.0, patience=1, **stopping)[:3] == (2, Best(1, 1.0, num_worse=1), True)
 
 
 def test_checkpoints_by_time(clock: Clock) -> None:
