@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Literal, NamedTuple, TypeAlias, get_args, get_origin
 
 from gpflow_deep_runs.cli.flags import Contradiction, NamedFlag, converted, made, words_beside_bool
 
@@ -41,7 +41,7 @@ def objection(known: Sequence[Contradiction], flags: Sequence[NamedFlag], values
     return ""
 
 
-def found(kind: object, flags: Sequence[NamedFlag]) -> list[Contradiction]:
+def found(kind: type, flags: Sequence[NamedFlag]) -> list[Contradiction]:
     """What a dataclass of flags says of one value or of two."""
     ask = _asked(kind, flags)
     choices = [_choice(flag, label, ask) for flag in flags for label in _labels(flag)]
@@ -62,7 +62,7 @@ def found(kind: object, flags: Sequence[NamedFlag]) -> list[Contradiction]:
     for part in given:
         message = _said(ask, part)
         names = [choice.name for choice in part]
-        unless = dict[str, list[Any]]()
+        unless = dict[str, list[object]]()
         for other, needed in others_beside:
             beside = [choice for choice in needed if choice.name not in names]
             if other.name not in names and not _is_said(ask, message, part, [other, *beside]):
@@ -85,7 +85,7 @@ def _needed(ask: _Ask, other: _Choice, choices: Sequence[_Choice]) -> list[_Choi
     return [choice for choice in rest if _is_said(ask, "", [other], [choice])][:1]
 
 
-def holds(kind: object, flags: Sequence[NamedFlag], known: Contradiction) -> bool:
+def holds(kind: type, flags: Sequence[NamedFlag], known: Contradiction) -> bool:
     """Whether a dataclass of flags still says what was found."""
     ask = _asked(kind, flags)
     by_name = {flag.name: flag for flag in flags}
@@ -99,21 +99,21 @@ class _Choice(NamedTuple):
     """What a flag may be: a word, or `_ANY`, for which some values stand."""
 
     name: str
-    label: Any
-    values: Sequence[Any]
+    label: object
+    values: Sequence[object]
 
 
-_Ask: TypeAlias = Callable[[Mapping[str, Any], Sequence[str]], str]
+_Ask: TypeAlias = Callable[[Mapping[str, object], Sequence[str]], str]
 """Values by flag, and those to write {name} for in what is said of them, to that; "" for nothing."""
 
 
-def _asked(kind: Any, flags: Sequence[NamedFlag]) -> _Ask:
+def _asked(kind: type, flags: Sequence[NamedFlag]) -> _Ask:
     needed = {flag: 1 if flag.kind in (int, float) else "x.csv" for flag in flags if flag.is_required}
     defaults = {flag: needed.get(flag, flag.default) for flag in flags}
     by_name = {flag.name: flag for flag in flags}
     open_names = {flag.name for flag in flags if _labels(flag) == [_ANY]}
 
-    def ask(values: Mapping[str, Any], names: Sequence[str]) -> str:
+    def ask(values: Mapping[str, object], names: Sequence[str]) -> str:
         try:
             made(kind, {**defaults, **{by_name[name]: value for name, value in values.items()}})
         except ValueError as error:
@@ -140,12 +140,12 @@ def _said(ask: _Ask, given: Sequence[_Choice]) -> str:
     return first
 
 
-def _combined(given: Sequence[_Choice]) -> Iterator[dict[str, Any]]:
+def _combined(given: Sequence[_Choice]) -> Iterator[dict[str, object]]:
     names = [choice.name for choice in given]
     return (dict(zip(names, values, strict=True)) for values in itertools.product(*(part.values for part in given)))
 
 
-def _labels(flag: NamedFlag) -> list[Any]:
+def _labels(flag: NamedFlag) -> list[object]:
     """What a flag may be but its default: each of its words, or `_ANY`."""
     words = words_beside_bool(flag.kind)
     if flag.kind is bool or words:
@@ -158,7 +158,7 @@ def _labels(flag: NamedFlag) -> list[Any]:
 def _choice(flag: NamedFlag, label: object, ask: _Ask) -> _Choice:
     is_list = get_origin(flag.kind) is tuple
     kind = get_args(flag.kind)[0] if is_list else flag.kind
-    some: dict[Any, list[Any]] = {int: [3, 100_003, 1, 2], float: [0.375, 1000.375, 0.01, 1.5]}
+    some: dict[object, list[object]] = {int: [3, 100_003, 1, 2], float: [0.375, 1000.375, 0.01, 1.5]}
     values = some.get(kind, [f"some_{flag.name}"]) if label == _ANY else [label]
     values = [(value,) if is_list else value for value in values if value != flag.default]
     # Two that are right by themselves, or more if none is.

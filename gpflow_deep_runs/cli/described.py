@@ -15,7 +15,8 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
+from types import GenericAlias
+from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from gpflow_deep_base.files import entries, write_text
 from gpflow_deep_runs.cli.contradictions import found, holds, objection
@@ -24,8 +25,10 @@ from gpflow_deep_runs.cli.flags import (
     Description,
     HelpWanted,
     NamedFlag,
+    Values,
     converted,
     describe,
+    flags_of,
     help_page,
     parse,
     read,
@@ -56,6 +59,8 @@ _NUMBERS = ("0", "-1", "1.5", "1")
 _LARGE = "1000000000"
 _WORD = "nonsense"
 
+_SIMPLE = {"bool": bool, "int": int, "float": float, "str": str}
+"""Types of flags, by the words that JSON has for them."""
 _HEAD = 2**18
 """Bytes at the beginning of a text among which its names of columns are."""
 
@@ -101,7 +106,7 @@ def descriptions_of(name: str, script: Any, *, is_new: bool = False) -> dict[str
     known = {} if is_new else load()
     descriptions = dict[str, Description]()
     for key, main in mains.items():
-        kind = _flags_of(main)
+        kind = flags_of(main)
         description = describe(kind)
         if is_new:
             contradictions = found(kind, description.flags)
@@ -112,7 +117,7 @@ def descriptions_of(name: str, script: Any, *, is_new: bool = False) -> dict[str
     return descriptions
 
 
-def _refused(kind: Any) -> dict[str, dict[str, str]]:
+def _refused(kind: type) -> dict[str, dict[str, str]]:
     """What is said of each flag's values of `_NUMBERS`, `_WORD` and ""; `{}` is where the value stands. With "words":
     those that the flag may be.
     """
@@ -158,13 +163,6 @@ def _messages(flag: NamedFlag, said: Callable[[NamedFlag, str], str]) -> dict[st
     return {value: message for value, message in messages.items() if message}
 
 
-def _flags_of(main: object) -> Any:
-    hints = get_type_hints(main)
-    hints.pop("return", None)
-    (kind,) = hints.values()
-    return kind
-
-
 def answer(argv: Sequence[str]) -> None:
     """Answer --help, and refuse flags that are wrong and files that are not there; return where all seems right.
 
@@ -187,7 +185,7 @@ def answer(argv: Sequence[str]) -> None:
             return  # another program
         command = arguments.pop(0) if arguments else ""
         if command == "--help":
-            print(
+            print_asked_for(
                 "\n\n".join(
                     help_page(descriptions[f"{name} {subcommand}"], f"{program} {subcommand}")
                     for subcommand in commands
@@ -221,7 +219,9 @@ def _check(name: str, description: Description, arguments: Sequence[str], progra
             _check_dataset(values)
             _check_table(values)
             if values.get("data"):
-                _check_rows(name, {flag.name: converted(flag, values[flag.name]) for flag in description.flags})
+                from gpflow_deep_runs.cli import rows  # takes a while to import, and most command lines need no table
+
+                rows.check(name, {flag.name: converted(flag, values[flag.name]) for flag in description.flags})
     except HelpWanted as help_request:
         print_asked_for(help_request)
         raise SystemExit(0) from None
@@ -231,14 +231,14 @@ def _check(name: str, description: Description, arguments: Sequence[str], progra
         _refuse(program, f"{error.filename}: {(error.strerror or '').lower()}; check the path.")
 
 
-def _check_texts(description: Description, values: Mapping[str, object]) -> None:
+def _check_texts(description: Description, values: Values) -> None:
     """:raises ValueError: for an empty text where no flag of a script can have one."""
     for flag in description.flags:
         if values[flag.name] == "" and flag.default != "":
             raise ValueError(f"--{flag.name} must not be empty; give a value, or leave it out.")
 
 
-def _check_values(description: Description, values: Mapping[str, object]) -> None:
+def _check_values(description: Description, values: Values) -> None:
     """:raises ValueError: for a value that the flag's own check would refuse, and with its words."""
     for name, messages in description.refused.items():
         value = values[name]
@@ -252,7 +252,7 @@ def _check_values(description: Description, values: Mapping[str, object]) -> Non
             raise ValueError(objections[0].replace("{}", ",".join(value) if isinstance(value, list) else str(value)))
 
 
-def _said_of(value: Any, messages: Mapping[str, str]) -> str:
+def _said_of(value: str, messages: Mapping[str, str]) -> str:
     """What :func:`_refused` has for values like this one, or ""."""
     try:
         number = float(value)
@@ -266,7 +266,7 @@ def _said_of(value: Any, messages: Mapping[str, str]) -> str:
     return messages.get(representative, "") if representative else ""
 
 
-def _check_folder(name: str, description: Description, values: Mapping[str, Any]) -> bool:
+def _check_folder(name: str, description: Description, values: Values) -> bool:
     """Look at --run_dir: whether it can be had, or holds what is to be read.
 
     :return: whether a run in it is continued.
@@ -297,7 +297,7 @@ def _check_folder(name: str, description: Description, values: Mapping[str, Any]
     return True
 
 
-def _check_files(values: Mapping[str, Any]) -> None:
+def _check_files(values: Values) -> None:
     """:raises ValueError: for a file to read that is not there."""
     has_file = str(values.get("network")).endswith(".keras")  # else it is one of the package's networks
     for name in (*_INPUTS, "network") if has_file else _INPUTS:
@@ -309,7 +309,7 @@ def _check_files(values: Mapping[str, Any]) -> None:
                 raise ValueError(f"--{name}={path}: no such file or folder{_near(Path(path))}; check the path.")
 
 
-def _check_dataset(values: Mapping[str, Any]) -> None:
+def _check_dataset(values: Values) -> None:
     """:raises ValueError: for a data set that is not known, or whose files are not there."""
     dataset = values.get("dataset")
     data = values.get("data")
@@ -330,7 +330,7 @@ def _check_dataset(values: Mapping[str, Any]) -> None:
     files.located(files.files_of(entry), files.folder_of(values.get("data_dir")), dataset, entry.get("get", ""))
 
 
-def _check_table(values: Mapping[str, Any]) -> None:
+def _check_table(values: Values) -> None:
     """:raises ValueError: for a text that is empty, or does not begin with the names of columns that flags have."""
     path = Path(values.get("data") or "").expanduser()
     if not path.is_file():
@@ -359,13 +359,6 @@ def _check_table(values: Mapping[str, Any]) -> None:
                 raise ValueError(f"--{flag} must name columns of {path}, got {name!r}; {hint}")
 
 
-def _check_rows(name: str, values: Mapping[str, object]) -> None:
-    """:raises ValueError: as :func:`rows.check`."""
-    from gpflow_deep_runs.cli import rows  # takes a while to import, and most command lines need no table
-
-    rows.check(name, values)
-
-
 def _near(path: Path) -> str:
     """Names like the one that is not there."""
     if not path.parent.is_dir():
@@ -383,34 +376,34 @@ def _line(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _plain(flag: NamedFlag) -> dict[str, Any]:
+def _plain(flag: NamedFlag) -> dict[str, object]:
     """What JSON holds of a flag."""
-    kind: Any = flag.kind
     # Types as JSON has them: a word, or a list that begins with the kind.
-    if get_origin(kind) is tuple:
-        kind = ["list", get_args(kind)[0].__name__]
-    elif get_origin(kind) is Literal:
-        kind = ["one of", *get_args(kind)]
-    elif words := words_beside_bool(kind):
+    kind: str | list[str]
+    if get_origin(flag.kind) is tuple:
+        kind = ["list", get_args(flag.kind)[0].__name__]
+    elif get_origin(flag.kind) is Literal:
+        kind = ["one of", *get_args(flag.kind)]
+    elif words := words_beside_bool(flag.kind):
         kind = ["bool or", *words]
     else:
-        kind = kind.__name__
+        kind = next(name for name, simple in _SIMPLE.items() if simple is flag.kind)
     default = list(flag.default) if isinstance(flag.default, tuple) else flag.default
     return {"name": flag.name, "kind": kind, "default": default, "is_required": flag.is_required, "help": flag.help}
 
 
 def _named(plain: Mapping[str, Any]) -> NamedFlag:
     """The inverse of :func:`_plain`; groups and fields, which only the dataclass needs, are left out."""
-    simple = {"bool": bool, "int": int, "float": float, "str": str}
-    kind: Any = plain["kind"]
-    if isinstance(kind, str):
-        kind = simple[kind]
-    elif kind[0] == "list":
-        kind = tuple[simple[kind[1]], ...]  # type: ignore[misc, valid-type]
-    elif kind[0] == "bool or":
-        kind = bool | Literal[tuple(kind[1:])]
-    else:
-        kind = Literal[tuple(kind[1:])]
+    kind: object
+    match plain["kind"]:
+        case str(name):
+            kind = _SIMPLE[name]
+        case ["list", name]:
+            kind = GenericAlias(tuple, (_SIMPLE[name], ...))
+        case ["bool or", *words]:
+            kind = bool | Literal[tuple(words)]
+        case [_, *words]:
+            kind = Literal[tuple(words)]
     default = tuple(plain["default"]) if isinstance(plain["default"], list) else plain["default"]
     return NamedFlag("", plain["name"], plain["name"], kind, default, plain["is_required"], plain["help"])
 

@@ -32,8 +32,8 @@ import math
 import re
 import textwrap
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from absl import flags as absl_flags
 
@@ -48,6 +48,7 @@ __all__ = [
     "at_least",
     "changed",
     "describe",
+    "flags_of",
     "group",
     "help_page",
     "help_text",
@@ -61,6 +62,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Values: TypeAlias = Mapping[str, Any]
+"""By the names of flags, what absl reads of them: a truth, a number, a text, a list of texts, or None."""
 NOT_STORED = frozenset({"resume", "run_dir"})
 HELP_WIDTH = 80
 
@@ -68,10 +71,10 @@ HELP_WIDTH = 80
 class Later(Generic[T]):
     """Annotation of a group whose dataclass is made by the program: a function of the fields that are no flags."""
 
-    keywords: Mapping[str, Any]
-    """The fields that are flags, with their values."""
+    keywords: Values
+    """The fields that are flags."""
 
-    def __call__(self, **fields: Any) -> T:
+    def __call__(self, **fields: object) -> T:
         """The dataclass with the flags' values and these."""
         raise NotImplementedError("only an annotation; `parse` puts a functools.partial here.")
 
@@ -86,7 +89,7 @@ class NamedFlag(NamedTuple):
     group: str
     field: str
     name: str
-    kind: Any
+    kind: object
     default: Any
     is_required: bool
     help: str
@@ -100,8 +103,8 @@ class Contradiction(NamedTuple):
     :ivar message: with {name} in place of values that are "*".
     """
 
-    given: dict[str, Any]
-    unless: dict[str, list[Any]]
+    given: dict[str, object]
+    unless: dict[str, list[object]]
     message: str
 
 
@@ -125,7 +128,7 @@ class Description(NamedTuple):
     contradictions: Sequence[Contradiction] = ()
 
 
-def group(*, prefix: str = "", omit: Sequence[str] = (), **defaults: Any) -> Any:
+def group(*, prefix: str = "", omit: Sequence[str] = (), **defaults: object) -> Any:
     """A field of a dataclass of flags whose own fields are the flags.
 
     :param prefix: goes before the name of each flag.
@@ -235,7 +238,7 @@ def changed(flags: object) -> str:
     return "".join(f"{line}\n" for line in sorted(lines))
 
 
-def _stored(flags: object) -> Iterator[tuple[NamedFlag, Any]]:
+def _stored(flags: object) -> Iterator[tuple[NamedFlag, object]]:
     """The flags that have a value and belong to the run, not to the folder."""
     for flag in named_flags(type(flags)):
         # A group that the program makes later is a partial function, which has its fields as keywords.
@@ -272,14 +275,21 @@ def at_least(flags: object, least: Mapping[str, float]) -> None:
             raise ValueError(f"--{name} must be at least {number}, got {value}.")
 
 
-def describe(kind: Any) -> Description:
+def flags_of(main: Callable[[Any], None]) -> type:
+    """The dataclass that a function of it takes."""
+    (parameter,) = inspect.signature(main).parameters
+    kind: type = get_type_hints(main)[parameter]
+    return kind
+
+
+def describe(kind: type) -> Description:
     """The flags of a dataclass, and what its docstring says before them."""
     purpose = re.split(r"^\s*:param", inspect.getdoc(kind) or "", maxsplit=1, flags=re.MULTILINE)[0].strip()
     positional_names = [field.name for field in dataclasses.fields(kind) if "positional" in field.metadata]
     return Description(purpose, list(named_flags(kind)), positional_names[0] if positional_names else "")
 
 
-def help_text(kind: object, program: str) -> str:
+def help_text(kind: type, program: str) -> str:
     """What --help shows: the first paragraphs of the docstring, and each flag with its default and meaning."""
     return help_page(describe(kind), program)
 
@@ -305,7 +315,7 @@ def help_page(description: Description, program: str) -> str:
     return "\n".join([*lines, "", "  --flagfile=FILE reads flags from a file; --helpfull lists those of absl, too."])
 
 
-def named_flags(kind: Any) -> Iterator[NamedFlag]:
+def named_flags(kind: type) -> Iterator[NamedFlag]:
     """All flags of a dataclass, those of its groups among them, in the order of the fields."""
     hints = get_type_hints(kind)
     # A field with a prefix is a group, whose own fields are the flags.
@@ -319,7 +329,7 @@ def named_flags(kind: Any) -> Iterator[NamedFlag]:
 
 
 def _own_flags(
-    kind: Any,
+    kind: type,
     *,
     only: str | None = None,
     within: str = "",
@@ -348,7 +358,7 @@ def _own_flags(
         yield NamedFlag(within, field.name, prefix + field.name, base, default, is_required, help)
 
 
-def made(kind: type[T], values: Mapping[NamedFlag, Any]) -> T:
+def made(kind: type[T], values: Mapping[NamedFlag, object]) -> T:
     """The dataclass from the values of its flags."""
     hints = get_type_hints(kind)
     # Fields that a group omits have the default that the group gives.
@@ -398,7 +408,7 @@ def _define(values: absl_flags.FlagValues, flag: NamedFlag) -> None:
     if flag.name in values:
         raise ValueError(f"two fields are the flag --{flag.name}; give the group of one of them a prefix.")
     # Types that absl has a definition for; texts are what is left.
-    simple: dict[Any, Any] = {
+    simple: dict[object, Callable[..., object]] = {
         bool: absl_flags.DEFINE_boolean,
         int: absl_flags.DEFINE_integer,
         float: absl_flags.DEFINE_float,
@@ -407,7 +417,7 @@ def _define(values: absl_flags.FlagValues, flag: NamedFlag) -> None:
     # Not so simple: truth or a word, one of several words, a list.
     if words := words_beside_bool(flag.kind):
         parser = _BoolOrWord(words)
-        defined = absl_flags.Flag(parser, None, flag.name, flag.default, flag.help, boolean=True)
+        defined = absl_flags.Flag[Any](parser, None, flag.name, flag.default, flag.help, boolean=True)
         absl_flags.DEFINE_flag(defined, values)
     elif get_origin(flag.kind) is Literal:
         absl_flags.DEFINE_enum(flag.name, flag.default, get_args(flag.kind), flag.help, values)

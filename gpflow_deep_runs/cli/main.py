@@ -10,14 +10,13 @@ if __name__ == "__main__":
 """
 
 import contextlib
-import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from logging import WARNING, LogRecord
 from logging import Formatter as PythonFormatter
 from pathlib import Path
-from typing import Any, NoReturn, get_type_hints
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from absl import app, logging
 from absl import flags as absl_flags
@@ -25,8 +24,11 @@ from absl import flags as absl_flags
 from gpflow_deep_base.files import FULL
 from gpflow_deep_base.stopping import Interrupted
 from gpflow_deep_base.text import within
-from gpflow_deep_runs.cli.flags import HelpWanted, help_text, parse
+from gpflow_deep_runs.cli.flags import HelpWanted, flags_of, help_text, parse
 from gpflow_deep_runs.cli.output import output_may_be_lost, print_asked_for
+
+if TYPE_CHECKING:
+    from gpflow_deep_runs.run import Settings  # which starts TensorFlow
 
 __all__ = ["call", "run"]
 
@@ -43,17 +45,17 @@ def run(main: Main | Mapping[str, Main], *, explain: Explain = lambda error: Non
     """
 
     # absl calls the first function with the command line, the second with what it returned.
-    def flags_parser(argv: list[str]) -> Any:
+    def flags_parser(argv: list[str]) -> tuple[Main, object]:
         command, arguments = _chosen(main, argv)
         flags = _parsed(command, arguments)
         absl_flags.FLAGS.mark_as_parsed()  # absl's own are among those of _parsed
         return command, flags
 
-    def program(given: Any) -> int:
-        command, flags = given
+    def program(parsed_flags: tuple[Main, object]) -> int:
+        command, flags = parsed_flags
         if not absl_flags.FLAGS.log_dir:  # a file of logs keeps absl's times and places
             logging.get_absl_handler().setFormatter(_Words())
-        return _guarded(command, flags, _program(sys.argv), explain)
+        return _called(command, flags, _program(sys.argv), explain)
 
     app.run(program, flags_parser=flags_parser)
     raise AssertionError("absl's app.run exits")
@@ -70,7 +72,7 @@ def call(main: Main | Mapping[str, Main], argv: Sequence[str], *, explain: Expla
         flags = _parsed(command, arguments)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
-    return _guarded(command, flags, _program(argv), explain)
+    return _called(command, flags, _program(argv), explain)
 
 
 class _Words(PythonFormatter):
@@ -101,7 +103,7 @@ def _chosen(main: Main | Mapping[str, Main], argv: Sequence[str]) -> tuple[Main,
         return main[name], [f"{argv[0]} {name}", *argv[2:]]
     if name == "--help":
         print_asked_for(
-            "\n\n".join(help_text(_kind(function), f"{program} {command}") for command, function in main.items())
+            "\n\n".join(help_text(flags_of(function), f"{program} {command}") for command, function in main.items())
         )
         raise SystemExit(0)
     print(
@@ -111,19 +113,13 @@ def _chosen(main: Main | Mapping[str, Main], argv: Sequence[str]) -> tuple[Main,
     raise SystemExit(2)
 
 
-def _kind(main: Main) -> Any:
-    """The dataclass that `main` takes."""
-    (parameter,) = inspect.signature(main).parameters
-    return get_type_hints(main)[parameter]
-
-
-def _parsed(main: Main, argv: Sequence[str]) -> Any:
+def _parsed(main: Main, argv: Sequence[str]) -> object:
     """The flags that `main` takes.
 
     :raises SystemExit: after --help (0) and after a line on what is wrong with the flags (2).
     """
     try:
-        flags = parse(_kind(main), argv[1:], _program(argv), with_absl=True)
+        flags: object = parse(flags_of(main), argv[1:], _program(argv), with_absl=True)
         for settings in _settings(flags):
             settings.check_folder()  # now, and not after minutes of reading data
         return flags
@@ -136,15 +132,8 @@ def _parsed(main: Main, argv: Sequence[str]) -> Any:
         raise SystemExit(2) from None
 
 
-def _guarded(main: Main, flags: object, program: str, explain: Explain) -> int:
-    """Call `main`; return the exit status. A training is not ended by the loss of its standard output or error."""
-    is_run = any(_settings(flags))
-    with output_may_be_lost() if is_run else contextlib.nullcontext():
-        return _called(main, flags, program, explain, is_run)
-
-
-def _called(main: Main, flags: object, program: str, explain: Explain, is_run: bool) -> int:
-    """Call `main`; return the exit status.
+def _called(main: Main, flags: object, program: str, explain: Explain) -> int:
+    """Call `main`; return the exit status. A training is not ended by the loss of its standard output or error.
 
     Bad input (ValueError, OSError) and a missing library are one line and status 2, a diverged training
     (FloatingPointError) one line and status 1; an interruption says that --resume continues the run. Other exceptions
@@ -154,29 +143,31 @@ def _called(main: Main, flags: object, program: str, explain: Explain, is_run: b
     verbosity = absl_flags.FLAGS["verbosity"]
     if not verbosity.present:
         logging.set_verbosity(logging.WARNING)
-    try:
-        main(flags)
-        return 0
-    except Interrupted as stop:
-        # Stopped on purpose: its checkpoint is written, and the signal has a status of its own.
-        message = str(stop)
-        code = stop.exit_code
-    except KeyboardInterrupt:
-        message = "stopped; continue from the last checkpoint with --resume." if is_run else "stopped."
-        code = 130
-    except Exception as error:
-        # An error that the user can mend is one line; others show where they come from.
-        explained = explain(error) or _explained(error, is_run)
-        if explained is None or (verbosity.present and int(verbosity.value or 0) >= 1):
-            raise
-        message = f"error: {explained[0]}"
-        code = explained[1]
-    print(f"{program}: {message}", file=sys.stderr)
+    is_run = any(_settings(flags))
+    with output_may_be_lost() if is_run else contextlib.nullcontext():
+        try:
+            main(flags)
+            return 0
+        except Interrupted as stop:
+            # Stopped on purpose: its checkpoint is written, and the signal has a status of its own.
+            message = str(stop)
+            code = stop.exit_code
+        except KeyboardInterrupt:
+            message = "stopped; continue from the last checkpoint with --resume." if is_run else "stopped."
+            code = 130
+        except Exception as error:
+            # An error that the user can mend is one line; others show where they come from.
+            explained = explain(error) or _explained(error, is_run)
+            if explained is None or (verbosity.present and int(verbosity.value or 0) >= 1):
+                raise
+            message = f"error: {explained[0]}"
+            code = explained[1]
+        print(f"{program}: {message}", file=sys.stderr)
     return code
 
 
-def _settings(flags: object) -> list[Any]:
-    """The `gpflow_deep_runs.run.Settings` of a run, if the program makes one; their import starts TensorFlow."""
+def _settings(flags: object) -> list["Settings"]:
+    """The settings of a run, if the program makes one."""
     return [value for value in vars(flags).values() if hasattr(value, "check_folder")]
 
 

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any, TextIO, cast
+from typing import TextIO, cast
 
 __all__ = ["open_streams", "output_may_be_lost", "print_asked_for"]
 
@@ -18,8 +18,9 @@ class _MayBeLost:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+    def __getattr__(self, name: str) -> object:
+        attribute: object = getattr(self._stream, name)
+        return attribute
 
     def write(self, text: str) -> int:
         try:

@@ -3,7 +3,6 @@
 Reading imports no TensorFlow, so that what a table gets wrong takes a second to be said, not ten.
 """
 
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from absl import logging
 
 from gpflow_deep_base.files import parse_json
 from gpflow_deep_base.numbers.groups import by_group, group_names
+from gpflow_deep_runs.cli.flags import Values
 from gpflow_deep_runs.data import views
 from gpflow_deep_runs.data.files import inputs
 from gpflow_deep_runs.data.files.documents import is_documents
@@ -24,7 +24,7 @@ MOST_BYTES = 20_000_000
 """Of a file that is read twice: half a second."""
 
 
-def check(script: str, values: Mapping[str, Any]) -> None:
+def check(script: str, values: Values) -> None:
     """Read the table of a command line.
 
     :param script: its name.
@@ -43,7 +43,7 @@ def check(script: str, values: Mapping[str, Any]) -> None:
         logging.set_verbosity(verbosity)
 
 
-def _read(script: str, path: Path, values: Mapping[str, Any]) -> None:
+def _read(script: str, path: Path, values: Values) -> None:
     source = views.Source(data=str(path))
     spec = TableSpec(**by_group(TableSpec, _fields_of(TableSpec, values)))
     match script:
@@ -63,7 +63,7 @@ def _read(script: str, path: Path, values: Mapping[str, Any]) -> None:
                 apply_schema(schema, str(path), NewRows(**_fields_of(NewRows, values)))
 
 
-def _fields_of(kind: type[TableSpec | NewRows], values: Mapping[str, object]) -> dict[str, Any]:
+def _fields_of(kind: type[TableSpec | NewRows], values: Values) -> dict[str, Any]:
     """The flags that are fields of a dataclass; a script may leave some of them out."""
     names = [*(field.name for field in fields(kind)), *group_names(kind)]
     return {name: values[name] for name in names if name in values}

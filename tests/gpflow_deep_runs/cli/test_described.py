@@ -222,13 +222,14 @@ def test_what_is_wrong_is_said_in_words(
         assert len(said.err.splitlines()) == 1
 
 
-def test_help_that_nobody_reads_to_its_end_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("script", ["train_dgp.py", "compress_with_darn.py"])
+def test_help_that_nobody_reads_to_its_end_is_no_error(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)  # as `| head` does
     with open(write_end, "w", encoding="utf-8") as pipe:
         monkeypatch.setattr(sys, "stdout", pipe)
         with pytest.raises(SystemExit) as stop:
-            answer(["train_dgp.py", "--help"])
+            answer([script, "--help"])
         pipe.write("the rest, at the end of the interpreter")
     assert stop.value.code == 0
 
