@@ -103,6 +103,7 @@ def program_of(flags: Flags, sweep: Sweep, script: Path, known: set[str]) -> Pro
     """How to call the script, and which flags it gets from this command line; `known` are the names of its own."""
     if flags.data_dir is not None and "data_dir" not in known:
         raise ValueError(f"--data_dir must not be given: {sweep.script} does not have it.")
+    # What the file says itself is not said again.
     named = {*sweep.flags, *sweep.axes, *(name for setting_flags in sweep.settings.values() for name in setting_flags)}
     data_flags = {} if flags.data_dir is None else {"data_dir": flags.data_dir}
     # Threads that the file gives stay; the libraries of each run get as many.
@@ -116,7 +117,8 @@ def list_runs(folder: SweepDir, sweep: Sweep, runs: Sequence[PlannedRun], progra
     """Print the command of each run, and what has become of it."""
     newest = folder.newest()
     for run in runs:
-        state = "done" if folder.result(run.name) is not None else newest.get(run.name, {}).get("event", "new")
+        event = newest[run.name]["event"] if run.name in newest else "new"
+        state = "done" if folder.result(run.name) is not None else event
         words = [f"--run_dir={folder.run_dir(run.name)}", *arguments({**run.flags, **program.local})]
         print(" ".join([sweep.script, *words]), f" # {state}")
 
@@ -164,6 +166,7 @@ def conclude(flags: Flags, num_runs: int, report: Status) -> None:
     :raises SystemExit: unless all is done.
     """
     print(f"{len(report.done)} of {num_runs} runs are done, in {flags.folder.path}")
+    # What failed with its error, what was stopped, and how either goes on.
     for name, error in report.failed.items():
         print(f"failed: {name}: {error}\n    see {flags.folder.log_file(name)}", file=sys.stderr)
     if report.failed:

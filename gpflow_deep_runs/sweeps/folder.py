@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TypedDict
 
 from gpflow_deep_base.files import (
     entries,
@@ -38,6 +38,33 @@ __all__ = ["SweepDir", "seconds_of"]
 
 FREE = ("checkpoint_every", "checkpoint_seconds", "data_dir", "log_every", "progress", "threads")
 """Flags that may change between two starts of a sweep: no result depends on them."""
+
+
+class _Event(TypedDict):
+    run: str
+    event: str
+    time: str
+
+
+class Event(_Event, total=False):
+    """A line of history.jsonl: a run was started, stopped or changed, is done, or has failed."""
+
+    seconds: float
+    is_estimate: bool
+    is_resumed: bool
+    code: int
+    error: str
+    machine: str
+    local: list[str]
+
+
+class Record(TypedDict, total=False):
+    """What sweep.json holds: nothing as long as there is none."""
+
+    script: str
+    runs: dict[str, list[str]]
+    starts: list[dict[str, object]]
+
 
 OWN_FILES = re.compile(r"\.tmp-.*|sweep(-\d+)?\.toml|sweep\.json|history\.jsonl|runs|logs|" + re.escape(LOCK))
 
@@ -91,7 +118,7 @@ class SweepDir:
             # What may not differ from the record is refused before anything is written.
             record = self.record()
             changed = self.changed(sweep, runs)
-            recorded = record.get("runs", {})
+            recorded: Mapping[str, list[str]] = record.get("runs", {})
             for folder in ("runs", "logs"):
                 make_folder(self.path / folder)
             # Runs keep their results under the name that the file gives them now.
@@ -102,12 +129,13 @@ class SweepDir:
             # Record the file, the flags of all runs, and this start.
             self._keep_text(sweep.text)
             kept_runs = {name: flags for name, flags in recorded.items() if name not in renamed}
+            planned_runs = {run.name: arguments(run.flags) for run in runs}
             starts = [*record.get("starts", []), {"time": _now(), **about}]
-            planned = {run.name: arguments(run.flags) for run in runs}
-            write_json(self._record_file, {"script": sweep.script, "runs": {**kept_runs, **planned}, "starts": starts})
+            new = Record(script=sweep.script, runs=kept_runs | planned_runs, starts=starts)
+            write_json(self._record_file, new)
             yield
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """What sweep.json holds; empty if there is none.
 
         :raises ValueError: if it is damaged.
@@ -115,19 +143,22 @@ class SweepDir:
         if not self._record_file.exists():
             return {}
         try:
-            return dict(parse_json(self._record_file.read_bytes()))
-        except (ValueError, TypeError) as error:
+            record: Record = parse_json(self._record_file.read_bytes())
+            if not isinstance(record, dict):
+                raise ValueError("it is no object of JSON")
+            return record
+        except ValueError as error:
             raise ValueError(f"{self._record_file} cannot be read ({error}); give a new --sweep_dir.") from error
 
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[Event]:
         """The lines of history.jsonl."""
         return read(self._history)
 
-    def newest(self) -> dict[str, dict[str, Any]]:
+    def newest(self) -> dict[str, Event]:
         """The last line of history.jsonl of each run."""
         return {line["run"]: line for line in self.history()}
 
-    def note(self, name: str, event: str, **more: Any) -> None:
+    def note(self, name: str, event: str, **more: object) -> None:
         """Add a line to history.jsonl.
 
         :raises LostFolder: if the folder of the sweep was renamed, removed or replaced meanwhile.
@@ -145,7 +176,7 @@ class SweepDir:
             event = "stopped" if self.result(name) is None else "done"
             self.note(name, event, seconds=seconds, is_estimate=True)
 
-    def result(self, name: str, file: str = "result.json") -> dict[str, Any] | None:
+    def result(self, name: str, file: str = "result.json") -> dict[str, object] | None:
         """The result.json, or another JSON file, of a run; None if there is none that is whole."""
         try:
             content = parse_json((self.run_dir(name) / file).read_bytes())
@@ -245,7 +276,7 @@ def _key(words: Sequence[str]) -> frozenset[str]:
     return frozenset(_by_name([word for word in words if word.strip()]).values())
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read(path: Path) -> list[Event]:
     """The lines of a history, without one at the end that a killed process left unfinished.
 
     :raises ValueError: naming a line that is damaged.
@@ -255,14 +286,16 @@ def read(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(text.split("\n")[:-1], start=1):
         try:
             entry = parse_json(line)
-            _ = entry["run"], entry["event"], datetime.fromisoformat(entry["time"])
+            datetime.fromisoformat(entry["time"])
+            if not isinstance(entry["run"], str) or not isinstance(entry["event"], str):
+                raise ValueError("run and event must be texts")
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} line {number} is not a line of a sweep ({error}); remove it.") from error
         entries_of_runs.append(entry)
     return entries_of_runs
 
 
-def append(path: Path, run: str, event: str, **more: Any) -> None:
+def append(path: Path, run: str, event: str, **more: object) -> None:
     """Add a line to a history; it is on disk when this returns. What is None is left out."""
     given = {name: value for name, value in more.items() if value is not None}
     with open(path, "a", encoding="utf-8") as file:
@@ -278,7 +311,7 @@ def mend(path: Path) -> None:
         write_text(path, text[: text.rfind("\n") + 1])
 
 
-def seconds_of(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def seconds_of(lines: Sequence[Event]) -> dict[str, float]:
     """Wall time of the processes of each run that is done, all its starts together.
 
     Where nobody saw the end, as the sweep had been killed, the time to the last write into the folder of the run.
@@ -290,7 +323,7 @@ def seconds_of(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {name: seconds[name] for name, event in newest_events.items() if event == "done"}
 
 
-def seconds_since(start: Mapping[str, Any], folder: Path) -> float:
+def seconds_since(start: Event, folder: Path) -> float:
     """Seconds from a line to the last write into a folder; its lock is also written by who only looks at it."""
     times = [facts.st_mtime for path, facts in files_below(folder).items() if path.name != LOCK]
     return max(0.0, max(times, default=0.0) - datetime.fromisoformat(start["time"]).timestamp())

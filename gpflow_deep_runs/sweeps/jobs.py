@@ -141,10 +141,12 @@ class _Work:
         # The history and the results say what became of each run; both have to agree that it is done.
         newest = folder.newest()
         for run in runs:
-            last = newest.get(run.name, {})
-            if last.get("event") == "failed" and not retry and folder.result(run.name) is None:
+            last = newest.get(run.name)
+            event = None if last is None else last["event"]
+            has_result = folder.result(run.name) is not None
+            if last is not None and event == "failed" and not retry and not has_result:
                 self.failed[run.name] = last["error"]
-            elif last.get("event") == "done" and folder.result(run.name) is not None:
+            elif event == "done" and has_result:
                 self.done.append(run.name)
             else:
                 self.waiting.append(run)
@@ -172,6 +174,7 @@ class _Work:
                 self._start(run, pool)
 
     def _look_for_holders(self) -> None:
+        # Of those that another process has, each is told of once.
         names = [run.name for run in self.waiting]
         held = {name: holder for name in names if (holder := self._folder.holder(name)) is not None}
         for name in held.keys() - self._held.keys():
@@ -181,9 +184,11 @@ class _Work:
     def _start(self, run: PlannedRun, pool: ThreadPoolExecutor) -> None:
         folder = self._folder
         program = self._program
-        is_begun = self._folder.is_begun(run.name)
+        # A run with a checkpoint goes on from there.
+        is_begun = folder.is_begun(run.name)
         flags = [*arguments({**run.flags, **program.local}), *(["--resume"] if is_begun else [])]
         words = [*program.words, f"--run_dir={folder.run_dir(run.name)}", *flags]
+        # The start is on record before there is a process.
         folder.note(run.name, "started", is_resumed=is_begun, machine=machine(), local=arguments(program.local))
         job = _Job.started(run.name, words, folder.log_file(run.name), program.environment)
         self.running[pool.submit(job.process.wait)] = job
@@ -224,6 +229,7 @@ class _Work:
         # Each job is asked once, by the end of its pipe.
         for job in self.running.values():
             job.ask_to_end()
+        # All ends are noted, also of those that a second signal kills.
         is_killed = False
         while self.running:
             if len(received) > 1 and not is_killed:

@@ -28,6 +28,7 @@ def seconds_left(status: Status, runs: Sequence[PlannedRun], seconds_of: Mapping
 
     :param seconds_of: of runs that are done, and perhaps of others that are not of this sweep.
     """
+    # Only runs of this sweep tell; the folder may hold others.
     timed_runs = [(run, seconds_of[run.name]) for run in runs if run.name in seconds_of]
     if not timed_runs:
         return None
@@ -90,6 +91,7 @@ class SweepProgress:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + (LINE_SECONDS if self._has_lines else BAR_SECONDS)
+        # A line for a log, or the text of the bar for a terminal.
         if self._has_lines:
             print(self.line(status), file=sys.stderr, flush=True)
         elif not self._bar.disable:

@@ -171,7 +171,7 @@ def _tables(content: object, axes: Sequence[str], settings: Sequence[str]) -> Ta
     if not isinstance(over, list) or not all(name in axes for name in over) or len(set(over)) < len(over):
         raise ValueError(f"table.over must list axes, each once, of {', '.join(axes) or 'none'}, got {over!r}.")
     baseline = table.get("baseline")
-    if baseline is not None and baseline not in by_name:
+    if not isinstance(baseline, str | None) or (baseline is not None and baseline not in by_name):
         raise ValueError(f"table.baseline must be a column, one of {', '.join(by_name)}, got {baseline!r}.")
     return Tables(numbers, columns, tuple(over), baseline)
 
@@ -213,17 +213,18 @@ def _column(name: str, value: object, settings: Sequence[str]) -> Column:
     # What is left beside the setting are the words of paths.
     words = dict(_table(value, section))
     setting = words.pop("setting", "" if list(settings) == [""] else None)
-    if setting not in settings:
+    if not isinstance(setting, str) or setting not in settings:
         choices = ", ".join(settings) or "none"
         raise ValueError(f"{section} must have a setting of the file, one of {choices}, got {setting!r}.")
-    if invalid := [word for word, text in words.items() if not isinstance(text, str) or not text]:
+    texts = {word: text for word, text in words.items() if isinstance(text, str) and text}
+    if invalid := [word for word in words if word not in texts]:
         raise ValueError(f"{section}: {invalid[0]} must be text, got {words[invalid[0]]!r}.")
-    return Column(name, setting, words)
+    return Column(name, setting, texts)
 
 
 def _table(
     found: object, where: str, known: Sequence[str] | None = None, kind: str = "a table of names and values"
-) -> Mapping[str, Any]:
+) -> Mapping[str, object]:
     """A table of the file; with `known`, of these names alone."""
     if not isinstance(found, dict):
         raise ValueError(f"{where} must be {kind}, got {found!r}.")
@@ -232,7 +233,7 @@ def _table(
     return found
 
 
-def _flag_table(found: object, where: str) -> Mapping[str, Any]:
+def _flag_table(found: object, where: str) -> Mapping[str, object]:
     table = _table(found, where)
     for name in table:
         if name in OWN_FLAGS:

@@ -14,11 +14,11 @@ import shlex
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpflow_deep_base.files import write_json, write_text
 from gpflow_deep_base.text import aligned, plus_minus
-from gpflow_deep_runs.sweeps.folder import SweepDir, seconds_of
+from gpflow_deep_runs.sweeps.folder import Event, SweepDir, seconds_of
 from gpflow_deep_runs.sweeps.spec import Column, Flag, Number, PlannedRun, Sweep, Tables, arguments, expand
 
 __all__ = [
@@ -71,7 +71,7 @@ def mean_of(numbers: Sequence[float | None]) -> Mean:
     return Mean(statistics.fmean(present) if present else None, error, len(present), len(numbers))
 
 
-def tabulate(sweep: Sweep, results: Mapping[str, Mapping[str, Any] | None]) -> list[Cell]:
+def tabulate(sweep: Sweep, results: Mapping[str, Mapping[str, object] | None]) -> list[Cell]:
     """All cells, by numbers, then rows, then columns.
 
     :param results: name of a run -> what is in its result.json; runs may be missing or None.
@@ -97,8 +97,9 @@ def _row(
     number: Number,
     row: Mapping[str, Flag],
     runs: Sequence[PlannedRun],
-    results: Mapping[str, Mapping[str, Any] | None],
+    results: Mapping[str, Mapping[str, object] | None],
 ) -> Iterator[Cell]:
+    # The number of each run of each column; None where a run has no result yet.
     values = {
         column.name: tuple(
             Value(
@@ -130,7 +131,7 @@ def _at(path: str, run: str, result: Mapping[str, object] | None) -> float | Non
     if result is None:
         return None
     # Follow the keys; say what is there where one is missing.
-    node: Any = result
+    node: object = result
     for key in path.split("."):
         if not isinstance(node, Mapping) or key not in node:
             content = f"there are {', '.join(node)}" if isinstance(node, Mapping) else f"there is {node!r}"
@@ -169,23 +170,24 @@ def _tables(cells: Sequence[Cell], baseline: str | None) -> Iterator[tuple[str, 
             yield title, _grid(paired, lambda cell: cell.difference)
 
 
-def _grid(cells: Sequence[Cell], shown: Callable[[Cell], Any]) -> list[list[str]]:
+def _grid(cells: Sequence[Cell], shown: Callable[[Cell], Mean | None]) -> list[list[str]]:
     columns = list(dict.fromkeys(cell.column.name for cell in cells))
     head = [" ".join(cells[0].row) or "", *columns]
     rows: dict[str, list[str]] = {}
+    # Cells come by rows, then columns.
     for cell in cells:
         rows.setdefault(" ".join(map(str, cell.row.values())), []).append(_cell(shown(cell), cell.number.digits))
     return [head, *([name, *texts] for name, texts in rows.items())]
 
 
-def _cell(mean: Mean, digits: int) -> str:
-    if mean.mean is None:
+def _cell(mean: Mean | None, digits: int) -> str:
+    if mean is None or mean.mean is None:
         return "missing"
     count = "" if mean.n == mean.n_planned else f" ({mean.n} of {mean.n_planned})"
     return plus_minus(mean.mean, mean.standard_error, digits) + count
 
 
-def as_json(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+def as_json(cells: Sequence[Cell]) -> list[dict[str, object]]:
     """The cells, with every single number, as what JSON can hold."""
     return [
         {
@@ -210,7 +212,7 @@ def machine() -> str:
     return f"{processor}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
 
 
-def results(folder: SweepDir, runs: Sequence[PlannedRun]) -> dict[str, dict[str, Any] | None]:
+def results(folder: SweepDir, runs: Sequence[PlannedRun]) -> dict[str, dict[str, object] | None]:
     """The result.json of each run; None for those that are missing."""
     return {run.name: folder.result(run.name) for run in runs}
 
@@ -221,6 +223,7 @@ def write_tables(folder: SweepDir, sweep: Sweep, name: str) -> str:
     :param name: what the record calls the sweep.
     :raises ValueError: as `tabulate`.
     """
+    # What is done, in cells of means.
     runs = expand(sweep)
     results_by_name = results(folder, runs)
     cells = tabulate(sweep, results_by_name)
@@ -246,26 +249,29 @@ def write_tables(folder: SweepDir, sweep: Sweep, name: str) -> str:
         },
         "cells": as_json(cells),
     }
+    # The table with all single numbers first: the others can be made from it.
     write_json(folder.path / "table.json", content)
     write_text(folder.path / "table.md", as_markdown(cells, tables.baseline))
     write_text(folder.path / "table.txt", text)
     return text
 
 
-def _origin(folder: SweepDir, sweep: Sweep, run: PlannedRun, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _origin(folder: SweepDir, sweep: Sweep, run: PlannedRun, lines: Sequence[Event]) -> dict[str, object]:
     """The command that repeats a run anywhere, with the flags of its last start, and what it was made with."""
+    # What the run says of itself, and what the sweep wrote when it started the run last.
     origin = folder.result(run.name, "provenance.json") or {}
     starts = [line for line in lines if line["run"] == run.name and line["event"] == "started"]
-    newest = starts[-1] if starts else {}
-    words = [*arguments(run.flags), *newest.get("local", ())]
+    words = [*arguments(run.flags), *(starts[-1].get("local", []) if starts else [])]
+    resumed = origin.get("resumed")
+    resumed = resumed if isinstance(resumed, list) else []
     portable_words = [word for word in words if not word.startswith("--data_dir=")]  # a folder of one machine
     return {
         "command": shlex.join([sweep.script, "--run_dir=RUN", *portable_words]),
         "folder": f"runs/{run.name}",
         "commit": origin.get("git_commit"),
         "is_dirty": origin.get("git_dirty"),
-        "commits_resumed": [resumption.get("git_commit") for resumption in origin.get("resumed", ())],
-        "machine": newest.get("machine"),
+        "commits_resumed": [resumption.get("git_commit") for resumption in resumed if isinstance(resumption, dict)],
+        "machine": starts[-1].get("machine") if starts else None,
         "versions": origin.get("versions"),
         "data_sha256": origin.get("data_sha256"),
         "start_time": origin.get("start_time"),

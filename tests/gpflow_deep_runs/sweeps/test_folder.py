@@ -172,9 +172,11 @@ def test_a_result_that_is_not_whole_is_none(folder: SweepDir) -> None:
 def test_damaged_records_are_named(folder: SweepDir) -> None:
     swept(folder, sweep_of(splits="[0]", settings="a = {}"))
     text = (folder.path / "history.jsonl").read_text()
-    (folder.path / "history.jsonl").write_text("???\n" + text)
-    with pytest.raises(ValueError, match=r"history\.jsonl line 1 is not a line of a sweep .*; remove it"):
-        folder.history()
-    (folder.path / "sweep.json").write_text("{")
-    with pytest.raises(ValueError, match=r"sweep\.json cannot be read"):
-        folder.record()
+    for line in ("???", "[]", '{"run": ["a"], "event": "done", "time": "2026-01-01T00:00:00"}'):
+        (folder.path / "history.jsonl").write_text(f"{line}\n{text}")
+        with pytest.raises(ValueError, match=r"history\.jsonl line 1 is not a line of a sweep .*; remove it"):
+            folder.history()
+    for content in ("{", "[]"):
+        (folder.path / "sweep.json").write_text(content)
+        with pytest.raises(ValueError, match=r"sweep\.json cannot be read"):
+            folder.record()

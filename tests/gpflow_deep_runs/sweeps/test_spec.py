@@ -112,6 +112,8 @@ def replaced(old: str, new: str) -> str:
         (replaced("[settings]", "[settings]\n[other]"), "the file has no 'other'"),
         (replaced('baseline = "GP"', 'base = "GP"'), r"\[table\] has no 'base'; it may have numbers, columns, over"),
         (replaced('baseline = "GP"', 'baseline = "gp"'), "table.baseline must be a column, one of GP, DGP3, got 'gp'"),
+        (replaced('baseline = "GP"', 'baseline = ["GP"]'), r"table.baseline must be a column, .*got \['GP'\]"),
+        (replaced('setting = "dgp2", model', 'setting = ["dgp2"], model'), r"must have a setting .*got \['dgp2'\]"),
         (
             replaced('baseline = "GP"', 'over = ["seed"]'),
             r"table.over must list axes, .*of dataset, split, got \['seed'\]",
