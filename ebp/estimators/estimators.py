@@ -83,7 +83,7 @@ def check_whole_numbers(estimator: object, *names: str, least: int = 1, other: s
         value = getattr(estimator, name)
         if other and isinstance(value, str) and value == other:
             continue
-        if not isinstance(value, Integral) or value < least:
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
             alternative = f" or {other!r}" if other else ""
             raise ValueError(f"{name} must be a whole number of at least {least}{alternative}, got {value!r}.")
 

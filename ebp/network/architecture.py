@@ -120,9 +120,9 @@ def initial_h(architecture: Architecture, seed: tf.Tensor) -> list[tf.Tensor]:
 def head_of(head: str | Head, num_outputs: int) -> Head:
     """The head of a name, see `EBPNetwork`.
 
-    :raises ValueError: for an unknown name, or one that does not fit the number of outputs.
+    :raises ValueError: for an unknown name or a thing that is no head, or a name that does not fit the outputs.
     """
-    if not isinstance(head, str):
+    if isinstance(head, Head) and not isinstance(head, type):
         return head
     named: dict[str, Callable[[], Head]] = {
         "binary": SignHead,
@@ -130,8 +130,10 @@ def head_of(head: str | Head, num_outputs: int) -> Head:
         "softmax": SoftmaxHead,
         "regression": RegressionHead,
     }
-    if head not in named:
-        raise ValueError(f"head must be one of {', '.join(map(repr, named))} or a Head, got {head!r}.")
+    if not isinstance(head, str) or head not in named:
+        raise ValueError(
+            f"head must be one of {', '.join(map(repr, named))} or a Head such as RegressionHead(0.1), got {head!r}."
+        )
     if (head == "binary") != (num_outputs == 1) and head != "regression":
         raise ValueError(
             f"head={head!r} does not fit {num_outputs} outputs; 'binary' has one, 'multiclass' and 'softmax' have one "

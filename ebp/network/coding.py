@@ -189,8 +189,11 @@ class InputCoding:
     def fit(cls, kind: str, X: Matrix) -> InputCoding:
         """Learn the coding from the training part `X` [N, D], an array or a SciPy sparse matrix.
 
-        :raises ValueError: if `kind` is unknown.
+        :raises ValueError: if `kind` is unknown, or `X` has no rows or another shape.
         """
+        X = X if is_sparse(X) else np.asarray(X)
+        if X.ndim != 2 or not X.shape[0]:
+            raise ValueError(f"inputs must be of shape [N, D], with at least one row, got {list(X.shape)}.")
         return cls.of(kind, Moments.of(X))
 
     @classmethod
@@ -204,8 +207,7 @@ class InputCoding:
         deviation = moments.deviation
         # s, sqrt(s) or S, by the kind.
         if kind in ("common", "centred"):
-            unit = _power_of_two(np.max(deviation, keepdims=True))
-            deviation = np.full_like(deviation, unit * np.sqrt(np.mean(np.square(deviation / unit))))
+            deviation = moments.with_common_scale().deviation
         elif kind == "root":
             deviation = np.sqrt(deviation)
         # A column whose standard deviation has no inverse in float64 is one that does not vary.
@@ -218,6 +220,7 @@ class InputCoding:
 
         :raises ValueError: if `X` has another number of columns, or is sparse and too large to be made dense.
         """
+        X = X if is_sparse(X) else np.asarray(X)
         if X.ndim != 2 or X.shape[1] != len(self.mean):
             raise ValueError(f"inputs must be of shape [N, {len(self.mean)}], got {list(X.shape)}.")
         # Codings under which 0 stays 0: of a sparse matrix the entries alone are coded.

@@ -14,16 +14,34 @@ NumPy alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from numbers import Integral
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-__all__ = ["Convolution", "Convolved", "flat_sizes", "pooled", "unfolded"]
+if TYPE_CHECKING:  # this module needs NumPy alone
+    import tensorflow as tf
+
+#: Rows of NumPy or of TensorFlow.
+Rows = TypeVar("Rows", np.ndarray, "tf.Tensor")
+
+__all__ = ["Convolution", "Convolved", "check_whole", "flat_sizes", "pooled", "unfolded"]
 
 POOLS = (1, 2, 4)
 """Powers of two, whose means of signs are exact numbers."""
+
+
+def check_whole(name: str, value: object, least: int = 1) -> int:
+    """A whole number of at least `least`, NumPy's among them, as Python's.
+
+    :raises ValueError: with the name, for anything else.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    return int(value)
 
 
 @dataclass(frozen=True)
@@ -42,9 +60,7 @@ class Convolution:
 
     def __post_init__(self) -> None:
         for name in ("filters", "size"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} of a Convolution must be a whole number of at least 1, got {value!r}.")
+            object.__setattr__(self, name, check_whole(f"{name} of a Convolution", getattr(self, name)))
         if self.pool not in POOLS:
             raise ValueError(f"pool of a Convolution must be one of {', '.join(map(str, POOLS))}, got {self.pool!r}.")
 
@@ -109,22 +125,25 @@ class Convolved(NamedTuple):
             )
 
 
-def flat_sizes(layers: Sequence[Any]) -> tuple[tuple[int, ...], tuple[Convolved | None, ...]]:
+def flat_sizes(layers: Sequence[object]) -> tuple[tuple[int, ...], tuple[Convolved | None, ...]]:
     """Numbers of inputs, of outputs of each hidden layer, and of outputs; and each layer's convolution, or None.
 
     :param layers: inputs, a number or (height, width, channels); then widths, each a number or a `Convolution`; the
         outputs' number.
-    :raises ValueError: if a convolution has no image before it, is the last layer, or does not fit.
+    :raises ValueError: if a size is no positive whole number, or a convolution has no image before it, is the last
+        layer, or does not fit.
     """
-    image = tuple(map(int, layers[0])) if isinstance(layers[0], (tuple, list)) else None
-    if image is not None and (len(image) != 3 or min(image) < 1):
-        raise ValueError(f"an image must have a height, a width and channels such as (28, 28, 1), got {layers[0]!r}.")
-    sizes = [int(np.prod(image)) if image else int(layers[0])]
+    image: tuple[int, ...] | None = None
+    if isinstance(layers[0], (tuple, list)):
+        image = tuple(check_whole("sizes of an image", size) for size in layers[0])
+        if len(image) != 3:
+            raise ValueError(f"an image must have a height, a width and channels such as (28, 28, 1), got {image}.")
+    sizes = [check_whole("sizes of layers", layers[0]) if image is None else math.prod(image)]
     convolutions = list[Convolved | None]()
     for layer in layers[1:]:
         # An ordinary layer; behind it there is no image any more.
         if not isinstance(layer, Convolution):
-            sizes.append(int(layer))
+            sizes.append(check_whole("sizes of layers", layer))
             convolutions.append(None)
             image = None
             continue
@@ -134,7 +153,8 @@ def flat_sizes(layers: Sequence[Any]) -> tuple[tuple[int, ...], tuple[Convolved 
                 "widths after all convolutions."
             )
         # Its image is what the next layer gets.
-        convolved = Convolved(*image, layer.size, layer.filters, layer.pool)
+        height, width, channels = image
+        convolved = Convolved(height, width, channels, layer.size, layer.filters, layer.pool)
         convolved.check()
         image = convolved.image
         sizes.append(convolved.num_outputs)
@@ -144,7 +164,12 @@ def flat_sizes(layers: Sequence[Any]) -> tuple[tuple[int, ...], tuple[Convolved 
     return tuple(sizes), tuple(convolutions)
 
 
-def unfolded(X: object, convolved: Convolved, reshape: Any = np.reshape, concatenate: Any = np.concatenate) -> Any:
+def unfolded(
+    X: Rows,
+    convolved: Convolved,
+    reshape: Callable[..., Rows] = np.reshape,
+    concatenate: Callable[..., Rows] = np.concatenate,
+) -> Rows:
     """Images [B, n_in] as a row for each position, [B P, K].
 
     :param reshape: of X's library, as `tf.reshape` for a tensor.
@@ -158,7 +183,9 @@ def unfolded(X: object, convolved: Convolved, reshape: Any = np.reshape, concate
     return reshape(concatenate(parts, axis=3), [-1, convolved.fan_in])
 
 
-def pooled(values: object, convolved: Convolved, reshape: Any = np.reshape, reduce: Any = np.sum) -> Any:
+def pooled(
+    values: Rows, convolved: Convolved, reshape: Callable[..., Rows] = np.reshape, reduce: Callable[..., Rows] = np.sum
+) -> Rows:
     """Sums over blocks of the outputs [B P, filters], as images [B, n_out]; means with another `reduce`.
 
     :param reshape: of the library of `values`.

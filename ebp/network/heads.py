@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import tensorflow as tf
@@ -45,7 +45,7 @@ def mills_ratio(z: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tenso
     :return: r(z), of the shape of `z`. Its derivative is -r (z + r), which is what automatic differentiation uses;
         that of the second order is not defined.
     """
-    r = _ratio(z)
+    r = math.sqrt(2.0 / math.pi) / tfp.math.erfcx(-z / math.sqrt(2.0))
 
     def gradient(upstream: tf.Tensor) -> tf.Tensor:
         # z + r cancels on the left. With x = -z it is 1 / (x + 2 / (x + 3 / (x + ...))): Laplace's continued fraction.
@@ -73,10 +73,7 @@ def log_ndtr(z: tf.Tensor) -> tf.Tensor:
     return tf.where(is_left, tail, tf.math.log1p(-0.5 * tf.math.erfc(right_z / math.sqrt(2.0))))
 
 
-def _ratio(z: tf.Tensor) -> tf.Tensor:
-    return math.sqrt(2.0 / math.pi) / tfp.math.erfcx(-z / math.sqrt(2.0))
-
-
+@runtime_checkable
 class Head(Protocol):
     """What the algorithm needs to know about the last layer."""
 
@@ -168,8 +165,7 @@ class SoftmaxHead:
 
     def log_prob(self, y: tf.Tensor, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
         """log P of the class with y = +1, in nats."""
-        log_p = tf.nn.log_softmax(self.scores(mu, sigma2), axis=-1)
-        return tf.reduce_sum(0.5 * (y + 1.0) * log_p, axis=-1)
+        return tf.reduce_sum(0.5 * (y + 1.0) * tf.nn.log_softmax(self.scores(mu, sigma2), axis=-1), axis=-1)
 
     def scores(self, mu: tf.Tensor, sigma2: tf.Tensor) -> tf.Tensor:
         """mu / sqrt(1 + pi sigma2 / 8): probabilities are the softmax of it."""
@@ -293,14 +289,18 @@ def encode_labels(labels: ArrayLike, classes: ArrayLike | None = None) -> tuple[
     :param labels: [N], numbers or strings.
     :param classes: the classes in order; by default the sorted distinct labels.
     :return: Y, [N, 1] for two classes (+1 is the second one), else [N, C] with one +1 in each row; and the classes [C].
-    :raises ValueError: if there is only one class, or a label that is not in `classes`.
+    :raises ValueError: if there is only one class, one is named twice, or a label is NaN or not in `classes`.
     """
     labels = np.asarray(labels)
     if labels.ndim != 1:
         raise ValueError(f"labels must be of shape [N], got {list(labels.shape)}.")
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError(f"labels must not be NaN, got {np.isnan(labels).sum()} of these; drop their rows.")
     classes = np.unique(labels) if classes is None else np.asarray(classes)
     if len(classes) < 2:
         raise ValueError(f"labels must be of at least two classes, got 1 class: {list(classes)}.")
+    if classes.ndim != 1 or len(np.unique(classes)) < len(classes):
+        raise ValueError(f"classes must be of shape [C], each named once, got {classes.tolist()}.")
     # A label that is not among the classes has no code.
     unseen = sorted(set(labels.tolist()) - set(classes.tolist()), key=str)
     if unseen:

@@ -23,11 +23,11 @@ from gpflow_deep_base.seeds import Seed, as_seed
 
 from .architecture import Architecture, Posterior, head_of, initial_h
 from .coding import Matrix
-from .convolution import flat_sizes, pooled, unfolded
+from .convolution import check_whole, flat_sizes, pooled, unfolded
 from .heads import Head, SignHead
 from .posterior import WeightPrior, weight_prior
 
-__all__ = ["EBPNetwork", "check_inputs"]
+__all__ = ["EBPNetwork", "check_inputs", "check_rows"]
 
 #: Numbers that one chunk of a prediction may hold in its widest layer.
 CHUNK_SIZE = 1 << 22
@@ -67,14 +67,15 @@ class EBPNetwork(tf.Module):
     ) -> None:
         super().__init__(name="ebp_network")
         # Layers, and a prior for each.
-        sizes, convolutions = flat_sizes(layer_sizes) if len(layer_sizes) else ((), ())
-        if len(sizes) < 2 or min(sizes) < 1:
+        if not isinstance(layer_sizes, (tuple, list, np.ndarray)) or len(layer_sizes) < 2:
             raise ValueError(
-                f"layer_sizes must be at least two positive numbers, inputs and outputs, got {list(layer_sizes)}."
+                f"layer_sizes must be at least two positive whole numbers, inputs and outputs, got {layer_sizes!r}."
             )
-        priors: list[Any] = list(prior) if isinstance(prior, (list, tuple)) else [prior] * (len(sizes) - 1)
-        if len(priors) != len(sizes) - 1:
-            raise ValueError(f"give one prior, or one for each of the {len(sizes) - 1} layers, got {len(priors)}.")
+        sizes, convolutions = flat_sizes(layer_sizes)
+        if isinstance(prior, str) or not isinstance(prior, Sequence):
+            prior = [prior] * (len(sizes) - 1)
+        if len(prior) != len(sizes) - 1:
+            raise ValueError(f"give one prior, or one for each of the {len(sizes) - 1} layers, got {len(prior)}.")
         if covariance not in ("diagonal", "full"):
             raise ValueError(f"covariance must be 'diagonal' or 'full', got {covariance!r}.")
         has_convolutions = any(shared is not None for shared in convolutions)
@@ -85,7 +86,7 @@ class EBPNetwork(tf.Module):
             raise ValueError(f"dtype must be float32 or float64, got {dtype.name}.")
         self.architecture = Architecture(
             layer_sizes=sizes,
-            priors=tuple(weight_prior(layer_prior) for layer_prior in priors),
+            priors=tuple(weight_prior(layer_prior) for layer_prior in prior),
             head=head_of(head, sizes[-1]),
             full_covariance=covariance == "full",
             has_biases=bool(biases),
@@ -159,7 +160,7 @@ class EBPNetwork(tf.Module):
 
     def deterministic_scores(self, X: Matrix) -> np.ndarray:
         """u_L of the network with the most probable weights, [N, n_L]."""
-        return self._network_scores(X, self.mode_weights())
+        return self._network_scores(check_inputs(X, self.layer_sizes[0], tf.float64), self.mode_weights())
 
     def vote(self, X: Matrix, k: int, seed: Seed = 0) -> np.ndarray:
         """Mean output of k networks drawn from the posterior, [N, n_L].
@@ -168,11 +169,11 @@ class EBPNetwork(tf.Module):
         Regression: the mean of u_L. `decide` makes predictions of it. It tends to EBP-P with k, up to the central limit
         theorem.
 
-        :raises ValueError: if k is not positive.
+        :raises ValueError: if k is not a positive whole number.
         """
-        if k < 1:
-            raise ValueError(f"k must be at least 1, got {k}.")
+        check_whole("k", k)
         seed = as_seed(seed)
+        X = check_inputs(X, self.layer_sizes[0], tf.float64)
         total = np.zeros((X.shape[0], self.layer_sizes[-1]))
         # Draw i depends on the seed and i alone: more votes begin with the same draws.
         for i in range(k):
@@ -188,6 +189,7 @@ class EBPNetwork(tf.Module):
         """log P(y | x, data so far) of each example in nats, [N]."""
         Y = self.architecture.head.check_targets(Y, self.layer_sizes[-1])
         mu, sigma2 = self.predict_moments(X)
+        check_rows(mu, Y)
         return self.architecture.head.log_prob(tf.constant(Y, mu.dtype), tf.constant(mu), tf.constant(sigma2)).numpy()
 
     # Single networks.
@@ -232,8 +234,7 @@ class EBPNetwork(tf.Module):
         return [(W.numpy(), b) for W, b in zip(weights, biases, strict=True)]
 
     def _network_scores(self, X: Matrix, weights: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """u_L of one network, normalised by sqrt(K) as in Eq. (3.14), in float64, [N, n_L]."""
-        X = check_inputs(X, self.layer_sizes[0], tf.float64)
+        """u_L of one network, normalised by sqrt(K) as in Eq. (3.14), in float64, [N, n_L]; X is checked."""
         convolutions = self.architecture.convolutions or (None,) * len(weights)
         layers = [(W.astype(np.float64), b, shared) for (W, b), shared in zip(weights, convolutions, strict=True)]
         parts = []
@@ -302,6 +303,12 @@ def _compiled_moments(architecture: Architecture, is_sparse: bool) -> Callable[.
         return mu.numpy(), sigma2.numpy()
 
     return call
+
+
+def check_rows(X: Matrix, Y: np.ndarray) -> None:
+    """Raises ValueError if inputs and targets have not as many rows."""
+    if Y.shape[0] != X.shape[0]:
+        raise ValueError(f"inputs and targets must have as many rows, got {X.shape[0]} and {Y.shape[0]}.")
 
 
 def check_inputs(X: Matrix, num_inputs: int, dtype: tf.DType) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import tensorflow as tf
@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 
+@runtime_checkable
 class WeightPrior(Protocol):
     """What the algorithm needs to know about the values of a weight. All functions work elementwise on `h`."""
 
@@ -234,16 +235,16 @@ class GaussianWeights:
 def weight_prior(weights: str | WeightPrior) -> WeightPrior:
     """The prior called "binary", "ternary" (equally probable values) or "real" (N(0, 1)); a prior is handed through.
 
-    :raises ValueError: for another name.
+    :raises ValueError: for another name, or a thing that is no prior.
     """
-    if not isinstance(weights, str):
+    if isinstance(weights, WeightPrior) and not isinstance(weights, type):
         return weights
     named: dict[str, WeightPrior] = {
         "binary": BinaryWeights(),
         "ternary": TernaryWeights(),
         "real": GaussianWeights(),
     }
-    if weights not in named:
+    if not isinstance(weights, str) or weights not in named:
         raise ValueError(
             f"weights must be one of {', '.join(map(repr, named))} or a WeightPrior such as "
             f"FiniteSetWeights((-2, -1, 1, 2)), got {weights!r}."

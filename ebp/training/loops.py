@@ -127,15 +127,13 @@ def stream_epoch(architecture: Architecture) -> Callable[..., Any]:
             t: tf.Tensor, more: tf.Tensor, posterior: Posterior, seen: tf.Tensor, log_prob: tf.Tensor, damped: tf.Tensor
         ) -> Any:
             x, y = more.get_value()
-            y = _checked_targets(architecture, x, y)
+            x = tf.cast(x, architecture.dtype)
+            y = _checked_targets(architecture, x, tf.cast(y, architecture.dtype))
             # A sparse batch changes h_1 in place, a dense one the posterior that goes around the loop.
             if isinstance(x, tf.SparseTensor):
-                compact, columns = _compact(
-                    x.indices[:, 0], x.indices[:, 1], tf.cast(x.values, architecture.dtype), x.dense_shape[0]
-                )
+                compact, columns = _compact(x.indices[:, 0], x.indices[:, 1], x.values, x.dense_shape[0])
                 posterior, change = _sparse_update(architecture, h_1, posterior, compact, columns, y, None)
             else:
-                x = tf.cast(x, architecture.dtype)
                 means = architecture.means(posterior.h)
                 change = bayes_increments(architecture, posterior.h, means, posterior.b, x, y)
                 posterior = updated(posterior, change)
@@ -167,13 +165,12 @@ def _next(iterator: Any, wanted: tf.Tensor) -> Any:
 
 
 def _checked_targets(architecture: Architecture, x: tf.Tensor | tf.SparseTensor, y: tf.Tensor) -> tf.Tensor:
-    """y in the network's precision; at run time an error if x or y is not finite, or a label neither -1 nor +1."""
+    """y; at run time an error if x or y is not finite, or a label neither -1 nor +1."""
     values = x.values if isinstance(x, tf.SparseTensor) else x
     checks = [
         tf.debugging.assert_all_finite(values, "inputs of the pipeline must be finite"),
         tf.debugging.assert_all_finite(y, "targets of the pipeline must be finite"),
     ]
-    y = tf.cast(y, architecture.dtype)
     if architecture.head.has_labels:
         checks.append(tf.debugging.assert_equal(tf.abs(y), tf.ones_like(y), "labels must be -1 and +1"))
     with tf.control_dependencies([check for check in checks if check is not None]):

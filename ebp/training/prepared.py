@@ -13,8 +13,9 @@ import scipy.sparse
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
+from ..network.architecture import Architecture
 from ..network.coding import Matrix
-from ..network.network import EBPNetwork, check_inputs
+from ..network.network import EBPNetwork, check_inputs, check_rows
 
 __all__ = ["InputCodingWarning", "Prepared", "SparseRows", "check_coding", "padded", "power_of_two", "prepare"]
 
@@ -48,22 +49,22 @@ class Prepared(NamedTuple):
 def prepare(network: EBPNetwork, X: Matrix | Prepared, Y: ArrayLike | None = None) -> Prepared:
     """Check data once, and put them where the compiled loops take them from.
 
-    :raises ValueError: for wrong shapes, NaN, labels that the head does not take (with the mapping to use), or, in a
-        network without biases, rows without any non-zero input.
+    :raises ValueError: for wrong shapes, data prepared for another network, NaN, labels that the head does not take
+        (with the mapping to use), or, in a network without biases, rows without any non-zero input.
 
     Warns (`InputCodingWarning`) about rows without any non-zero input, unless it is the only one, and about inputs that
     are mostly a constant other than 0 (`check_coding`).
     """
-    if isinstance(X, Prepared):
-        return X
     architecture = network.architecture
+    if isinstance(X, Prepared):
+        _check_prepared(X, architecture)
+        return X
     if Y is None:
         raise ValueError("targets are missing: give Y, or data from ebp.prepare(network, X, Y).")
     # Inputs and targets as network and head take them.
     X = check_inputs(X, architecture.layer_sizes[0], architecture.dtype)
     Y = architecture.head.check_targets(Y, architecture.layer_sizes[-1])
-    if Y.shape[0] != X.shape[0]:
-        raise ValueError(f"inputs and targets must have as many rows, got {X.shape[0]} and {Y.shape[0]}.")
+    check_rows(X, Y)
     # Inputs that are legal, but from which little can be learned.
     _check_empty_rows(X, architecture.has_biases)
     if architecture.priors[0].is_discrete:
@@ -76,6 +77,17 @@ def prepare(network: EBPNetwork, X: Matrix | Prepared, Y: ArrayLike | None = Non
         rows = SparseRows(tf.constant(X.indptr, tf.int64), tf.constant(X.indices, tf.int32), tf.constant(X.data))
         return Prepared(rows, targets)
     return Prepared(tf.constant(X), targets)
+
+
+def _check_prepared(data: Prepared, architecture: Architecture) -> None:
+    wanted = (architecture.layer_sizes[0], architecture.layer_sizes[-1], architecture.dtype)
+    num_inputs = wanted[0] if isinstance(data.X, SparseRows) else int(data.X.shape[1])
+    given = (num_inputs, int(data.Y.shape[1]), data.Y.dtype)
+    if given != wanted:
+        raise ValueError(
+            f"data were prepared for a network of {given[0]} inputs and {given[1]} outputs in {given[2].name}, this "
+            f"one has {wanted[0]} and {wanted[1]} in {wanted[2].name}; prepare them for it, too."
+        )
 
 
 def padded(data: Prepared) -> Prepared:

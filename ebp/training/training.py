@@ -20,6 +20,7 @@ from gpflow_deep_base.seeds import Seed, as_seed
 
 from ..network.architecture import Posterior
 from ..network.coding import Matrix
+from ..network.convolution import check_whole
 from ..network.network import EBPNetwork
 from .loops import dense_epoch, sparse_epoch, stream_epoch
 from .online import online_epoch
@@ -71,6 +72,8 @@ def fit(
 
     Other parameters and errors as for `fit_epoch`.
     """
+    check_whole("epochs", epochs, 0)
+    check_whole("first_epoch", first_epoch, 0)
     data = prepare(network, X, Y)
     return [
         fit_epoch(network, data, batch_size=batch_size, seed=seed, epoch=epoch, jit_compile=jit_compile)
@@ -109,10 +112,9 @@ def fit_epoch(
     data = prepare(network, X, Y)
     architecture = network.architecture
     # Batches of the rows to learn, in the order of (seed, epoch), and how often each row counts.
-    learned = np.arange(data.Y.shape[0]) if rows is None else np.asarray(rows)
+    learned = _checked_rows(rows, len(data.Y))
     num_data = len(learned)
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
+    check_whole("batch_size", batch_size)
     if batch_size > MAX_PADDING:
         batch_size = min(batch_size, max(num_data, MAX_PADDING))
     steps = slice(first_step, -(-num_data // batch_size) if last_step is None else last_step)
@@ -190,7 +192,7 @@ def fit_stream(network: EBPNetwork, dataset: tf.data.Dataset, *, max_steps: int 
     """
     architecture = network.architecture
     sizes = architecture.layer_sizes
-    spec = dataset.element_spec
+    spec = getattr(dataset, "element_spec", None)
     if not (
         isinstance(spec, tuple)
         and len(spec) == 2
@@ -220,6 +222,17 @@ def epoch_order(seed: Seed, epoch: int, num_data: int) -> np.ndarray:
     """The order of the examples in a pass: a permutation, int [num_data], that is a function of seed and epoch."""
     entropy = [*(int(word) % 2**32 for word in as_seed(seed).numpy()), epoch]
     return np.random.default_rng(entropy).permutation(num_data)
+
+
+def _checked_rows(rows: ArrayLike | None, num_data: int) -> np.ndarray:
+    numbers = np.arange(num_data) if rows is None else np.asarray(rows)
+    is_whole = numbers.ndim == 1 and len(numbers) > 0 and numbers.dtype.kind in "iu"
+    if not is_whole or numbers.min() < 0 or numbers.max() >= num_data:
+        raise ValueError(
+            f"rows must be numbers of rows from 0 to {num_data - 1}, at least one, got {numbers}; of a mask take "
+            "np.flatnonzero."
+        )
+    return numbers
 
 
 def _checked_weight(weight: ArrayLike, num_data: int) -> np.ndarray:

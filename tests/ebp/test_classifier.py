@@ -157,6 +157,7 @@ def test_fits_and_pickles_repeat() -> None:
         ({"hidden": "wide"}, "hidden must be a positive whole number .* got 'wide'"),
         ({"hidden": None}, "hidden must be a positive whole number .* got None"),
         ({"batch_size": 1.5}, "batch_size must be a whole number"),
+        ({"batch_size": True}, "batch_size must be a whole number"),
         ({"output": "best"}, "output must be 'probabilistic', 'deterministic' or 'vote', got 'best'"),
         ({"weights": "octal"}, "weights must be one of 'binary'"),
     ],

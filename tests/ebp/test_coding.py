@@ -85,7 +85,11 @@ def test_json(kind: str, X: np.ndarray) -> None:
 def test_errors(X: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"input_coding must be one of raw, scaled, .*got 'log'"):
         InputCoding.fit("log", X)
-    coding = InputCoding.fit("zscore", X)
+    for other in (X[0], X[:0]):
+        with pytest.raises(ValueError, match=r"must be of shape \[N, D\], with at least one row"):
+            InputCoding.fit("zscore", other)
+    coding = InputCoding.fit("zscore", X.tolist())
+    np.testing.assert_array_equal(coding.transform(X.tolist()), coding.transform(X))
     with pytest.raises(ValueError, match=r"must be of shape \[N, 6\], got \[2, 5\]"):
         coding.transform(np.zeros((2, 5)))
     wide: Any = scipy.sparse.csr_matrix((20_000, 30_000))

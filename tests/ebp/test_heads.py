@@ -104,5 +104,9 @@ def test_encode_refuses_unseen_and_single_classes() -> None:
         encode_labels(np.array([0, 3]), np.array([0, 1]))
     with pytest.raises(ValueError, match="at least two classes, got 1 class"):
         encode_labels(np.array([1, 1]))
+    with pytest.raises(ValueError, match=r"classes must be .* each named once, got"):
+        encode_labels(np.array(["a", "b"]), ["a", "a", "b"])
+    with pytest.raises(ValueError, match="labels must not be NaN, got 1 of these"):
+        encode_labels(np.array([0.0, np.nan, 1.0]))
     with pytest.raises(ValueError, match=r"shape \[N\], got \[2, 1\]"):
         encode_labels(np.array([[1], [2]]))

@@ -141,3 +141,13 @@ def test_numbers_as_dictionaries(rng: np.random.Generator) -> None:
     for x in rng.normal(size=12):
         model.learn_one({"a": x}, 3.0 * x)
     assert isinstance(model.predict_one({"a": 0.5}), float)
+
+
+def test_a_row_that_is_refused_is_not_in_the_means(rng: np.random.Generator) -> None:
+    model = OneByOne(EBPRegressor(5))
+    with pytest.raises(ValueError, match="NaN"):
+        model.learn_one({"wrong": np.nan}, 1.0)
+    model.learn_one({"a": 1.0}, 1.0)
+    with pytest.raises(ValueError, match="NaN"):
+        model.learn_one({"a": np.nan}, 1.0)
+    assert model.predict_one({}) == model.predict_one({"a": 1.0})

@@ -7,7 +7,7 @@ import scipy.sparse
 import tensorflow as tf
 
 import ebp.network.network
-from ebp import EBPNetwork, GaussianWeights, TernaryWeights
+from ebp import EBPNetwork, GaussianWeights, SoftmaxHead, TernaryWeights
 from gpflow_deep_base.seeds import as_seed
 from tests.statistical import assert_mean_close
 
@@ -137,10 +137,13 @@ def test_copies_and_pickles(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (((5,),), "at least two positive numbers"),
-        (((5, 0, 1),), "at least two positive numbers"),
+        (((5,),), "at least two positive whole numbers"),
+        ((5,), "at least two positive whole numbers"),
+        (((5, 0, 1),), "sizes of layers must be a whole number of at least 1, got 0"),
+        (((5, 2.5, 1),), "sizes of layers must be a whole number of at least 1, got 2.5"),
         (((5, 4, 1), ["binary"]), "one for each of the 2 layers, got 1"),
         (((5, 1), "octal"), "weights must be one of 'binary'"),
+        (((5, 1), TernaryWeights), "weights must be one of 'binary'"),
     ],
 )
 def test_impossible_networks(arguments: tuple, message: str) -> None:
@@ -153,6 +156,7 @@ def test_impossible_networks(arguments: tuple, message: str) -> None:
     [
         ({"head": "binary"}, "head='binary' does not fit 3 outputs"),
         ({"head": "logistic"}, "head must be one of 'binary', 'multiclass'"),
+        ({"head": SoftmaxHead}, "head must be one of 'binary', 'multiclass'"),
         ({"head": "softmax", "covariance": "low-rank"}, "'diagonal' or 'full'"),
         ({"head": "softmax", "dtype": tf.float16}, "dtype must be float32 or float64, got float16"),
         ({"head": "softmax", "seed": -1}, "seed must be from 0"),
@@ -185,6 +189,15 @@ def test_impossible_inputs(X: np.ndarray, message: str) -> None:
         EBPNetwork((5, 1)).predict_mean(X)
 
 
-def test_votes_need_a_network() -> None:
-    with pytest.raises(ValueError, match="k must be at least 1"):
-        EBPNetwork((5, 1)).vote(np.zeros((1, 5)), 0)
+def test_votes_are_of_networks_and_of_rows_of_any_kind() -> None:
+    network = EBPNetwork((5, 1))
+    np.testing.assert_array_equal(network.vote([[0.0] * 5], 2), network.vote(np.zeros((1, 5)), 2))
+    for k in (0, 2.5):
+        with pytest.raises(ValueError, match="k must be a whole number of at least 1"):
+            network.vote(np.zeros((1, 5)), k)  # type: ignore[arg-type]
+
+
+def test_evidence_needs_a_target_for_each_row() -> None:
+    """One target must not stand for all rows."""
+    with pytest.raises(ValueError, match="as many rows, got 3 and 1"):
+        EBPNetwork((5, 1)).log_evidence(np.zeros((3, 5)), [1])

@@ -337,6 +337,14 @@ def test_a_stream_stops_after_max_steps(rng: np.random.Generator) -> None:
     assert int(network.step) == 7
 
 
+def test_a_stream_of_whole_numbers(rng: np.random.Generator) -> None:
+    X, y = rng.integers(0, 255, (12, 5)).astype(np.uint8), rng.choice([-1, 1], (12, 1))
+    twins = EBPNetwork((5, 1)), EBPNetwork((5, 1))
+    for network, parts in zip(twins, ((X, y), (X.astype(np.float32), y.astype(np.float32))), strict=True):
+        fit_stream(network, tf.data.Dataset.from_tensor_slices(parts).batch(4))
+    np.testing.assert_array_equal(twins[0].h[0], twins[1].h[0])
+
+
 def test_impossible_streams(rng: np.random.Generator) -> None:
     X, y = task(rng, 4, 5)
     network = EBPNetwork((5, 1))
@@ -344,8 +352,9 @@ def test_impossible_streams(rng: np.random.Generator) -> None:
     slices = tf.data.Dataset.from_tensor_slices
     with pytest.raises(ValueError, match=r"batches \(x \[B, 5\], y \[B, 1\]\).* use dataset.batch\(1\)"):
         fit_stream(network, slices((X, y[:, None])))
-    with pytest.raises(ValueError, match="batches"):
-        fit_stream(network, slices((X[:, :4], y[:, None])).batch(1))
+    for stream in (slices((X[:, :4], y[:, None])).batch(1), [(X, y)]):
+        with pytest.raises(ValueError, match="batches"):
+            fit_stream(network, stream)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"labels must be -1 and \+1"):
         fit_stream(network, slices((X, (y[:, None] + 1) / 2)).batch(1))
     X[2, 3] = np.nan
@@ -391,8 +400,17 @@ def test_data_that_do_not_fit(rng: np.random.Generator) -> None:
         fit(network, X, y[:5])
     with pytest.raises(ValueError, match="targets are missing"):
         fit(network, X)
-    with pytest.raises(ValueError, match="batch_size must be at least 1"):
-        fit(network, X, y, batch_size=0)
+    for options in ({"batch_size": 0}, {"batch_size": 2.0}, {"epochs": 1.5}, {"first_epoch": -1}):
+        with pytest.raises(ValueError, match=f"{next(iter(options))} must be a whole number"):
+            fit(network, X, y, **options)  # type: ignore[arg-type]
+    for rows in ([6], [-1], y > 0, []):  # a mask is no list of numbers: it would be taken for rows 0 and 1
+        with pytest.raises(
+            ValueError, match=r"rows must be numbers of rows from 0 to 5.* of a mask take np.flatnonzero"
+        ):
+            fit_epoch(network, X, y, rows=rows)
+    for other in (EBPNetwork((4, 1)), EBPNetwork((5, 3), head="softmax"), EBPNetwork((5, 1), dtype="float64")):
+        with pytest.raises(ValueError, match="prepared for a network of 5 inputs and 1 outputs in float32, this one"):
+            fit(other, prepare(network, X, y))
     with pytest.raises(ValueError, match="0 <= first_step < last_step <= 6, got 4 and 3"):
         fit_epoch(network, X, y, first_step=4, last_step=3)
     X[1, 2] = np.nan

@@ -37,15 +37,15 @@ class OneByOne:
         :param x: name of each feature -> its value.
         :param y: label or number.
         """
-        if not self._names:
+        if not self._count:
             self._names = list(x)
             self._mean = np.zeros(len(self._names))
         row = self._row(x)
-        # Means so far, for features that a later row lacks.
-        self._count += 1
-        self._mean += (row - self._mean) / self._count
         options = {} if self.classes is None else {"classes": self.classes}
         self.estimator.partial_fit(row[None], np.array([y]), **options)
+        # Means so far, for features that a later row lacks; a row that was refused is not among them.
+        self._count += 1
+        self._mean += (row - self._mean) / self._count
         return self
 
     def predict_one(self, x: Mapping[Any, float]) -> Any:
