@@ -46,7 +46,8 @@ def starts(folder: SweepDir, name: str) -> list[int]:
 
 
 def scores(folder: SweepDir, sweep: Sweep) -> dict[str, float]:
-    return {run.name: (folder.result(run.name) or {})["models"]["dgp"]["score"] for run in expand(sweep)}
+    results: dict[str, Any] = {run.name: folder.result(run.name) for run in expand(sweep)}
+    return {name: result["models"]["dgp"]["score"] for name, result in results.items()}
 
 
 MAIN = """

@@ -1,18 +1,18 @@
 import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 from gpflow_deep_runs.sweeps import folder as history
 
-LINES: list[dict[str, Any]] = [
-    {"run": "a", "event": "started"},
-    {"run": "a", "event": "stopped", "seconds": 3.0},
-    {"run": "b", "event": "started"},
-    {"run": "a", "event": "started"},
-    {"run": "b", "event": "failed", "seconds": 1.0},
-    {"run": "a", "event": "done", "seconds": 4.0},
-    {"run": "c", "event": "started"},
+TIME = "2026-01-01T00:00:00+00:00"
+LINES: list[history.Event] = [
+    {"run": "a", "event": "started", "time": TIME},
+    {"run": "a", "event": "stopped", "time": TIME, "seconds": 3.0},
+    {"run": "b", "event": "started", "time": TIME},
+    {"run": "a", "event": "started", "time": TIME},
+    {"run": "b", "event": "failed", "time": TIME, "seconds": 1.0},
+    {"run": "a", "event": "done", "time": TIME, "seconds": 4.0},
+    {"run": "c", "event": "started", "time": TIME},
 ]
 
 
@@ -45,7 +45,8 @@ def test_a_line_that_was_cut_short_is_dropped(tmp_path: Path) -> None:
 def test_the_end_of_a_run_is_its_last_write(tmp_path: Path) -> None:
     """Whoever looks whether the folder is free writes into its lock: that is no work of the run."""
     now = datetime.now(timezone.utc)
-    start = {"run": "a", "event": "started", "time": (now - timedelta(seconds=100)).isoformat(timespec="seconds")}
+    time = (now - timedelta(seconds=100)).isoformat(timespec="seconds")
+    start = history.Event(run="a", event="started", time=time)
     (tmp_path / "checkpoints").mkdir()
     for name, age in (("scalars.jsonl", 60.0), ("checkpoints/state", 40.0), (".lock", 0.0)):
         (tmp_path / name).touch()
