@@ -3,10 +3,9 @@
 Eqs. (1), (2)       model/autoregressive      triangular logistic regression
 Sec. 2.1            more/nade, more/made      other conditionals
 Sec. 2.2            images/                   local connectivity, periodic weights; PixelCNN
-Sec. 2.3            model/sampling            exact samples
+Sec. 2.3            model/autoregressive      exact samples
 Eqs. (3)-(10)       model/model, layers       encoder, decoder, prior
-Eqs. (11)-(15)      model/description_length
-Eq. (16)            model/likelihood
+Eqs. (11)-(16)      model/description_length  and the likelihood
 Sec. 3              codec/                    rows to files and back; tables to files by themselves
 Sec. 4, App. A      model/gradients           the gradient through bits
 Sec. 5.1            train/selection           architectures by validation rows

@@ -9,9 +9,8 @@ conditional give the same bits for the same noise.
 log p is the multilinear extension of the log-probability: h may hold intensities in [0, 1], for which -log p is the
 cross-entropy, and it can be differentiated with respect to h.
 
-Fast ancestral sampling (Gregor et al., 2014, Section 2.3) of bits that see the bits before them.
-
-The bits of one draw are found by a fixed point, many at a time, instead of one after the other:
+Section 2.3, fast ancestral sampling: the bits of one draw are found by a fixed point, many at a time, instead of one
+after the other,
 
     h <- 1[noise < a(h)],     a_j depends on h_1, ..., h_{j-1} only, noise is logistic.
 
@@ -28,7 +27,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -36,6 +35,9 @@ import tensorflow_probability as tfp
 
 from darn.model.categories import Category, links
 from gpflow_deep_base.seeds import Seed, as_seed
+
+if TYPE_CHECKING:
+    from darn.model.model import DARN
 
 __all__ = [
     "BLOCK",
@@ -171,7 +173,7 @@ class Sampler:
     :param jit_compile: compile by XLA: fewer microseconds a draw after seconds of compiling.
     """
 
-    def __init__(self, model: Any, *, batch_size: int = 1000, jit_compile: bool = False) -> None:
+    def __init__(self, model: DARN, *, batch_size: int = 1000, jit_compile: bool = False) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
         self.batch_size = batch_size
@@ -198,7 +200,7 @@ class Sampler:
         return Sampled(x, probs, tuple(h))
 
 
-def sample(model: object, num: int, seed: Seed, *, batch_size: int = 1000, jit_compile: bool = False) -> Sampled:
+def sample(model: DARN, num: int, seed: Seed, *, batch_size: int = 1000, jit_compile: bool = False) -> Sampled:
     """`num` draws from a model by :class:`Sampler`, in batches of at most `batch_size`."""
     return Sampler(model, batch_size=min(batch_size, max(num, 1)), jit_compile=jit_compile)(num, seed)
 
@@ -460,7 +462,7 @@ class BitsDistribution(tfp.distributions.Distribution):
         self.offset = None if offset is None else tf.convert_to_tensor(offset, conditional.dtype)
 
     @classmethod
-    def _parameter_properties(cls, dtype: object, num_classes: object = None) -> dict[str, Any]:
+    def _parameter_properties(cls, dtype: object, num_classes: object = None) -> dict[str, object]:
         return {}
 
     def _event_shape(self) -> tf.TensorShape:

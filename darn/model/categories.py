@@ -98,7 +98,7 @@ def as_categories(groups: Sequence[Sequence[int]], *parts: np.ndarray) -> tuple[
     return tuple(categories)
 
 
-def categories_header(categories: Sequence[Category]) -> list[dict[str, Any]]:
+def categories_header(categories: Sequence[Category]) -> list[dict[str, object]]:
     """What a file says about categories."""
     return [{"columns": [*columns], "is_always": always} for columns, always in categories]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,7 @@ Prior = Literal["factorial", "linear", "nade", "eonade", "made"]
 VisibleConditional = Literal["factorial", "linear", "nade", "eonade", "made", "local", "pixelcnn"]
 Observations = Literal["binary", "intensities"]
 Precision = Literal["float32", "float64"]
+Value = TypeVar("Value")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +75,7 @@ class LocalConfig:
     def __post_init__(self) -> None:
         # Each field by itself.
         for name in ("image_shape", "kernels", "strides", "filters"):
-            object.__setattr__(self, name, whole_numbers(f"{name} of local layers", getattr(self, name)))
+            object.__setattr__(self, name, _whole_numbers(f"{name} of local layers", getattr(self, name)))
         for name in ("period", "visible_kernel", "visible_period", "units_kernel"):
             check_whole(f"{name} of local layers", getattr(self, name))
         if not isinstance(self.stochastic, bool):
@@ -115,7 +116,7 @@ class PixelCNNConfig:
     maps: int = 8
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "image_shape", whole_numbers("image_shape of a PixelCNN", self.image_shape))
+        object.__setattr__(self, "image_shape", _whole_numbers("image_shape of a PixelCNN", self.image_shape))
         if len(self.image_shape) != 2:
             raise ValueError(f"image_shape of a PixelCNN must be height and width, got {self.image_shape}.")
         for name in ("layers", "filters", "maps"):
@@ -178,7 +179,7 @@ class DARNConfig:
     def __post_init__(self) -> None:
         # Sequences and dictionaries, as JSON has them, become tuples and configurations.
         for name in ("hidden", "units"):
-            object.__setattr__(self, name, _sizes(name, getattr(self, name)))
+            object.__setattr__(self, name, _whole_numbers(name, getattr(self, name), "numbers of units"))
         if isinstance(self.local, dict):
             object.__setattr__(self, "local", LocalConfig(**self.local))
         if isinstance(self.pixelcnn, dict):
@@ -226,7 +227,14 @@ class DARNConfig:
                 raise ValueError(f"images of {images.image_shape} pixels need visible={size}, got {self.visible}.")
 
     def _check_categories(self) -> None:
-        object.__setattr__(self, "categories", categories_of(categories_header(self.categories), self.visible))
+        try:
+            header = categories_header(self.categories)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"categories must be pairs of columns and whether one is always 1, got {self.categories!r}; "
+                "as_categories(groups, data) makes them."
+            ) from error
+        object.__setattr__(self, "categories", categories_of(header, self.visible))
         if self.categories and (self.visible_conditional != "linear" or self.observations != "binary"):
             raise ValueError(
                 "categories are for binary observations and visible_conditional='linear', got "
@@ -269,7 +277,7 @@ class DARNConfig:
             raise ValueError(f"this is no configuration of a DARN ({error}).") from error
 
 
-def used_fields(values: Mapping[str, object]) -> dict[str, Any]:
+def used_fields(values: Mapping[str, Value]) -> dict[str, Value]:
     """Of fields of a `DARNConfig`, those that say something of a model with these."""
     unused = _unused(values)
     return {name: value for name, value in values.items() if name not in unused}
@@ -301,19 +309,21 @@ def _unused(values: Mapping[str, object]) -> dict[str, str]:
     return reasons
 
 
-def _sizes(name: str, value: object) -> tuple[int, ...]:
-    """Numbers of units of layers.
+def _whole_numbers(name: str, values: object, what: str = "numbers") -> tuple[int, ...]:
+    """At most :data:`MAX_LAYERS` whole numbers from 1 on.
 
-    :raises ValueError: if they are no sequence of whole numbers from 1 on.
+    :param name: of the field.
+    :param what: they are.
+    :raises ValueError: with the name, if they are something else.
     """
-    numbers = tuple(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else None
+    numbers = tuple(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else None
     if numbers is None or not all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in numbers):
-        raise ValueError(f"{name} must be whole numbers of units, one a layer, as (8,) or (8, 4), got {value!r}.")
-    if any(size < 1 for size in numbers):
-        raise ValueError(f"{name}: numbers of units must be at least 1, got {numbers}.")
+        raise ValueError(f"{name} must be whole {what}, as (8,) or (8, 4), got {values!r}.")
+    if any(number < 1 for number in numbers):
+        raise ValueError(f"{name}: {what} must be at least 1, got {numbers}.")
     if len(numbers) > MAX_LAYERS:
-        raise ValueError(f"{name} must name at most {MAX_LAYERS} layers, got {len(numbers)}.")
-    return tuple(int(size) for size in numbers)
+        raise ValueError(f"{name} must be at most {MAX_LAYERS} {what}, got {len(numbers)}.")
+    return tuple(int(number) for number in numbers)
 
 
 def check_plain(data: ArrayLike, name: str) -> None:
@@ -372,16 +382,3 @@ def check_whole(name: str, value: object) -> None:
     """
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
-
-
-def whole_numbers(name: str, values: Iterable[Any]) -> tuple[int, ...]:
-    """At most :data:`MAX_LAYERS` whole numbers from 1 on.
-
-    :raises ValueError: with the name, if they are something else.
-    """
-    numbers = tuple(values)
-    if len(numbers) > MAX_LAYERS:
-        raise ValueError(f"{name} must be at most {MAX_LAYERS} numbers, got {len(numbers)}.")
-    for number in numbers:
-        check_whole(name, number)
-    return tuple(int(number) for number in numbers)

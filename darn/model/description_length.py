@@ -1,4 +1,4 @@
-"""The description length that a DARN minimises (Gregor et al., 2014, Section 3, Eqs. 11-15).
+"""The description length that a DARN minimises, and log p(x), which it bounds (Gregor et al., 2014, Eqs. 11-16).
 
 A sender codes h with p(h), then x with p(x | h), and gets back the bits with which h was chosen:
 
@@ -6,17 +6,12 @@ A sender codes h with p(h), then x with p(x | h), and gets back the bits with wh
     L(h)     = -log2 p(h) + log2 q(h | x)                                       (13)
     L(x)     = E_q[log2 q(h | x) - log2 p(h) - log2 p(x | h)] >= -log2 p(x)     (14), (15)
 
-The paper's Eqs. (11)-(14) have lost their minus signs in print. Everything is computed in nats and converted at the
-end.
-
-log p(x) of a DARN (Gregor et al., 2014, Section 4): exactly for at most 16 stochastic units, or by importance
-sampling.
-
-    exact      log p(x) = log sum_h p(x, h)
-    sampling   log p^(x) = log (1 / S) sum_s p(x, h_s) / q(h_s | x),  h_s ~ q(h | x)                    (16)
+    exact      log p(x) = log sum_h p(x, h),                            for at most 16 stochastic units
+    sampling   log p^(x) = log (1 / S) sum_s p(x, h_s) / q(h_s | x),    h_s ~ q(h | x)                  (16)
 
 The second is low by about Var(w) / 2S, and by less the more samples. Both are streamed: neither holds more than a few
-million numbers.
+million numbers. The paper's Eqs. (11)-(14) have lost their minus signs in print. Everything is computed in nats and
+converted at the end.
 """
 
 from __future__ import annotations
@@ -58,8 +53,7 @@ class DescriptionLength(NamedTuple):
     :ivar total: L(x).
     :ivar hidden: E[-log p(h)].
     :ivar bits_back: E[log q(h | x)], negative.
-    :ivar visible:
-        E[-log p(x | h)]. total = hidden + bits_back + visible.
+    :ivar visible: E[-log p(x | h)]. total = hidden + bits_back + visible.
     """
 
     total: NDArray[np.float64]
@@ -101,15 +95,18 @@ def description_length(
 
     :param x: [N, n_x].
     :param unit: "nats" or "bits".
-    :raises ValueError: for data that the model cannot have produced (see `check_data`), or an unknown unit.
+    :param batch_size: rows at a time, on which the draws of a seed depend; as many as fit into memory if not given.
+    :raises ValueError: for data that the model cannot have produced (see `check_data`), an unknown unit, or a number
+        below 1.
     """
     if unit not in ("nats", "bits"):
         raise ValueError(f"unit must be 'nats' or 'bits', got {unit!r}.")
-    if num_samples < 1:
-        raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
     rows = check_data(x, model.config, "x")
     seed = as_seed(seed)
-    batch_size = batch_size or max(1, min(len(rows), _CHUNK_NUMBERS // row_width(model)))
+    if batch_size is None:
+        batch_size = max(1, min(len(rows), _CHUNK_NUMBERS // row_width(model)))
+    if num_samples < 1 or batch_size < 1:
+        raise ValueError(f"num_samples and batch_size must be at least 1, got {num_samples} and {batch_size}.")
     # Sums over draws of h of the three code lengths, block by block.
     run = compiled_code_lengths(model)
     scale = 1.0 / math.log(2.0) if unit == "bits" else 1.0
@@ -157,7 +154,7 @@ def fast_sampling_cost(model: DARN, seed: Seed, num_samples: int = 1000) -> tupl
     if config.visible_conditional != "factorial":
         raise ValueError(f"fDARN has a factorial decoder, got visible_conditional={config.visible_conditional!r}.")
     # n_s: units that are 0 add nothing to the sums of later units, and cost nothing.
-    active = float(tf.reduce_mean(tf.reduce_sum(model.prior.sample(num_samples, seed), axis=-1)))
+    active = float(tf.reduce_mean(tf.reduce_sum(model.prior.sample(num_samples, as_seed(seed)), axis=-1)))
     return active * (config.hidden[0] + config.visible), active
 
 
@@ -305,7 +302,6 @@ def _compiled_exact(model: DARN) -> tf.types.experimental.PolymorphicFunction:
 
     @tf.function(autograph=False, reduce_retracing=True)
     def block(h: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        """log sum over the states h [S, n] of p(x, h), [B]."""
         log_p = log_joint_of_pairs(model, rows, tf.split(h, model.config.hidden, axis=1))
         return tf.cast(tf.reduce_logsumexp(log_p, axis=0), tf.float64)
 

@@ -342,8 +342,7 @@ class GradientMoments(NamedTuple):
 
     :ivar exact: the gradient of the expected description length, nats.
     :ivar mean: of the estimator.
-    :ivar variance: of
-        the estimator, by coordinate.
+    :ivar variance: of the estimator, by coordinate.
     """
 
     exact: NDArray[np.float64]

@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import tensorflow as tf
 
@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 Bits = TypeVar("Bits")
+Network = Callable[[tf.Tensor], tf.Tensor]
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ class Layer(tf.Module):
     :ivar network: None for a layer without parents: the prior, or the visible layer of a model without stochastic ones.
     """
 
-    def __init__(self, network: Any, conditional: Conditional, name: str | None = None) -> None:
+    def __init__(self, network: Network | None, conditional: Conditional, name: str | None = None) -> None:
         super().__init__(name=name)
         self.network = network
         self.conditional = conditional
@@ -206,10 +207,11 @@ def make_decoder(config: DARNConfig, wiring: Wiring, level: int, seed: tf.Tensor
         size = {"kernel": local.units_kernel, "period": local.period}
         conditional: Conditional = LocalUnitsConditional(local.grids[level], **size, dtype=config.dtype, name=name)
     else:
-        of_level = {"orders": config.orders, "categories": () if level else config.categories}
-        conditional = _conditional(config, kind, wiring.sizes[level], tf.random.fold_in(seed, 0), name, **of_level)
+        categories = () if level else config.categories
+        key = tf.random.fold_in(seed, 0)
+        conditional = _conditional(config, kind, wiring.sizes[level], key, name, config.orders, categories)
     # How they depend on the layers above.
-    network: Any = None
+    network: Network | None = None
     if local is not None and level < grids:
         network = LocalMap(local, level, "down", seed=tf.random.fold_in(seed, 1), dtype=tf.as_dtype(config.dtype))
     elif parents and config.local is not None and level == 0:
@@ -239,7 +241,15 @@ def _dense(config: DARNConfig, n_in: int, n_out: int, seed: tf.Tensor) -> DenseN
     return DenseNetwork(sizes, activation=config.activation, seed=seed, dtype=tf.as_dtype(config.dtype))
 
 
-def _conditional(config: DARNConfig, kind: str, n: int, seed: tf.Tensor, name: str, **of_level: Any) -> Conditional:
+def _conditional(
+    config: DARNConfig,
+    kind: str,
+    n: int,
+    seed: tf.Tensor,
+    name: str,
+    orders: int | None = None,
+    categories: Sequence[Category] = (),
+) -> Conditional:
     dtype = tf.as_dtype(config.dtype)
     if kind == "local":
         assert config.local is not None
@@ -247,4 +257,13 @@ def _conditional(config: DARNConfig, kind: str, n: int, seed: tf.Tensor, name: s
     if kind == "pixelcnn":
         assert config.pixelcnn is not None
         return PixelCNNConditional(config.pixelcnn, seed=seed, dtype=dtype, name=name)
-    return make_conditional(kind, n, units=config.conditional_units, seed=seed, dtype=dtype, name=name, **of_level)
+    return make_conditional(
+        kind,
+        n,
+        units=config.conditional_units,
+        seed=seed,
+        orders=orders,
+        categories=categories,
+        dtype=dtype,
+        name=name,
+    )

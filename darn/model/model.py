@@ -202,11 +202,13 @@ class DARN(tf.Module):
         samples; see `distribution.log_prob`."""
         return log_prob_of(self, x, num_samples, seed)
 
-    def as_distribution(self, num_samples: int = 1000, seed: int = 0, *, validate_args: bool = False) -> Any:
+    def as_distribution(
+        self, num_samples: int = 1000, seed: int = 0, *, validate_args: bool = False
+    ) -> DARNDistribution:
         """As a distribution of TensorFlow Probability, see `distribution.DARNDistribution`."""
         return DARNDistribution(self, num_samples, seed, validate_args)
 
-    def sample(self, num: Any, seed: Seed) -> Samples:
+    def sample(self, num: int | tf.Tensor | tuple[int, ...] | list[int], seed: Seed) -> Samples:
         """Ancestral sampling (Section 2.3): the top layer unit by unit, then each layer below.
 
         :param num: number of draws, [] or an integer; or a tuple, the shape of these, which all of the result have

@@ -13,7 +13,6 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -29,6 +28,8 @@ __all__ = ["Shape", "darn_of", "load_darn", "named_variables", "save_darn", "var
 
 Shape = tuple[int, ...]
 _Shapes = dict[str, Shape]
+_KIND = "a saved DARN"
+_VERSION = 1
 
 
 def variable_shapes(config: DARNConfig) -> dict[str, Shape]:
@@ -151,10 +152,6 @@ def _within(path: str, shapes: _Shapes) -> _Shapes:
     return {f"{path}/{name}": shape for name, shape in shapes.items()}
 
 
-_KIND = "a saved DARN"
-_VERSION = 1
-
-
 def named_variables(model: DARN) -> dict[str, tf.Variable]:
     """All variables by their path, such as "decoders/0/network/kernels/0"."""
     variables: dict[str, tf.Variable] = {}
@@ -234,11 +231,11 @@ def darn_of(config: DARNConfig, arrays: Mapping[str, np.ndarray]) -> DARN:
     return model
 
 
-def _shapes(header: dict[str, Any]) -> dict[str, Shape]:
+def _shapes(header: Mapping[str, object]) -> dict[str, Shape]:
     return variable_shapes(_config(header))
 
 
-def _config(header: dict[str, Any]) -> DARNConfig:
+def _config(header: Mapping[str, object]) -> DARNConfig:
     if set(header) != {"config"}:
         raise ValueError("its header must have the configuration and nothing else")
     return DARNConfig.from_json(json.dumps(header["config"]))

@@ -18,7 +18,7 @@ small, a mean square B times smaller, hence the factor.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import tensorflow as tf
@@ -40,7 +40,7 @@ def with_values(module: Module, variables: Sequence[tf.Variable], values: Sequen
     return _replaced(module, replacements)
 
 
-def _replaced(part: object, of: Mapping[Any, tf.Tensor]) -> Any:
+def _replaced(part: object, of: Mapping[Hashable, tf.Tensor]) -> Any:
     if isinstance(part, tf.Variable):
         return of.get(part.ref(), part)
     if isinstance(part, list | tuple):

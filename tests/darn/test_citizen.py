@@ -254,5 +254,14 @@ def test_settings_that_nothing_uses_are_refused() -> None:
 @pytest.mark.parametrize("sizes", [5, (5.7,), (True,), "5", None, ([4, 3],)])
 def test_numbers_of_units_are_whole_numbers_one_a_layer(sizes: Any) -> None:
     for name in ("hidden", "units"):
-        with pytest.raises(ValueError, match=f"{name} must be whole numbers of units, one a layer, as .*, got"):
+        with pytest.raises(ValueError, match=f"{name} must be whole numbers of units, as .*, got"):
             darn.DARNConfig(visible=4, **{name: sizes})
+    for config in (darn.LocalConfig, darn.PixelCNNConfig):
+        with pytest.raises(ValueError, match=r"image_shape of .* must be whole numbers, as .*, got"):
+            config(image_shape=sizes)
+
+
+@pytest.mark.parametrize("categories", [5, ((0, 1),), ((0, 1, 2),), (3, 4)])
+def test_categories_are_columns_and_whether_one_is_always_1(categories: Any) -> None:
+    with pytest.raises(ValueError, match="categories must be pairs of columns and whether one is always 1, got"):
+        darn.DARNConfig(visible=4, hidden=(), categories=categories)

@@ -80,6 +80,7 @@ def test_the_cost_of_a_sample_counts_active_units(seed: tf.Tensor) -> None:
     cost, active = fast_sampling_cost(model, seed, num_samples=4000)
     assert active == pytest.approx(2.0, abs=5 * math.sqrt(1.6 / 4000))
     assert cost == pytest.approx(active * 15)
+    assert fast_sampling_cost(model, 3) == fast_sampling_cost(model, tf.constant([0, 3]))
 
 
 @pytest.mark.parametrize("changes", [{"units": (3,)}, {"hidden": (2, 2)}, {"visible_conditional": "linear"}])
@@ -96,3 +97,6 @@ def test_bad_arguments_are_refused(seed: tf.Tensor) -> None:
         description_length(model, np.full((2, N_X), 0.5), seed=seed)
     with pytest.raises(ValueError, match="at least 1"):
         description_length(model, np.zeros((2, N_X)), seed=seed, num_samples=0)
+    for wrong in (0, -2):  # -2 gave lengths of zero
+        with pytest.raises(ValueError, match="batch_size must be at least 1"):
+            description_length(model, np.zeros((2, N_X)), seed=seed, batch_size=wrong)
