@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -184,7 +184,7 @@ class Layer(tf.Module):
     :ivar network: None for a layer without parents: the prior, or the visible layer of a model without stochastic ones.
     """
 
-    def __init__(self, network: Network | None, conditional: Conditional, name: str | None = None) -> None:
+    def __init__(self, network: Any, conditional: Conditional, name: str | None = None) -> None:
         super().__init__(name=name)
         self.network = network
         self.conditional = conditional
