@@ -92,7 +92,8 @@ def _check_units(family: object, layer: str, count: int) -> None:
     name = f"the {layer} {type(family).__name__} units"
     own = family.__tf_flatten__()[1] if hasattr(family, "__tf_flatten__") else ()
     for values in map(np.asarray, own):
-        if values.shape != (count,):
+        # Families from elsewhere may have parameters that are not one for each unit
+        if values.shape != (count,) and (values.ndim == 1 or hasattr(family, "precision")):
             raise ValueError(f"parameters of {name} must have the shape [{count}], got {list(values.shape)}.")
         if not np.isfinite(values).all():
             raise ValueError(f"parameters of {name} must be finite, got NaN or infinity: training has diverged.")

@@ -23,7 +23,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 __all__ = [
     "NUMPY",
     "Bernoulli",
+    "Description",
     "Discrete",
     "Gaussian",
+    "Numbers",
     "Ops",
     "Spin",
     "Tensor",
@@ -51,7 +53,11 @@ Array = np.ndarray
 Tensor: TypeAlias = "np.ndarray | tf.Tensor"
 """What formulas are given and return: arrays of NumPy, or tensors where `Ops` are TensorFlow's."""
 
+Description: TypeAlias = dict[str, object]
+"""The name of a family and what it is besides its parameters, as JSON has it."""
+
 Family = TypeVar("Family", bound="Discrete")
+Number = TypeVar("Number", bound="Numbers")
 
 
 class Ops(NamedTuple):
@@ -223,7 +229,7 @@ class Visible(Protocol):
         """E[slopes] given the field, [..., n_v] to [..., K], where there are own parameters."""
         ...
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Description:
         """What `serialization.from_description` needs, besides parameters."""
         ...
 
@@ -267,11 +273,11 @@ class Discrete:
     def mean_slopes(self, x: Tensor, ops: Ops = NUMPY) -> None:
         return None
 
-    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def __tf_flatten__(self) -> tuple[tuple[object, ...], tuple[()]]:
         return tuple(getattr(self, field.name) for field in fields(self)), ()
 
     @classmethod
-    def __tf_unflatten__(cls: type[Family], metadata: tuple[Any, ...], components: tuple[Any, ...]) -> Family:
+    def __tf_unflatten__(cls: type[Family], metadata: tuple[object, ...], components: tuple[()]) -> Family:
         return cls(*metadata)
 
 
@@ -311,7 +317,7 @@ class Bernoulli(Discrete):
     def states(self, n_v: int, start: int, stop: int) -> Array:
         return binary_vectors(n_v, start, stop)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Description:
         return {"family": "bernoulli"}
 
 
@@ -358,12 +364,44 @@ class Spin(Discrete):
     def states(self, n_v: int, start: int, stop: int) -> Array:
         return 2.0 * binary_vectors(n_v, start, stop) - 1.0
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Description:
         return {"family": "spin"}
 
 
+class Numbers:
+    """What families of numbers have in common: own parameters [n] as their fields, and last whether they are learnt."""
+
+    is_learnt: bool
+
+    def stored(self, rows: Tensor) -> Array:
+        return np.asarray(rows).astype(np.float32)
+
+    def num_states(self, n_v: int) -> float:
+        return math.inf
+
+    def states(self, n_v: int, start: int, stop: int) -> Array:
+        raise ValueError(
+            f"{type(self).__name__} units have no states to enumerate; enumerate those of the other layer."
+        )
+
+    @property
+    def num_own(self) -> int:
+        return sum(int(part.shape[0]) for part in self.__tf_flatten__()[1]) if self.is_learnt else 0
+
+    def describe(self) -> Description:
+        return {"family": type(self).__name__.lower(), "is_learnt": self.is_learnt}
+
+    def __tf_flatten__(self) -> tuple[tuple[bool], tuple[Tensor, ...]]:
+        return (self.is_learnt,), tuple(value for name, value in vars(self).items() if name != "is_learnt")
+
+    @classmethod
+    def __tf_unflatten__(cls: type[Number], metadata: tuple[bool], components: tuple[Tensor, ...]) -> Number:
+        new: Callable[..., Number] = cls
+        return new(*components, *metadata)
+
+
 @dataclass(frozen=True, eq=False)
-class Gaussian:
+class Gaussian(Numbers):
     """Numbers: m(v) = exp(-v' diag(precision) v / 2), so that v given h is normal.
 
     Its mean is x / precision and its variance 1 / precision. With few hidden units the RBM is a mixture of 2^n_h
@@ -378,9 +416,6 @@ class Gaussian:
 
     def check(self, rows: ArrayLike, *, n_v: int | None = None, name: str = "data") -> Array:
         return check_numbers(rows, n_v=self.precision.shape[0] if n_v is None else n_v, name=name)
-
-    def stored(self, rows: Tensor) -> Array:
-        return np.asarray(rows).astype(np.float32)
 
     def biases(self, rows: ArrayLike, *, clip: float = 1e-5) -> Array:
         # The mean of v is b / precision.
@@ -409,19 +444,9 @@ class Gaussian:
         least = ops.cast(np.float64(2.0**-25), x)
         return x / precision + ops.ndtri(ops.where(noise < least, least, noise)) / ops.sqrt(precision)
 
-    def num_states(self, n_v: int) -> float:
-        return math.inf
-
-    def states(self, n_v: int, start: int, stop: int) -> Array:
-        raise ValueError("Gaussian units have no states to enumerate; enumerate the hidden units.")
-
     def highest_log_p(self, n_v: int) -> float:
         """Of the density: p(v | h) is at most that at its mean."""
         return 0.5 * float(np.sum(np.log(np.asarray(self.precision, np.float64) / (2 * np.pi))))
-
-    @property
-    def num_own(self) -> int:
-        return int(self.precision.shape[0]) if self.is_learnt else 0
 
     def moved(self, change: Tensor, ops: Ops = NUMPY) -> Gaussian:
         """With precisions after a step in their logarithms."""
@@ -438,13 +463,3 @@ class Gaussian:
     def mean_slopes(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
         # -precision E[v^2] / 2, where E[v^2] = 1 / precision + (x / precision)^2.
         return -0.5 * (1.0 + x * x / ops.cast(self.precision, x))
-
-    def describe(self) -> dict[str, Any]:
-        return {"family": "gaussian", "is_learnt": self.is_learnt}
-
-    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return (self.is_learnt,), (self.precision,)
-
-    @classmethod
-    def __tf_unflatten__(cls, metadata: tuple[Any, ...], components: tuple[Any, ...]) -> Gaussian:
-        return cls(components[0], metadata[0])

@@ -6,13 +6,12 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rbm_tracking.model.checks import check_numbers
-from rbm_tracking.model.visible import NUMPY, Ops, Tensor, Visible
+from rbm_tracking.model.visible import NUMPY, Description, Ops, Tensor, Visible
 
 __all__ = ["Mixed", "simplest"]
 
@@ -147,16 +146,16 @@ class Mixed:
     def powered(self, power: float) -> Mixed:
         return Mixed(self.columns, tuple(family.powered(power) for family in self.families))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Description:
         columns = [list(map(int, columns)) for columns in self.columns]
         return {"family": "mixed", "columns": columns, "families": [family.describe() for family in self.families]}
 
-    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def __tf_flatten__(self) -> tuple[tuple[tuple[tuple[int, ...], ...]], tuple[Visible, ...]]:
         return (self.columns,), self.families
 
     @classmethod
-    def __tf_unflatten__(cls, metadata: tuple[Any, ...], components: tuple[Any, ...]) -> Mixed:
-        return cls(metadata[0], tuple(components))
+    def __tf_unflatten__(cls, metadata: tuple[tuple[tuple[int, ...], ...]], components: tuple[Visible, ...]) -> Mixed:
+        return cls(*metadata, tuple(components))
 
 
 def simplest(columns: tuple[tuple[int, ...], ...], families: tuple[Visible, ...]) -> Visible:

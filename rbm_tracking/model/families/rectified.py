@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rbm_tracking.model.checks import check_numbers
-from rbm_tracking.model.visible import NUMPY, Ops, Tensor
+from rbm_tracking.model.visible import NUMPY, Numbers, Ops, Tensor
 
 __all__ = ["DReLU", "ReLU"]
 
@@ -78,21 +77,8 @@ def _bounded(value: Tensor, ops: Ops) -> Tensor:
     return ops.minimum(ops.maximum(value, -most), most)
 
 
-class _Numbers:
-    """What both families share."""
-
-    def stored(self, rows: Tensor) -> Array:
-        return np.asarray(rows).astype(np.float32)
-
-    def num_states(self, n_v: int) -> float:
-        return math.inf
-
-    def states(self, n_v: int, start: int, stop: int) -> Array:
-        raise ValueError("rectified units have no states to enumerate; enumerate those of the other layer.")
-
-
 @dataclass(frozen=True, eq=False)
-class ReLU(_Numbers):
+class ReLU(Numbers):
     """Numbers that are not negative, with the measure exp(-g u^2 / 2).
 
     :param log_precision: log g, [n].
@@ -153,10 +139,6 @@ class ReLU(_Numbers):
     def highest_log_p(self, n_v: int) -> float:
         return math.inf  # the density has no bound: at a low field it is high near 0
 
-    @property
-    def num_own(self) -> int:
-        return int(self.log_precision.shape[0]) if self.is_learnt else 0
-
     def slopes(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
         return -0.5 * ops.exp(ops.cast(self.log_precision, v)) * v * v if self.is_learnt else None
 
@@ -171,19 +153,9 @@ class ReLU(_Numbers):
     def powered(self, power: float) -> ReLU:
         return replace(self, log_precision=self.log_precision + math.log(power))
 
-    def describe(self) -> dict[str, Any]:
-        return {"family": "relu", "is_learnt": self.is_learnt}
-
-    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return (self.is_learnt,), (self.log_precision,)
-
-    @classmethod
-    def __tf_unflatten__(cls, metadata: tuple[Any, ...], components: tuple[Any, ...]) -> ReLU:
-        return cls(components[0], metadata[0])
-
 
 @dataclass(frozen=True, eq=False)
-class DReLU(_Numbers):
+class DReLU(Numbers):
     """Numbers of both signs, each with a width of its own, and a threshold between them.
 
     :param log_plus: log g+, [n].
@@ -257,10 +229,6 @@ class DReLU(_Numbers):
     def highest_log_p(self, n_v: int) -> float:
         return math.inf
 
-    @property
-    def num_own(self) -> int:
-        return 3 * int(self.gap.shape[0]) if self.is_learnt else 0
-
     def slopes(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
         if not self.is_learnt:
             return None
@@ -289,14 +257,3 @@ class DReLU(_Numbers):
     def powered(self, power: float) -> DReLU:
         more = math.log(power)
         return replace(self, log_plus=self.log_plus + more, log_minus=self.log_minus + more, gap=power * self.gap)
-
-    def describe(self) -> dict[str, Any]:
-        return {"family": "drelu", "is_learnt": self.is_learnt}
-
-    def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return (self.is_learnt,), (self.log_plus, self.log_minus, self.gap)
-
-    @classmethod
-    def __tf_unflatten__(cls, metadata: tuple[Any, ...], components: tuple[Any, ...]) -> DReLU:
-        log_plus, log_minus, gap = components
-        return cls(log_plus, log_minus, gap, metadata[0])

@@ -8,13 +8,12 @@ import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.model.checks import check_binary
-from rbm_tracking.model.visible import NUMPY, Bernoulli, Discrete, Ops, Tensor
+from rbm_tracking.model.visible import NUMPY, Bernoulli, Description, Discrete, Ops, Tensor
 
 __all__ = ["Softmax"]
 
@@ -194,7 +193,7 @@ class Softmax(Discrete):
             rows[:, self._rest] = noise[:, num_groups:] < NUMPY.sigmoid(fields[:, self._rest])
         return np.ascontiguousarray(rows[:, : self.n_v]).reshape(x.shape)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Description:
         groups = [[int(column) for column in group] for group in self.groups]
         return {
             "family": "softmax",
