@@ -20,6 +20,7 @@ def check_binary(data: ArrayLike, *, n_v: int | None = None, name: str = "data")
     if array.dtype == bool:
         return array
     _check_finite(array, name, "0 or 1")
+    # The first entry that is something else
     wrong = (array != 0) & (array != 1)
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
@@ -36,6 +37,7 @@ def check_numbers(data: ArrayLike, *, n_v: int | None = None, name: str = "data"
     :raises ValueError: naming what is wrong, where, and what to do.
     """
     array = _matrix(data, n_v, name)
+    # Truth values are 0 and 1: NumPy has no differences of them
     array = array.astype(np.float64) if array.dtype == bool else array
     _check_finite(array, name, "a finite number")
     return array
@@ -124,6 +126,7 @@ def check_ladder(beta: ArrayLike) -> NDArray[np.float64]:
             f"inverse temperatures must go from 1 (the model) to 0 (where log Z is known), got {ladder[0]:g} to "
             f"{ladder[-1]:g}; add the end that is missing or use linear_ladder(M)."
         )
+    # NaN decreases nowhere
     if not (np.diff(ladder) < 0).all():
         i = int(np.argmax(~(np.diff(ladder) < 0)))
         raise ValueError(f"inverse temperatures must decrease, got {ladder[i]:g} then {ladder[i + 1]:g}; sort them.")

@@ -209,6 +209,7 @@ def _states(visible: Visible, columns: NDArray[np.int64]) -> Array | None:
     """States of the missing columns, [S, number of columns], not all allowed in each row; None if too many."""
     if not isinstance(visible, Bernoulli | Spin | Softmax):
         return None
+    # What may be 1: a column of each group or none of them, and each other column
     missing = {int(column): place for place, column in enumerate(columns)}
     groups = visible.groups if isinstance(visible, Softmax) else ()
     # Missing columns of one group exclude one another, the others are free

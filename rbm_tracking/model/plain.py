@@ -45,6 +45,7 @@ def noise_of(seed: Tensor, *numbers: int) -> np.random.Generator:
 
 def activations(rbm: RBM, v: Array) -> Array:
     """W v + c: [..., n_v] to [..., n_h]."""
+    # One product of two matrices, not one for each leading index
     a = v.reshape(-1, v.shape[-1]) @ rbm.W.T
     a += rbm.c
     return np.asarray(a.reshape(*v.shape[:-1], a.shape[-1]))
@@ -59,6 +60,7 @@ def sigmoid(x: Array) -> Array:
 
 def softplus_sum(a: Array, beta: float | Tensor = 1.0) -> Array:
     """sum_j log(1 + exp(beta a_j)): [..., n_h] to [...]; `beta` is a number, or has the shape [...]."""
+    # In place from here on: most of the time goes by in memory. A product with ones adds up faster than sum
     x = np.multiply(a, np.asarray(beta, a.dtype)[..., None])
     ones = np.ones(x.shape[-1], x.dtype)
     y = np.exp(x)
@@ -88,6 +90,7 @@ def centred(d_W: Array, d_v: Array, d_h: Array, offsets: tuple[Array, Array]) ->
     """The centred gradient by W, b and c from the plain one: offsets of the layers [n_v], [n_h] enter the step of W,
     and change those of the biases."""
     v_mean, h_mean = offsets
+    # d<(h - h_mean)(v - v_mean)'>, and what biases make up for when W moves
     d_W = d_W - (np.outer(d_h, v_mean) + np.outer(h_mean, d_v))
     return d_W, d_v - h_mean @ d_W, d_h - d_W @ v_mean
 

@@ -13,11 +13,10 @@ place of log(1 + exp(beta a)).
 
 Everything is a function of the parameters, a tuple of tensors; logarithms are in nats.
 
-An RBM to start from that has the leading modes of the data already, instead of small noise.
-
-Training spends its first updates on the data's leading principal directions, one after the other, each with a
-transition at which chains lag (Decelle, Fissore and Furtlehner, 2017). In the linear regime their weights have a closed
-form. With c = -W m, m the means of the data, and small activations a = W (v - m),
+Training starts from small noise, and spends its first updates on the data's leading principal directions, one after
+the other, each with a transition at which chains lag (Decelle, Fissore and Furtlehner, 2017). In the linear regime
+their weights have a closed form, by which :func:`low_rank_rbm` has them from the start. With c = -W m, m the means of
+the data, and small activations a = W (v - m),
 
     sum_j log(1 + exp(a_j)) = const + 1'a / 2 + (v - m)' K (v - m) / 2,        K = W'W / 4,
 
@@ -31,15 +30,14 @@ with any rotation R [n_h, K]: a random one spreads each mode over all hidden uni
 independent units less the mean of W'h.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.model.random import bernoulli, uniform
-from rbm_tracking.model.visible import Bernoulli, Ops, Visible
+from rbm_tracking.model.visible import Bernoulli, Body, Ops, State, Visible
 
 __all__ = [
     "RBM",
@@ -75,10 +73,10 @@ class RBM(NamedTuple):
     hidden: Visible = Bernoulli()
 
 
-def _repeat(count: int, body: Callable[..., Any], state: Any) -> Any:
+def _repeat(count: int, body: Body, state: State) -> State:
     """As a loop of the graph: unrolled, it would be most of what there is to compile."""
 
-    def next_state(i: tf.Tensor, *values: tf.Tensor) -> tuple[Any, ...]:
+    def next_state(i: tf.Tensor, *values: tf.Tensor) -> State:
         return i + 1, *body(i, *values)
 
     return tf.while_loop(lambda i, *_: i < count, next_state, (tf.constant(0), *state))[1:]
@@ -141,6 +139,7 @@ def initial_rbm(
         raise ValueError("initial_rbm needs `data` or the number of visible units `n_v`, got neither.")
     if n_h < 1 or not weight_scale >= 0:
         raise ValueError(f"n_h must be at least 1 and weight_scale at least 0, got {n_h} and {weight_scale}.")
+    # Base rates of the columns, and noise for what couples them
     b = np.zeros(n_v or 0) if data is None else base_rate_biases(data, clip=clip, visible=visible)
     # Drawn in float64: models of either type start at the same numbers.
     W = weight_scale * tf.random.stateless_normal([n_h, len(b)], seed, dtype=tf.float64)
@@ -242,6 +241,7 @@ def hidden_probs(rbm: RBM, v: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Te
 
 def visible_probs(rbm: RBM, h: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
     """E[v | h], of bits P(v_i = 1 | h) = sigmoid(beta (W'h)_i + b_i): [..., n_h] to [..., n_v]."""
+    # Visible biases have no temperature
     field = tf.convert_to_tensor(beta, rbm.W.dtype)[..., None] * matmul_rows(h, rbm.W) + rbm.b
     return rbm.visible.mean(field, TENSORS)
 

@@ -90,6 +90,7 @@ def choose_units(
     """
     train = parts[part]
     visible: Visible
+    # The family, with what it needs to know of the rows it is fitted to
     if config.visible == "gaussian":
         variance = _scale(train, part, range(train.shape[1])) ** 2
         visible = Gaussian((1.0 / variance).astype(np.float32), config.learn_variances)
@@ -104,6 +105,7 @@ def choose_units(
         note = f"visible units: {train.shape[1]} bits"
     else:
         visible, note = _softmax(config, parts, known_groups, part)
+    # All parts must be what the units can be
     for name, rows in parts.items():
         visible.check(rows, name=f"the {name} part")
     return Units(visible, dict(parts), note)
@@ -129,15 +131,15 @@ def hidden_units(units: Layer, n_h: int | None) -> Visible:
     # Units of a family stand next to one another
     ends = np.cumsum(list(counts.values())).tolist()
     columns = tuple(tuple(range(end - count, end)) for end, count in zip(ends, counts.values(), strict=True))
-    none = {name: np.zeros(count, np.float32) for name, count in counts.items()}
-    families: dict[str, Callable[[Any], Visible]] = {
+    # Numbers start as standard normal ones, or halves of these
+    families: dict[str, Callable[[Rows], Visible]] = {
         "bernoulli": lambda zeros: Bernoulli(),
         "spin": lambda zeros: Spin(),
         "gaussian": lambda zeros: Gaussian(zeros + 1),
         "relu": ReLU,
         "drelu": lambda zeros: DReLU(zeros, zeros, zeros),
     }
-    return simplest(columns, tuple(families[name](none[name]) for name in counts))
+    return simplest(columns, tuple(families[name](np.zeros(n, np.float32)) for name, n in counts.items()))
 
 
 def layer(columns: Mapping[FamilyName, Any], rows: Rows, *, learn_variances: bool = True) -> Visible:
@@ -152,12 +154,8 @@ def layer(columns: Mapping[FamilyName, Any], rows: Rows, *, learn_variances: boo
     places = []
     families = []
     for name, family_columns in columns.items():
-        groups = [list(group) for group in family_columns] if name == "softmax" else []
-        index = (
-            [int(column) for group in groups for column in group]
-            if groups
-            else [int(column) for column in family_columns]
-        )
+        groups = [list(group) for group in family_columns] if name == "softmax" else [list(family_columns)]
+        index = [int(column) for group in groups for column in group]
         # The family is fitted to its columns
         part = rows[:, index]
         if name == "softmax":
@@ -186,6 +184,7 @@ def _scale(rows: Rows, part: str, numbers: Sequence[int], *, is_centred: bool = 
     :param numbers: of the columns, [n_v], for errors.
     :raises ValueError: if a column is constant, or so far from mean 0 and deviation 1 that training would diverge.
     """
+    # Columns that do not vary have no width
     mean = np.mean(rows, axis=0, dtype=np.float64)
     std = np.std(rows, axis=0, dtype=np.float64)
     for column in np.flatnonzero(std <= 1e-9 * np.abs(mean)):
@@ -195,6 +194,7 @@ def _scale(rows: Rows, part: str, numbers: Sequence[int], *, is_centred: bool = 
         )
     if not is_centred:  # units whose 0 has a meaning keep it
         mean = np.zeros_like(mean)
+    # Columns of another size make the gradient of their weights explode, or vanish
     for column in np.flatnonzero((std < _SMALL) | (std > _LARGE) | (np.abs(mean) > _LARGE * np.maximum(std, 1.0))):
         if not is_centred:
             raise ValueError(

@@ -56,6 +56,9 @@ Tensor: TypeAlias = "np.ndarray | tf.Tensor"
 Description: TypeAlias = dict[str, object]
 """The name of a family and what it is besides its parameters, as JSON has it."""
 
+State: TypeAlias = tuple[Tensor, ...]
+Body: TypeAlias = Callable[..., State]
+
 Family = TypeVar("Family", bound="Discrete")
 Number = TypeVar("Number", bound="Numbers")
 
@@ -88,10 +91,10 @@ class Ops(NamedTuple):
     diag: Callable[[Tensor], Tensor]  # a matrix with this diagonal
     diagonal: Callable[[Tensor], Tensor]
     transpose: Callable[[Tensor], Tensor]
-    repeat: Callable[[int, Callable[..., Tensor], Tensor], Tensor]  # state = body(i, *state) for i = 0 ... count - 1
+    repeat: Callable[[int, Body, State], State]  # state = body(i, *state) for i = 0 ... count - 1
 
 
-def _repeat(count: int, body: Callable[..., Tensor], state: Tensor) -> Tensor:
+def _repeat(count: int, body: Body, state: State) -> State:
     for i in range(count):
         state = body(i, *state)
     return state
@@ -105,6 +108,7 @@ def _logsumexp(x: Array) -> Array:
 
 def _softmax(x: Array) -> Array:
     """The same of SciPy's softmax."""
+    # Relative to the largest one, so that none overflows
     y = np.exp(x - x.max(axis=-1, keepdims=True))
     return np.asarray(y / y.sum(axis=-1, keepdims=True))
 
@@ -302,6 +306,7 @@ class Bernoulli(Discrete):
         return ops.sigmoid(x)
 
     def variance(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
+        # p (1 - p), where 1 - p would lose its digits at large fields
         return ops.sigmoid(x) * ops.sigmoid(-x)
 
     def num_noise(self, n_v: int) -> int:
@@ -359,6 +364,7 @@ class Spin(Discrete):
         return 2.0 * ops.cast(noise < ops.sigmoid(2.0 * x), x) - 1.0
 
     def num_states(self, n_v: int) -> float:
+        # As a float, which ends at 2^1024.
         return 2.0 ** min(n_v, 1000)
 
     def states(self, n_v: int, start: int, stop: int) -> Array:
@@ -442,6 +448,7 @@ class Gaussian(Numbers):
         """By the inverse of the normal distribution function; numbers below 2^-25 count as this."""
         precision = ops.cast(self.precision, x)
         least = ops.cast(np.float64(2.0**-25), x)
+        # The mean, and a standard normal number times the deviation
         return x / precision + ops.ndtri(ops.where(noise < least, least, noise)) / ops.sqrt(precision)
 
     def highest_log_p(self, n_v: int) -> float:
@@ -458,6 +465,7 @@ class Gaussian(Numbers):
 
     def slopes(self, v: Tensor, ops: Ops = NUMPY) -> Tensor:
         """d log q~ / d log precision of rows, if they are learnt: [..., n_v] to [..., n_v]."""
+        # Of m(v) alone: log q~ has the precisions nowhere else.
         return -0.5 * self.precision * v * v if self.is_learnt else None
 
     def mean_slopes(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:

@@ -33,6 +33,7 @@ def as_bits(W: Array, b: Array, c: Array) -> tuple[Array, Array, Array, float]:
 
 def log_z_softmax(A: Array, alpha: Array, b: Array, visible: Softmax) -> float:
     """log of the sum over h of exp(alpha'h) prod_g sum_k exp((A'h + b)_gk): A [n_h, n_v], alpha [n_h], b [n_v]."""
+    # Every bit is a group of one column: there are no other factors
     groups = visible.of_groups()
     sizes = [len(group) + (not needed) for group, needed in zip(groups.groups, groups.is_required, strict=True)]
     results = []
@@ -67,6 +68,7 @@ def log_z_softmax(A: Array, alpha: Array, b: Array, visible: Softmax) -> float:
 
 def log_z_gaussian(A: Array, alpha: Array, b: Array, visible: Gaussian) -> float:
     """log of the sum over h of exp(alpha'h) int exp((A'h + b)'v) m(v) dv: A [n_h, n_v], alpha [n_h], b [n_v]."""
+    # log q~(h) without biases of numbers: linear'h + h' coupling h / 2
     scaled = A / np.sqrt(np.asarray(visible.precision, np.float64))
     linear = alpha + A @ (b / np.asarray(visible.precision, np.float64))
     coupling = scaled @ scaled.T

@@ -54,6 +54,7 @@ def find_groups(rows: ArrayLike, *, min_together: float = MIN_TOGETHER) -> Group
 
 def _of_one_size(bits: np.ndarray, groups: Groups) -> Groups:
     """As many groups of one size, if every row has a single one in each of them; else the groups."""
+    # Columns without a one may stand at either end of a group
     n_v = bits.shape[1]
     if not groups or n_v % len(groups) or n_v < 2 * len(groups):
         return groups
@@ -87,7 +88,8 @@ def softmax(rows: ArrayLike, groups: Sequence[Sequence[int]], *, check: bool = T
     columns = tuple(tuple(int(column) for column in group) for group in groups)
     if not columns:
         return Bernoulli()
-    Softmax(bits.shape[1], columns)  # are the columns there?
+    # Whether the columns are there; then which groups have a one in every row
+    Softmax(bits.shape[1], columns)
     units = Softmax(bits.shape[1], columns, tuple(bool(bits[:, list(g)].any(axis=1).all()) for g in columns))
     if check:
         units.check(bits, name="the rows")
@@ -106,6 +108,7 @@ def parse_groups(text: str) -> Groups:
     :raises ValueError: naming the part that is something else.
     """
     groups = []
+    # A part is a block of columns, first-last, or a list of them, joined by +
     for part in filter(None, (part.strip() for part in text.split(","))):
         first, dash, last = part.partition("-")
         listed = part.split("+")

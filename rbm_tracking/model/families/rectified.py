@@ -222,6 +222,7 @@ class DReLU(Numbers):
         """The sign by one number of the noise, the size by another."""
         n = int(self.gap.shape[0])
         log_plus, _, x_plus, w_plus, log_minus, _, x_minus, w_minus = self._parts(x, ops)
+        # The sign by the mass of each half, then the size within it
         is_plus = ops.take(noise, np.arange(n)) < ops.sigmoid(log_plus - log_minus)
         size = _draw_half(ops.where(is_plus, x_plus, x_minus), ops.take(noise, np.arange(n, 2 * n)), ops)
         return ops.where(is_plus, size * w_plus, -size * w_minus)

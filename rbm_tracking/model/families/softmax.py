@@ -76,6 +76,7 @@ class Softmax(Discrete):
     @functools.cached_property
     def _place(self) -> NDArray[np.int64]:
         """Where each column is in the G K options, followed by the bits, [n_v]."""
+        # The inverse of the order of options and bits; -1 is of no column
         order = np.concatenate([self._options.ravel(), self._rest])
         place = np.full(self.n_v + 2, -1)
         place[order] = np.arange(len(order))
@@ -145,6 +146,7 @@ class Softmax(Discrete):
         return self._columns(ops.softmax(self.fields(x, ops)), bits, ops)
 
     def variance(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
+        # Each column alone is a bit
         mean = self.mean(x, ops)
         return mean * (1.0 - mean)
 
