@@ -17,7 +17,7 @@ References: MacKay (1992), ALM; Cohn (1996), ALC; Jones et al. (1998), expected 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from gpflow.likelihoods import Gaussian
@@ -196,7 +196,7 @@ def _left_out_of_draws(predictor: Predictor, x: Array, y: Array) -> tuple[Array,
     return mean, variance, logsumexp(of_draws, axis=0, b=weights)
 
 
-def link(chain: Sequence[FunctionDraws | Callable[[Any], Any]]) -> Callable[[Any], Array]:
+def link(chain: Sequence[FunctionDraws | Callable[..., ArrayLike]]) -> Callable[[ArrayLike], Array]:
     """Functions through several emulators: draw s of the first feeds draw s of the second, and so on.
 
     The spread of the values says what all emulators together do not know.

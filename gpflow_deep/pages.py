@@ -11,12 +11,13 @@ A display holds the numbers that it draws. `gpflow_deep.report.html` shows the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 import gpflow
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gpflow_deep_base.numbers.columns import as_numbers
 from gpflow_deep_base.numbers.scores import confidence_bins
 from gpflow_deep_base.page import Band, Bars, Line, Mark, Panel, Panels, Points, Table, smoothed
 
@@ -25,6 +26,9 @@ from .judge.evaluation import Evaluation, evaluate
 from .model.likelihoods import Task
 from .train.fitting import Part
 from .train.predictor import Predicted, Predictor
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "CalibrationDisplay",
@@ -36,6 +40,7 @@ __all__ = [
     "course_part",
     "dependences",
     "fit_on_grid",
+    "inputs_and_names",
     "model_parts",
     "prediction_parts",
     "shares_below",
@@ -77,6 +82,22 @@ class Dependence(NamedTuple):
         return float(np.std(self.mean))
 
 
+def inputs_and_names(model: object, X: ArrayLike) -> tuple[Array, list[str]]:
+    """Inputs [N, D] as the predictor of a model takes them, and their names: x0, x1, ... if they have none.
+
+    :param model: an estimator, which may have read a frame with texts and dates when it was fitted, or a `Predictor`.
+    :raises ValueError: naming the column, if X is a frame that the model cannot read.
+    """
+    X = as_numbers(X, model, reset=False)
+    encoder = getattr(model, "table_encoder_", None)
+    if encoder is None:
+        names = getattr(X, "columns", getattr(model, "feature_names_in_", None))
+    else:
+        names = encoder.get_feature_names_out()
+    inputs = np.asarray(X, np.float64)
+    return inputs, [f"x{d}" for d in range(inputs.shape[1])] if names is None else [str(name) for name in names]
+
+
 def dependences(
     predictor: Predictor, X: np.ndarray, *, label: int = 0, columns: Sequence[int] | None = None
 ) -> list[Dependence]:
@@ -103,7 +124,7 @@ def dependences(
         block[:, :, column] = grids[-1][:, None]
         varied.append(block.reshape(-1, X.shape[1]))
     predicted = predictor.predict(np.concatenate(varied))
-    # means over the rows, of each value of each input
+    # Means over the rows, of each value of each input.
     output = label if predictor.task == "multiclass" else 0
     curves = [predicted.mean[:, output]]
     if predictor.task == "regression":
@@ -173,7 +194,7 @@ def model_parts(
     return parts + prediction_parts(predictor, X, Y, train=train, input_name=names[0])
 
 
-def course_part(courses: Mapping[str, Sequence[Mapping[str, Any]]], tags: Sequence[str]) -> Panels:
+def course_part(courses: Mapping[str, Sequence[Mapping[str, float | None]]], tags: Sequence[str]) -> Panels:
     """The course of training: what was logged, and where there is much of it its running mean in front.
 
     :param courses: records of a run by its title, as they are in scalars.jsonl.
@@ -442,12 +463,13 @@ class CalibrationDisplay(NamedTuple):
         """Of a model of numbers.
 
         :param estimator: whatever :func:`gpflow_deep.judge.evaluation.evaluate` takes, or a fitted `DeepGPRegressor`.
-        :param X: inputs [N, D] that it has not seen.
+        :param X: inputs [N, D] that it has not seen; a data frame as it was fitted to.
         :param y: targets [N] or [N, P].
         :param name: for the legend.
         :raises ValueError: if it predicts labels; `sklearn.calibration.CalibrationDisplay` is for these.
         """
-        judged = evaluate(getattr(estimator, "predictor_", estimator), (np.asarray(X, np.float64), np.asarray(y)))
+        inputs, _ = inputs_and_names(estimator, X)
+        judged = evaluate(getattr(estimator, "predictor_", estimator), (inputs, np.asarray(y)))
         if judged.pit is None:
             raise ValueError(
                 "estimator must predict numbers, got one of labels; use sklearn.calibration.CalibrationDisplay."
@@ -472,7 +494,7 @@ class CalibrationDisplay(NamedTuple):
         """The largest distance of a share from its probability: 0 is best."""
         return float(np.abs(self.share - self.probability).max())
 
-    def plot(self, axes: Any = None) -> Any:
+    def plot(self, axes: Axes | None = None) -> Axes:
         """Draw it.
 
         :param axes: Matplotlib's; None: new ones.
@@ -505,7 +527,9 @@ class DependenceDisplay(NamedTuple):
     feature_name: str
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: ArrayLike, feature: int | str, *, label: int = 0) -> DependenceDisplay:
+    def from_estimator(
+        cls, estimator: Any, X: ArrayLike, feature: SupportsIndex | str, *, label: int = 0
+    ) -> DependenceDisplay:
         """Of a model and one of its inputs.
 
         :param estimator: a fitted `DeepGPRegressor` or `DeepGPClassifier`, or a `Predictor`.
@@ -514,17 +538,15 @@ class DependenceDisplay(NamedTuple):
         :param label: of several labels, whose probability it is; of two it is that of the second.
         :raises ValueError: if X has no such input.
         """
-        columns = getattr(X, "columns", getattr(estimator, "feature_names_in_", None))
-        inputs = np.asarray(X, np.float64)
-        names = [f"x{d}" for d in range(inputs.shape[1])] if columns is None else [str(name) for name in columns]
+        inputs, names = inputs_and_names(estimator, X)
         column = names.index(feature) if feature in names else feature
-        if not isinstance(column, int) or not 0 <= column < len(names):
+        if not isinstance(column, int | np.integer) or not 0 <= column < len(names):
             raise ValueError(f"feature must be one of {', '.join(names)}, or its number, got {feature!r}.")
         predictor = getattr(estimator, "predictor_", estimator)
-        (curve,) = dependences(predictor, inputs, label=label, columns=[column])
+        (curve,) = dependences(predictor, inputs, label=label, columns=[int(column)])
         return cls(curve.grid, curve.mean, curve.low, curve.high, names[column])
 
-    def plot(self, axes: Any = None) -> Any:
+    def plot(self, axes: Axes | None = None) -> Axes:
         """Draw it.
 
         :param axes: Matplotlib's; None: new ones.
@@ -539,7 +561,7 @@ class DependenceDisplay(NamedTuple):
         return axes
 
 
-def _axes(axes: object) -> Any:
+def _axes(axes: Axes | None) -> Axes:
     if axes is not None:
         return axes
     import matplotlib.pyplot as plt

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import gpflow
 import numpy as np
@@ -19,7 +19,7 @@ from gpflow_deep_base.page import page
 from . import pages
 from .judge import evaluation
 from .judge.evaluation import Evaluation, coverage_in_words, evaluate
-from .judge.forecasts import LinearModel
+from .judge.forecasts import LinearModel, label_numbers
 from .layers import LatentVariableLayer, SVGPLayer
 from .model.deep_gp import DeepGP
 from .model.likelihoods import Task
@@ -54,6 +54,9 @@ __all__ = [
     "verdict",
     "warnings",
 ]
+
+Summary: TypeAlias = dict[str, Any]
+"""What a report says of one model: numbers and texts, and scores by part; JSON."""
 
 JUDGED = "test rows: mean ± standard error; shares of targets in central intervals"
 HEADERS = {"log_likelihood_nats": "log-likelihood", "rmse": "RMSE", "accuracy": "accuracy", "auc": "AUC"}
@@ -197,14 +200,14 @@ def histograms(model: DeepGP) -> dict[str, np.ndarray]:
 
 def summary(
     trainer: Trainer | SampledTrainer | FoundTrainer, final: Final, train: Part | None = None, test: Part | None = None
-) -> dict[str, Any]:
+) -> Summary:
     """What a report says of one model: its size, the seconds of training, and its scores by part.
 
     :param train: and `test`: rows in the units of the data; with both, "warning" says so if the model is worse on the
         test rows than the simplest model, see `fitting.worse_than_simplest`.
     :return: "calibration" among it, where intervals on the test rows hold far more or fewer rows than they should.
     """
-    entries = {
+    entries: Summary = {
         "num_layers": depth(trainer.model),
         "is_settled": trainer.is_settled,
         "train_seconds": float(trainer.seconds),
@@ -234,7 +237,7 @@ def summary(
     return entries
 
 
-def metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
+def metrics(summary: Summary) -> dict[str, float | None]:
     """What runs are compared by, of a :func:`summary`: scores of the test rows, and seconds."""
     test = summary.get("test", {})
     names = ("rmse", "crps", "coverage_90", "calibration_error")
@@ -249,9 +252,7 @@ def num_parameters(model: DeepGP) -> int:
     return sum(int(np.prod(parameter.shape)) for parameter in model.parameters)
 
 
-def linear_baseline(
-    train: Part, parts: Mapping[str, Part], likelihood: str
-) -> tuple[dict[str, Any], dict[str, Evaluation]]:
+def linear_baseline(train: Part, parts: Mapping[str, Part], likelihood: str) -> tuple[Summary, dict[str, Evaluation]]:
     """Least squares with Gaussian noise of the training residuals' variance, scored like a deep GP.
 
     :param train: the training rows in the units of the data.
@@ -293,13 +294,13 @@ def title(num_layers: int) -> str:
     return "GP (1 layer)" if num_layers == 1 else f"deep GP ({num_layers} layers)"
 
 
-def table(models: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+def table(models: Mapping[str, Summary]) -> list[list[str]]:
     """Scores of all models as the cells of a table, with a line of headers.
 
     :param models: name -> scores of "valid" and "test" by their names, "train_seconds", and of a deep GP "num_layers"
         and "num_steps". The last one says which scores there are.
     """
-    last: Sequence[Mapping[str, Any]] = list(models.values())[-1:]
+    last: Sequence[Summary] = list(models.values())[-1:]
     columns = [(part, key) for part in ("valid", "test") for key in HEADERS for m in last if key in m.get(part, {})]
     lines = [["", *(f"{part} {HEADERS[key]}" for part, key in columns), "steps", "seconds"]]
     for name, model in models.items():
@@ -309,7 +310,7 @@ def table(models: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
 
 
 def text(
-    models: Mapping[str, Mapping[str, Any]], judged: Mapping[str, Evaluation], task: Task, target_names: Sequence[str]
+    models: Mapping[str, Summary], judged: Mapping[str, Evaluation], task: Task, target_names: Sequence[str]
 ) -> list[list[list[str]] | str]:
     """What the end of a run says: tables as cells, and lines of text.
 
@@ -322,7 +323,7 @@ def text(
     return [_scores(named, seconds), caption(task, target_names), JUDGED, verdict(models, judged), *notices]
 
 
-def warnings(models: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def warnings(models: Mapping[str, Summary]) -> list[str]:
     """What is wrong with intervals, and which models are worse than the simplest one, as lines of text."""
     return [m[kind] for kind in ("calibration", "warning") for m in models.values() if kind in m]
 
@@ -351,7 +352,7 @@ def _scores(named: Mapping[str, Evaluation], seconds: Sequence[float]) -> list[l
     return lines
 
 
-def verdict(models: Mapping[str, Mapping[str, object]], judged: Mapping[str, Evaluation]) -> str:
+def verdict(models: Mapping[str, Summary], judged: Mapping[str, Evaluation]) -> str:
     """One line on the last of some models: beside the best of the others, its intervals, whether its training settled.
 
     :param models: and `judged`, as in :func:`text`.
@@ -382,7 +383,9 @@ def verdict(models: Mapping[str, Mapping[str, object]], judged: Mapping[str, Eva
     return f"{label(last, model)}: {'; '.join(parts)}." if parts else ""
 
 
-def html(model: Any, X: ArrayLike, y: ArrayLike, *, others: Mapping[str, Any] | None = None, heading: str = "") -> str:
+def html(
+    model: Any, X: ArrayLike, y: ArrayLike, *, others: Mapping[str, object] | None = None, heading: str = ""
+) -> str:
     """A report on a trained model as the text of one HTML file, which needs no network.
 
         model = gpflow_deep.DeepGPRegressor().fit(X_train, y_train)
@@ -392,7 +395,8 @@ def html(model: Any, X: ArrayLike, y: ArrayLike, *, others: Mapping[str, Any] | 
     relevant inputs, relevance of all inputs, and residuals.
 
     :param model: a fitted `DeepGPRegressor` or `DeepGPClassifier`, or a `Predictor`.
-    :param X: inputs [N, D] that the model has not seen; names of a data frame are shown.
+    :param X: inputs [N, D] that the model has not seen, or a data frame as the model was fitted to, whose names are
+        shown.
     :param y: targets [N] or [N, P], or labels.
     :param others: models to compare with on the same rows, by name; whatever `evaluate` takes.
     :param heading: of the page.
@@ -400,13 +404,11 @@ def html(model: Any, X: ArrayLike, y: ArrayLike, *, others: Mapping[str, Any] | 
     """
     # The model, and rows in the form that it takes.
     predictor = getattr(model, "predictor_", model)
-    columns = getattr(X, "columns", getattr(model, "feature_names_in_", None))
-    inputs = np.asarray(X, np.float64)
+    inputs, names = pages.inputs_and_names(model, X)
     targets = np.asarray(y)
     if hasattr(model, "classes_"):
-        targets = np.searchsorted(model.classes_, targets)
+        targets = label_numbers(model.classes_, targets)
     targets = targets.reshape(len(targets), -1)
-    names = [f"x{d}" for d in range(inputs.shape[1])] if columns is None else [str(column) for column in columns]
     own_title = title(depth(predictor.model))
     # All models on the same rows, this one last.
     judged = {name: evaluate(other, (inputs, targets)) for name, other in (others or {}).items()}
@@ -428,9 +430,9 @@ def _found_by(model: DeepGP) -> str:
     return "draws of its inner outputs" if model.is_sampled else "L-BFGS"
 
 
-def _trained(model: Any, predictor: Predictor) -> dict[str, Any]:
+def _trained(model: Any, predictor: Predictor) -> Summary:
     """What is known of the training of a model, for :func:`verdict`."""
-    entries: dict[str, Any] = {"num_layers": depth(predictor.model)}
+    entries: Summary = {"num_layers": depth(predictor.model)}
     choice = getattr(model, "choice_", None)
     if choice is not None and (_is_single(predictor) or choice.config.posterior == "imputed"):
         return {**entries, "trained_by": _found_by(predictor.model)}
@@ -444,7 +446,7 @@ def _is_single(predictor: Predictor) -> bool:
     return depth(predictor.model) == 1 and isinstance(predictor.model.likelihood, gpflow.likelihoods.Gaussian)
 
 
-def label(name: str, model: Mapping[str, Any]) -> str:
+def label(name: str, model: Summary) -> str:
     """What a model is called in tables: a deep GP by its layers, others by their names."""
     return title(model["num_layers"]) if "num_layers" in model else name
 
@@ -455,7 +457,7 @@ def caption(task: Task, target_names: Sequence[str]) -> str:
     return f"log-likelihood: nats per row{scores}"
 
 
-def _with_errors(found: Evaluation) -> dict[str, Any]:
+def _with_errors(found: Evaluation) -> dict[str, float]:
     """Scores of a part and their standard errors, by the names that reports use."""
     numbers = {name.replace("log_density", "log_likelihood"): value for name, value in found.to_json().items()}
     if found.error is not None:

@@ -82,7 +82,7 @@ class TriesteModel:
         self.units = units
         self.train = train
         self.num_features = num_features
-        self._num_data: Any = tf.Variable(model.num_data or 1, dtype=last.dtype, trainable=False, name="num_data")
+        self._num_data = tf.Variable(model.num_data or 1, dtype=last.dtype, trainable=False, name="num_data")
         model.num_data = self._num_data
         self.posterior = model.posterior("variable")
 

@@ -41,7 +41,7 @@ __all__ = [
 Named = Callable[..., object]
 
 #: Classes and functions that a caller gives, or the same by name: "module:name" or "name", as they are in the file.
-CustomObjects = Iterable[Named] | Mapping[str, Named]
+CustomObjects = Iterable[Any] | Mapping[str, Any]
 
 #: Transforms, priors and what they are made of.
 OF_TENSORFLOW = (tfp.bijectors.Bijector, tfp.distributions.Distribution, tf.linalg.LinearOperator)

@@ -90,7 +90,7 @@ def conditional(likelihood: Likelihood, X: np.ndarray) -> Conditional:
     if isinstance(likelihood, MultiLatentTFPConditional):
         return _of_distribution(likelihood)
     # In closed form, where y depends on one latent function each.
-    makers: dict[type, Callable[[Any, Any], Conditional]] = {
+    makers: dict[type, Callable[[Any, tf.Tensor], Conditional]] = {
         StudentT: _student_t,
         Exponential: _exponential,
         Gamma: _gamma,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +96,7 @@ class Evaluation(NamedTuple):
         """Kolmogorov's distance of `pit` from the uniform distribution, between 0 and 1; None without `pit`."""
         return None if self.pit is None else float(kstest(np.ravel(self.pit), "uniform").statistic)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, float]:
         """The scores as plain numbers, for a report: "crps" and "crps_se", "coverage_90" and "coverage_90_se", ..."""
         units = {"log_density": "log_density_nats"}
         scores: dict[str, Score | None] = {
@@ -104,7 +104,7 @@ class Evaluation(NamedTuple):
             for name in ("log_density", "rmse", "crps", "error", "calibration_error")
         }
         scores |= {f"coverage_{100 * level:g}": score for level, score in (self.coverage or {}).items()}
-        numbers: dict[str, Any] = {"num_rows": self.num_rows}
+        numbers: dict[str, float] = {"num_rows": self.num_rows}
         for name, score in scores.items():
             if score is not None:
                 numbers |= {name: score.value, f"{name}_se": score.error}
@@ -122,12 +122,16 @@ def evaluate(
         is judged in the units that it was trained in; or a classifier with `predict_proba`, as scikit-learn's.
     :param data: inputs X [N, D] and targets Y: numbers [N, P], or labels 0, 1, ... [N, 1].
     :param coverages: probabilities of the central intervals whose share of targets is wanted.
-    :raises ValueError: if there are no rows, or X and Y do not have equally many, or the model cannot be judged.
+    :raises ValueError: if there are no rows, or X and Y do not have equally many, or a target is not finite, or the
+        model cannot be judged.
     """
     X, Y = (np.asarray(array) for array in data)
     Y = Y[:, None] if Y.ndim == 1 else Y
     if len(X) == 0 or len(X) != len(Y):
         raise ValueError(f"data must be X and Y of equally many rows, at least one, got {len(X)} and {len(Y)}.")
+    if Y.dtype.kind == "f" and not np.all(np.isfinite(Y)):
+        row = np.flatnonzero(~np.isfinite(Y).all(axis=1))[0]
+        raise ValueError(f"data must have finite targets, got {Y[row]} in row {row}; leave such rows out.")
     forecaster = forecaster_of(model)
     rows = []
     for start in range(0, len(X), BATCH_ROWS):

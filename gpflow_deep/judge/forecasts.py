@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..model.likelihoods import GaussianMixture, Task, task_of
 from .predictive import Predictive, gaussian, predictive
 
-__all__ = ["Forecast", "Forecaster", "LinearModel", "forecaster_of"]
+__all__ = ["Forecast", "Forecaster", "LinearModel", "forecaster_of", "label_numbers"]
 
 Array = NDArray[np.float64]
 
@@ -99,11 +99,14 @@ class LinearModel:
 
 
 def forecaster_of(model: Any) -> Forecaster:
-    """A :class:`Forecaster` as it is, a GPflow model in the units that it was trained in, or a classifier.
+    """A :class:`Forecaster` as it is or of a `DeepGPRegressor`, a GPflow model in the units that it was trained in, or
+    a classifier.
 
     :param model: of scikit-learn's classifiers one with `predict_proba`, trained on labels 0, ..., C-1.
     :raises ValueError: if it is none of these.
     """
+    if not hasattr(model, "classes_"):
+        model = getattr(model, "predictor_", model)
     if hasattr(model, "forecast"):
         return model  # type: ignore[no-any-return]
     if isinstance(model, GPModel):
@@ -168,6 +171,17 @@ class _Classifier:
             raise ValueError(f"labels must be those of the training rows, 0, ..., {p.shape[1] - 1}, got others.")
         with np.errstate(divide="ignore"):  # what was called impossible has a log density of minus infinity
             return Forecast(np.log(p[np.arange(len(p)), labels.astype(int)]), p)
+
+
+def label_numbers(classes: np.ndarray, y: np.ndarray) -> NDArray[np.int64]:
+    """Labels y [N] as their numbers 0, 1, ... among sorted classes.
+
+    :raises ValueError: if a label is none of the classes.
+    """
+    numbers = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    if np.any(unknown := classes[numbers] != y):
+        raise ValueError(f"y must have the labels {classes.tolist()}, got {y[unknown][0]!r}, too.")
+    return numbers
 
 
 def _with_one(X: Array) -> Array:

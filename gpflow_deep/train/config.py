@@ -167,8 +167,8 @@ class ModelConfig:
         global is one that is correlated across layers; sigma_points is Gaussian, trained by the predictive density;
         imputed are draws of the inner outputs at few rows without noise, see `imputation`.
     :param kernel: of a layer's inputs; with "+linear" the last layer has a linear kernel beside it, for a trend. Or
-        convolutional, of patches of images: a weighted mean over
-        the patches in the last layer, images of the patches' responses in the layers below.
+        convolutional, of patches of images: a weighted mean over the patches in the last layer, images of the patches'
+        responses in the layers below.
     :param layers: what all layers have in common, and where their kernels start.
     :param points: the mixture of posterior="sigma_points".
     :param images: what the convolutional kernel is told about the images that rows are.
@@ -300,22 +300,24 @@ class ModelConfig:
             encoder = Encoder(X.shape[1] + Y.shape[1], self.latents.latent_dim, seed=seed)
             latents = LatentVariableLayer(X.shape[1], self.latents.latent_dim, encoder=encoder)
             X = latents.extend(X, seed=seed)
-        settings: dict[str, Any] = {
-            "num_inducing": self.num_inducing,
-            "likelihood": likelihood,
-            "hidden_dim": self.hidden_dim,
-            "kernels": self._kernels(X.shape[1]),
-            "input_propagation": self.layers.input_propagation,
-            "num_samples": self.num_samples,
-            "precision": self.precision,
-            "whiten": self.layers.whiten,
-            "natural_gradients": self.natgrad,
-            "num_data": num_data,
-            "seed": seed,
-        }
-        if self.layers.noise_variance is not None:
-            settings["noise_variance"] = self.layers.noise_variance or None
-        model = _PRESETS[self.preset](X, Y, self.num_layers, **settings)
+        noise_variance = self.layers.noise_variance
+        model = _PRESETS[self.preset](
+            X,
+            Y,
+            self.num_layers,
+            num_inducing=self.num_inducing,
+            likelihood=likelihood,
+            hidden_dim=self.hidden_dim,
+            kernels=self._kernels(X.shape[1]),
+            noise_variance="preset" if noise_variance is None else noise_variance or None,
+            whiten=self.layers.whiten,
+            input_propagation=self.layers.input_propagation,
+            num_samples=self.num_samples,
+            num_data=num_data,
+            precision=self.precision,
+            natural_gradients=self.natgrad,
+            seed=seed,
+        )
         # The layers of the preset stand above the latent variables.
         if latents is not None:
             model = DeepGP(
@@ -394,17 +396,15 @@ class ModelConfig:
             return None
         hidden_dim = min(30, input_dim) if self.hidden_dim is None else self.hidden_dim
         dims = [input_dim] + [hidden_dim + (input_dim if self.layers.input_propagation else 0)] * (self.num_layers - 1)
+        variance = 1.0 if self.layers.kernel_variance is None else self.layers.kernel_variance
         kernels = []
         for number, dim in enumerate(dims, start=1):
-            value = (
-                _PRESETS[self.preset].starting_lengthscale(dim)
-                if self.layers.lengthscale is None
-                else self.layers.lengthscale
-            )
+            value = self.layers.lengthscale
+            if value is None:
+                value = _PRESETS[self.preset].starting_lengthscale(dim)
             # Only the last layer has the linear part of the kernel's name.
             name = self.kernel if number == self.num_layers else self.kernel.removesuffix(LINEAR)
             lengthscales = np.full(dim, value) if self.layers.ard else value
-            variance = 1.0 if self.layers.kernel_variance is None else self.layers.kernel_variance
             kernels.append(make_kernel(name, dim, lengthscales=lengthscales, variance=variance))
         return kernels
 

@@ -4,10 +4,9 @@ Steps have one learning rate until the model has settled or only `decay_share` o
 0 along a line, and training ends. A model has settled when its bound, averaged over windows of steps, has stopped
 rising. Where the rate falls, the last step lowers Gaussian noise to its best value, see `noise`.
 
-How much the KL weighs in the objective of deep sigma points, chosen by held-out rows.
-
-No one weight is good for all tables (Jankowiak et al. 2020 choose it so, too): noisy tables of many rows want little of
-it, and of some hundred smooth rows a bound says more than any weight does.
+How much the KL weighs in the objective of deep sigma points is chosen by held-out rows, as no one weight is good for
+all tables (Jankowiak et al. 2020 choose it so, too): noisy tables of many rows want little of it, and of some hundred
+smooth rows a bound says more than any weight does.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import gpflow
 import numpy as np
@@ -36,6 +36,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from gpflow_deep_base.numbers.columns import as_numbers
 from gpflow_deep_base.numbers.groups import by_group, flat
 
+from ..judge.forecasts import label_numbers
 from ..judge.modes import PROMINENCE, Modes
 from ..posteriors.sampling import SamplingConfig
 from .choosing.choice import FREE
@@ -125,7 +126,7 @@ class DeepGPEstimator(BaseEstimator):
         batch_size: int = 1000,
         max_iter: int = 5000,
         early_stopping: bool | float = False,
-        model: ModelConfig | Mapping[str, Any] | None = None,
+        model: ModelConfig | Mapping[str, object] | None = None,
         training: TrainingConfig | None = None,
         sampling: SamplingConfig | None = None,
         random_state: int | np.random.RandomState | None = 0,
@@ -244,7 +245,7 @@ class DeepGPEstimator(BaseEstimator):
                     other = " or None" if is_optional else " or 'auto'" if name in _CHOSEN else ""
                     raise TypeError(f"{name} must be a {noun}{other}, got {value!r}.")
 
-    def _refuse(self, arguments: dict[str, Any], taken: str = "fit takes X and y") -> None:
+    def _refuse(self, arguments: Mapping[str, object], taken: str = "fit takes X and y") -> None:
         """A clear word on what is not taken; `sample_weight=None` is what some callers say for no weights."""
         if names := [name for name, value in arguments.items() if name != "sample_weight" or value is not None]:
             raise TypeError(
@@ -372,7 +373,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
     {_PARAMETERS}
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> DeepGPRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, **refused: object) -> DeepGPRegressor:
         """Train on inputs X [N, D] and targets y [N] or [N, P], numbers in any units.
 
         :raises ValueError: if the arrays or the parameters do not fit.
@@ -383,7 +384,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
         self._fit(X, Y)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> DeepGPRegressor:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, **refused: object) -> DeepGPRegressor:
         """One pass over some more rows of a stream, in minibatches, each row once.
 
         The first rows give units and inducing inputs: some thousands that are typical of the stream are best.
@@ -397,15 +398,20 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
             self._partial_fit(X, Y)
         return self
 
-    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Array: ...
+
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[Array, Array]: ...
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Means of new targets, and their standard deviations with the noise: of the shape that y had."""
         inputs = self._inputs(X)
         with self._in_float():
             predicted = self.predictor_.predict(inputs)
         assert predicted.std is not None  # of mypy: numbers have it
-        return (
-            (self._shaped(predicted.mean), self._shaped(predicted.std)) if return_std else self._shaped(predicted.mean)
-        )
+        mean = self._shaped(predicted.mean)
+        return (mean, self._shaped(predicted.std)) if return_std else mean
 
     def predict_quantiles(self, X: ArrayLike, levels: Sequence[float] = (0.025, 0.5, 0.975)) -> Array:
         """Quantiles of new targets: [N, levels], or [N, P, levels] for y of two dimensions."""
@@ -445,14 +451,14 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, DeepGPEstimator):
             modes = self.predictor_.modes(inputs, prominence=prominence)
         return Modes(*map(self._shaped, modes))
 
-    def _rows(self, X: Any, y: ArrayLike, *, reset: bool) -> tuple[Array, Array]:
-        X = as_numbers(X, self, reset=reset)
-        X, Y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset)
+    def _rows(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Array, Array]:
+        rows = as_numbers(X, self, reset=reset)
+        inputs, Y = validate_data(self, rows, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset)
         Y = np.asarray(Y, np.float64)
         if reset:
             self._target_shape = Y.shape[1:]
         self._check_shape(Y)
-        return X, Y.reshape(len(Y), -1)
+        return inputs, Y.reshape(len(Y), -1)
 
     def _check_shape(self, Y: Array) -> None:
         if Y.shape[1:] != self._target_shape:
@@ -478,7 +484,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
     :ivar classes_: the labels, in the order of the probabilities.
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> DeepGPClassifier:
+    def fit(self, X: ArrayLike, y: ArrayLike, **refused: object) -> DeepGPClassifier:
         """Train on inputs X [N, D] and labels y [N].
 
         :raises ValueError: if the arrays or the parameters do not fit, or there is only one class.
@@ -491,7 +497,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         return self
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, **refused: Any
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, **refused: object
     ) -> DeepGPClassifier:
         """One pass over some more rows of a stream, in minibatches, each row once.
 
@@ -535,11 +541,10 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         with self._in_float():
             return np.asarray(self.predictor_.predict(inputs, labels).log_density)
 
-    def _rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, np.ndarray]:
-        X = as_numbers(X, self, reset=reset)
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
-        check_classification_targets(y)
-        return X, y
+    def _rows(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Array, np.ndarray]:
+        inputs, labels = validate_data(self, as_numbers(X, self, reset=reset), y, dtype=np.float64, reset=reset)
+        check_classification_targets(labels)
+        return inputs, labels
 
     def _set_classes(self, y: np.ndarray) -> None:
         classes = np.unique(y)
@@ -549,7 +554,4 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def _codes(self, y: np.ndarray) -> Array:
         """Labels as numbers 0, 1, ..., [N, 1]."""
-        codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
-        if np.any(unknown := self.classes_[codes] != y):
-            raise ValueError(f"y must have the labels {self.classes_.tolist()}, got {y[unknown][0]!r}, too.")
-        return codes.astype(np.float64)[:, None]
+        return label_numbers(self.classes_, y).astype(np.float64)[:, None]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -93,7 +93,9 @@ class PatchConfig:
 
     def kernel(self, patches: Patches, lengthscale: float) -> SquaredExponential:
         """Of patches, at the start."""
-        scales: Any = np.full(patches.patch_dim, lengthscale, default_float()) if self.ard else lengthscale
+        scales: np.ndarray | float = (
+            np.full(patches.patch_dim, lengthscale, default_float()) if self.ard else lengthscale
+        )
         return SquaredExponential(variance=self.kernel_variance, lengthscales=scales)
 
 
@@ -163,7 +165,7 @@ def convolutional(
     check_targets(likelihood, Y)
     # Each convolutional layer, from patches of what those below make of some images at the start.
     rng = np.random.default_rng(seed)
-    layers = list[Any]()
+    layers = list[ConvolutionalLayer | WeightedConvolutionalLayer]()
     images = X[np.sort(rng.choice(len(X), min(MAX_IMAGES, len(X)), replace=False))]
     for number in range(1, num_layers):
         patches = Patches(shape, (config.patch, config.patch), config.stride or 2)

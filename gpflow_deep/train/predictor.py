@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -130,8 +130,8 @@ class Predictor:
         self.target_names = tuple(target_names)
         self.class_names = tuple(class_names)
         self.schema = {} if schema is None else dict(schema)
-        self._moments: dict[bool, Any] = {}
-        self._components: tuple[Any, Any] = None, None
+        self._moments: dict[bool, Callable[..., MeanAndVariance]] = {}
+        self._components: tuple[list[object], Callable[..., MeanAndVariance]] | None = None
 
     def evaluate(self, X: np.ndarray, Y: np.ndarray) -> Predicted:
         """Means and log densities by the model's current parameters: for use between steps of training.
@@ -149,7 +149,7 @@ class Predictor:
             return Predicted(mean, log_density=log_density)
         return Predicted(self.units.y.inverse_transform(mean), log_density=log_density - self.units.y.log_volume)
 
-    def _compiled(self) -> Any:
+    def _compiled(self) -> Callable[..., MeanAndVariance]:
         """The function of `evaluate`: another one once the model has samples to predict from."""
         model = self.model
         dtype = gpflow.default_float()
@@ -259,7 +259,9 @@ class Predictor:
                 moments = self._components_at(inputs, num_samples, factors)
                 yield _Pass(inputs, weights, *moments), None if Y is None else Y[i : i + batch_rows]
 
-    def _components_at(self, X: tf.Tensor, num_samples: int | None, factors: Any) -> MeanAndVariance:
+    def _components_at(
+        self, X: tf.Tensor, num_samples: int | None, factors: tuple[object, ...] | Ensemble
+    ) -> MeanAndVariance:
         """`DeepGP.predict_components`; those of an ensemble, which each call would trace anew, compiled once."""
         model = self.model
         if not isinstance(factors, Ensemble):
@@ -270,8 +272,7 @@ class Predictor:
         count = model.num_predict_samples if num_samples is None else num_samples
         shapes = [tensor.shape for tensor in tensors[1:]]
         of_trace = [count, model.predict_integrator, shapes, *model.submodules]
-        known, compiled = self._components
-        if known is None or not _are_same(known, of_trace):
+        if self._components is None or not _are_same(self._components[0], of_trace):
             specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
             specs[0] = tf.TensorSpec([None, X.shape[1]], X.dtype)
 
@@ -281,8 +282,7 @@ class Predictor:
                 return model.predict_components(X, num_samples=count, seed=seed, factors=packed)
 
             self._components = of_trace, compiled
-        moments: MeanAndVariance = compiled(*tensors)
-        return moments
+        return self._components[1](*tensors)
 
     def _predict(self, part: _Pass, Y: np.ndarray | None, *, with_limits: bool = True) -> Predicted:
         likelihood = self.model.likelihood

@@ -14,7 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from gpflow.config import default_float
@@ -202,14 +202,16 @@ def with_global_inducing(
                 f"global inducing outputs need SVGPLayers with InducingPoints, without noise between layers and "
                 f"propagated inputs, got {layer.label}; use preset=modern, or posterior=gaussian."
             )
-        # Only the first layer has inducing inputs of its own.
-        is_last = layer is model.layers[-1]
-        M = int(layer.q_mu.shape[0])
-        settings: Any = (
-            {"num_inducing": M, "input_dim": layer.input_dim} if layers else {"Z": layer.inducing_variable.Z}
+        new = GlobalInducingLayer(
+            layer.kernel,
+            layer.num_latent_gps,
+            Z=None if layers else layer.inducing_variable.Z,  # only the first layer has inducing inputs of its own
+            num_inducing=int(layer.q_mu.shape[0]),
+            input_dim=layer.input_dim,
+            mean_function=layer.mean_function,
+            precision=1.0 if layer is model.layers[-1] else inner_precision,
         )
-        settings |= {"mean_function": layer.mean_function, "precision": 1.0 if is_last else inner_precision}
-        layers.append(GlobalInducingLayer(layer.kernel, layer.num_latent_gps, **settings))
+        layers.append(new)
     if data is not None and type(model.likelihood) is Gaussian and model.likelihood.variance is not None:
         _observe(layers, *data, noise=float(model.likelihood.variance.numpy()))
     names = ("num_data", "num_samples", "num_predict_samples", "prediction_seed", "integrator", "predict_integrator")

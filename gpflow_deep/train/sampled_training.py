@@ -59,7 +59,7 @@ class SampledTrainer:
         course: Course = self.course
         return course.num_steps + self.sampler.num_steps
 
-    def advance(self, batch_at: Callable[[int], RegressionData], first: int, count: int, seed: tf.Tensor) -> Any:
+    def advance(self, batch_at: Callable[[int], RegressionData], first: int, count: int, seed: tf.Tensor) -> tf.Tensor:
         """Make the steps first, ..., first + count - 1, of training or of the chain. Arguments as of `Trainer.advance`.
 
         :return: the bound, or the potential of the chain, before the last of these steps, [], nats.
@@ -93,7 +93,7 @@ class SampledTrainer:
             return self.trainer.scalars()
         return {"train/potential_nats": self._potential, "train/seconds": self.seconds}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """All that changes, by name, for a checkpoint."""
         return {**self.trainer.state(), "chain": self.sampler, "chain_begun_at": self._begun_at}
 

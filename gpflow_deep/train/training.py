@@ -14,7 +14,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -169,7 +168,7 @@ class Trainer:
             raise FloatingPointError(f"the bound is {bound} at step {self._num_steps}. {CURE}")
         return {"train/elbo_nats": bound, "train/seconds": float(self.seconds)}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """All that changes, by name, for a checkpoint.
 
         :raises FloatingPointError: naming parameters that are not finite, or if the bound is not.
@@ -181,7 +180,7 @@ class Trainer:
             )
         if self._bound is not None:
             self.scalars()
-        state = {"model": self.model, "optimizer": self.optimizer, "seconds": self.seconds}
+        state: dict[str, object] = {"model": self.model, "optimizer": self.optimizer, "seconds": self.seconds}
         if self.course is not None:
             self.course.flush()
             state["course"] = self.course

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from gpflow_deep.judge.forecasts import LinearModel
 from gpflow_deep.pages import CalibrationDisplay, DependenceDisplay
+from gpflow_deep_runs.data.values.encoder import TableEncoder
 
 
 def test_right_distributions_are_on_the_diagonal(rng: np.random.Generator) -> None:
@@ -62,6 +63,17 @@ def test_dependence_varies_one_input(rng: np.random.Generator) -> None:
     by_number = DependenceDisplay.from_estimator(Quadratic(), X.to_numpy(), 1)
     assert by_number.feature_name == "x1"
     np.testing.assert_allclose(np.diff(by_number.mean), np.diff(by_number.grid))
+
+
+def test_a_frame_is_read_as_it_was_when_the_model_was_fitted(rng: np.random.Generator) -> None:
+    X = pd.DataFrame({"x": rng.uniform(-1, 1, size=30), "kind": ["a", "b", "c"] * 10})
+    model: Any = Quadratic()
+    model.table_encoder_ = TableEncoder().fit(X)
+    assert DependenceDisplay.from_estimator(model, X, "kind=a").feature_name == "kind=a"
+    by_number = DependenceDisplay.from_estimator(model, X, np.int64(0))  # as of argsort
+    np.testing.assert_allclose(by_number.mean, by_number.grid**2 + 1 / 3)
+    with pytest.raises(ValueError, match=r"X must have columns of numbers, as in fit, but .*kind"):
+        DependenceDisplay.from_estimator(Quadratic(), X, "x")
 
 
 @pytest.mark.parametrize("feature", ["width", 2, -1])

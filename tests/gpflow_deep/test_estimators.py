@@ -99,7 +99,7 @@ def test_regression_in_the_units_of_y(regressor: DeepGPRegressor, data: Any) -> 
     low, middle, high = regressor.predict_quantiles(X).T
     assert 0.85 < np.mean((low <= y) & (y <= high)) <= 1.0
     np.testing.assert_allclose((high - low) / std, 2 * norm.ppf(0.975), rtol=0.05)  # nearly Gaussian
-    np.testing.assert_allclose(middle, mean, atol=0.1 * np.min(std))
+    np.testing.assert_allclose(middle, mean, atol=0.1 * float(np.min(std)))
     np.testing.assert_allclose(regressor.log_density(X, y), norm.logpdf(y, mean, std), atol=0.1)
 
 

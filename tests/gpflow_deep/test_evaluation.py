@@ -1,5 +1,6 @@
 """Scores of models and their standard errors, against plain formulas and simulated rows."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import gpflow
@@ -53,6 +54,11 @@ def test_scores_of_known_forecasts(rng):
         np.testing.assert_allclose(share.value, inside)
         assert abs(share.value - level) < 5 * share.error
     np.testing.assert_allclose(found.pit, stats.norm.cdf(z))
+
+
+def test_an_estimator_is_judged_by_its_predictor(rng):
+    data = _rows(rng, 9)
+    assert evaluate(SimpleNamespace(predictor_=Known()), data).crps == evaluate(Known(), data).crps
 
 
 def test_standard_errors_are_the_spread_over_samples(rng):
@@ -226,8 +232,11 @@ def test_what_is_refused(rng):
     X, Y = _rows(rng, 5)
     with pytest.raises(ValueError, match="equally many rows, at least one, got 5 and 4"):
         evaluate(Known(), (X, Y[:4]))
+    Y[3] = np.nan
+    with pytest.raises(ValueError, match=r"data must have finite targets, got \[nan\] in row 3"):
+        evaluate(Known(), (X, Y))
     with pytest.raises(ValueError, match="must have forecast"):
-        evaluate(object(), (X, Y))
+        evaluate(object(), (X, X))
 
 
 @pytest.mark.parametrize(

@@ -298,6 +298,13 @@ def test_a_page_shows_the_model_and_escapes_names(rng: np.random.Generator) -> N
     assert "<a>" not in found
 
 
+def test_a_page_refuses_labels_that_the_model_does_not_know(rng: np.random.Generator) -> None:
+    """One between two others would be taken for its neighbour."""
+    model = SimpleNamespace(predictor_=_trained(rng)[0], classes_=np.array(["high", "low"]))
+    with pytest.raises(ValueError, match=r"y must have the labels \['high', 'low'\], got 'ill', too"):
+        report.html(model, np.zeros((2, 2)), ["low", "ill"])
+
+
 def test_a_page_advises_what_its_training_has(rng: np.random.Generator) -> None:
     X, Y = rng.normal(size=(60, 2)), rng.normal(size=(60, 1))
     units = Units(Scale(np.zeros(2), np.ones(2)), Scale(np.zeros(1), np.full(1, 1e-2)))  # much too sure

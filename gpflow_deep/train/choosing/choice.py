@@ -56,7 +56,7 @@ class Choice:
     judged_by: str
     advice: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain numbers and words."""
         chosen = {name: getattr(self.config, name) for name in FREE}
         rows = [dataclasses.asdict(candidate) for candidate in self.candidates]

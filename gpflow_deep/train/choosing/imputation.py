@@ -17,7 +17,6 @@ these: a single one can stay where it fits the rows by other parameters and pred
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -226,5 +225,4 @@ def _noisy(kernel: str, theta: Array, A: Array) -> Array:
 
 def _root(kernel: str, theta: Array, A: Array) -> Array:
     """Its Cholesky factor."""
-    root: Any = cholesky(_noisy(kernel, theta, A).T, lower=True, overwrite_a=True, check_finite=False)
-    return root
+    return cholesky(_noisy(kernel, theta, A).T, lower=True, overwrite_a=True, check_finite=False)

@@ -34,7 +34,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gpflow
 import numpy as np
@@ -47,7 +47,7 @@ from gpflow_deep_base.cost import LEAST_SECONDS, tell
 from gpflow_deep_base.runtime.threads import one_blas_thread
 from gpflow_deep_base.text import within
 
-from ...model.deep_gp import NUM_PREDICT_SAMPLES
+from ...model.deep_gp import NUM_PREDICT_SAMPLES, DeepGP
 from ...model.likelihoods import GaussianMixture
 from ...model.scaling import Units
 from ...posteriors.collapsed import MAX_ROWS, fit_collapsed, set_exact_q
@@ -202,13 +202,14 @@ class _Trained:
         self._batch_size = batch_size
         self._seed = seed
         self.model = self._new(np.arange(batch_size))
-        self.model.num_data = tf.Variable(1, dtype=gpflow.default_float(), trainable=False, name="num_data")
+        self._num_data = tf.Variable(1, dtype=gpflow.default_float(), trainable=False, name="num_data")
+        self.model.num_data = self._num_data
         self.predictor = Predictor(self.model, units, target_names=_names(rows[1]))
         self.trainer: Trainer | None = None
         self.num_steps = 0
         self.residuals: Array = np.zeros([0, 1])  # [n, P], of the rows that were scored last
 
-    def _new(self, part: np.ndarray) -> Any:
+    def _new(self, part: np.ndarray) -> DeepGP:
         X, Y = (array[part] for array in self._rows)
         model = self.config.build(X, Y, seed=self._seed)
         if has_noise(model):
@@ -223,7 +224,7 @@ class _Trained:
         # From the start: parameters of a new model go into the one whose step is compiled.
         if anew:
             gpflow.utilities.multiple_assign(self.model, gpflow.utilities.parameter_dict(self._new(part)))
-        self.model.num_data.assign(len(part))
+        self._num_data.assign(len(part))
         if self.trainer is None:
             self.trainer = Trainer(self.model, self._training, num_steps=num_steps)
         else:
@@ -1047,7 +1048,7 @@ def is_clustered(residuals: Array, scaled: Array) -> bool:
     return correlation > 4 * np.sqrt((1 + mutual) / (count * _NEIGHBOURS))
 
 
-def build_single(single: SingleLayer, X: Array, Y: Array, config: ModelConfig) -> Any:
+def build_single(single: SingleLayer, X: Array, Y: Array, config: ModelConfig) -> DeepGP:
     """The model of a single layer, with the best q(u) for standardised rows X [N, D], Y [N, P]."""
     kernel = make_kernel(single.kernel, single.num_inputs, lengthscales=single.lengthscales)
     noise: Likelihood = Gaussian(variance=single.noise, variance_lower_bound=LEAST_NOISE)
@@ -1070,7 +1071,7 @@ def build_single(single: SingleLayer, X: Array, Y: Array, config: ModelConfig) -
     return model
 
 
-def build_imputed(drawn: Imputed, X: Array, Y: Array, config: ModelConfig) -> Any:
+def build_imputed(drawn: Imputed, X: Array, Y: Array, config: ModelConfig) -> DeepGP:
     """The model of two layers with these inner outputs at standardised rows X [N, D], and an exact GP of Y [N, P]."""
     D = X.shape[1]
     kernels = []

@@ -98,7 +98,7 @@ class FoundTrainer:
     max_steps = 1
     is_settled = True
 
-    def __init__(self, model: DeepGP, data: tuple[Any, Any], *, seconds: float) -> None:
+    def __init__(self, model: DeepGP, data: tuple[np.ndarray, np.ndarray], *, seconds: float) -> None:
         self.model = model
         self.seconds = tf.Variable(seconds, dtype=tf.float64)
         self._bound = float(model.elbo(tuple(map(tf.constant, data))))
@@ -115,6 +115,6 @@ class FoundTrainer:
         """The bound in nats, and the seconds of the search."""
         return {"train/elbo_nats": self._bound, "train/seconds": float(np.asarray(self.seconds))}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """All that changes, by name, for a checkpoint."""
         return {"model": self.model, "seconds": self.seconds}
