@@ -56,8 +56,8 @@ class Predictor:
 
     def __post_init__(self) -> None:
         num_outputs = self.network.layer_sizes[-1]
-        if len(self.class_names) != max(2, num_outputs):
-            raise ValueError(f"class_names must be {max(2, num_outputs)} names, got {len(self.class_names)}.")
+        if len(set(self.class_names)) != len(self.class_names) or len(self.class_names) != max(2, num_outputs):
+            raise ValueError(f"class_names must be {max(2, num_outputs)} different names, got {self.class_names!r}.")
 
     def calibrated(self, X: Matrix, numbers: ArrayLike) -> Predictor:
         """The same with probabilities calibrated by rows that the network has not learned; see
@@ -65,8 +65,17 @@ class Predictor:
 
         :param X: raw rows [N, D].
         :param numbers: of their classes, [N].
+        :raises ValueError: if these are not whole numbers from 0 to C - 1, one for each row.
         """
-        return replace(self, calibration=fit_calibration(self._scores(X), numbers))
+        scores = self._scores(X)
+        numbers = np.asarray(numbers)
+        num_classes = len(self.class_names)
+        if numbers.shape != (len(scores),) or not np.isin(numbers, np.arange(num_classes)).all():
+            raise ValueError(
+                f"numbers must be one from 0 to {num_classes - 1} for each of {len(scores)} rows, the place of its "
+                f"class in class_names, got shape {list(numbers.shape)} and {np.unique(numbers)[:5].tolist()}."
+            )
+        return replace(self, calibration=fit_calibration(scores, numbers))
 
     def predict(self, X: Matrix) -> Predicted:
         """The classes of raw rows [N, D] and their probabilities."""

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,10 +27,13 @@ from gpflow_deep_base.files import write_text
 from ..network.coding import Matrix
 from .c_coding import INT32_MAX, array, comment, input_coding
 from .c_rounded import header_of, source_of
-from .export import Exported, packed, print_look
+from .export import Exported, check_label_rows, packed, print_look, say
 from .packed import PackedNetwork
 from .rounded import fit_within, round_network
 from .signs import Layer
+
+if TYPE_CHECKING:
+    from ..estimators.gaussian_classifier import EBPGaussianClassifier
 
 __all__ = ["Inputs", "export_c"]
 
@@ -108,7 +110,7 @@ _ONE = """\
 
 
 def export_c(
-    network: object,
+    network: Any,
     path: str | os.PathLike[str] | None = None,
     *,
     inputs: Inputs | None = None,
@@ -176,11 +178,11 @@ def export_c(
 
 
 def _export_real(
-    model: Any,
+    model: EBPGaussianClassifier,
     path: str | os.PathLike[str] | None,
     inputs: str,
     name: str,
-    X: object,
+    X: Matrix,
     y: ArrayLike | None,
     *,
     bits: int | None = None,
@@ -198,26 +200,16 @@ def _export_real(
     else:
         model, bits = fit_within(model, X, np.asarray(y), max_bytes, inputs=inputs)
     net = round_network(model, X, bits=bits, inputs=inputs)
+    check_label_rows(y, X, net.classes.tolist())
     source = source_of(net, name, has_probabilities=probabilities)
     if path is not None:
         write_text(path, source)
         header = header_of(net, name, has_probabilities=probabilities)
         write_text(Path(path).with_name(f"{name}.h"), header)
     # How the rounded network predicts beside `predict`.
-    labels = net.predict(X)
-    model_labels = model.predict(X)
-    floats = 4 * sum(mean.size for mean in model.posteriors_[0].mean)
-    exported = Exported(
-        net.num_bytes, floats, len(X), 0, float(np.mean(labels == model_labels)), f"weights of {bits} bits"
-    )
-    if y is not None:
-        truth = np.asarray(y)
-        exported = exported._replace(
-            accuracy=float(np.mean(labels == truth)), accuracy_of_predict=float(np.mean(model_labels == truth))
-        )
-    print(exported.summary, flush=True)
-    if exported.caution is not None:
-        warnings.warn(exported.caution, stacklevel=3)
+    float_bytes = 4 * sum(mean.size for mean in model.posteriors_[0].mean)
+    sizes = {"num_bytes": net.num_bytes, "float_bytes": float_bytes}
+    say(Exported.of(net.predict(X), model.predict(X), y, content=f"weights of {bits} bits", **sizes))
     return source
 
 

@@ -12,7 +12,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,11 +20,19 @@ from numpy.typing import ArrayLike
 from gpflow_deep_base.files import atomic_path, write_bytes
 
 from ..network.coding import FRACTION_BITS, InputCoding, Matrix, common_fraction_bits
+from ..network.convolution import check_whole
 from .packed import PackedNetwork
-from .packed_file import parse
+from .packed_file import MAX_FRACTION_BITS, parse
 from .packed_write import Weights, content_of
 
-__all__ = ["Exported", "Weights", "export_checked", "export_network", "export_packed", "packed"]
+if TYPE_CHECKING:
+    from ..estimators.classifier import EBPClassifier
+    from ..network.network import EBPNetwork
+
+#: What has binary weights to export.
+Model: TypeAlias = "EBPNetwork | EBPClassifier"
+
+__all__ = ["Exported", "Weights", "export_checked", "export_network", "export_packed", "packed", "print_look"]
 
 #: Numbers of votes that are tried; 0: the most probable weights.
 AUTO_VOTES = (0, 5, 11)
@@ -39,7 +47,7 @@ def export_packed(
     *,
     fraction_bits: int | None = None,
     coding: InputCoding | None = None,
-    classes: object = None,
+    classes: ArrayLike | None = None,
 ) -> int:
     """Write one network, or several of the same shape that vote, to a file: all of it or nothing.
 
@@ -53,19 +61,18 @@ def export_packed(
         `fraction_bits` is not in [0, 24].
     :raises OSError: if the file cannot be written; one that was there before is untouched.
     """
-    several = [networks] if isinstance(networks, Weights) else networks
-    content = _content(several, fraction_bits, coding, classes)
+    content = _content([networks] if isinstance(networks, Weights) else networks, fraction_bits, coding, classes)
     write_bytes(path, content)
     return len(content)
 
 
 def export_network(
-    network: object,
+    network: Model,
     path: str | os.PathLike[str],
     *,
     fraction_bits: int | None = None,
     coding: InputCoding | None = None,
-    classes: object = None,
+    classes: ArrayLike | None = None,
     num_votes: int = 0,
     seed: int = 0,
     X: Matrix = None,
@@ -86,7 +93,8 @@ def export_network(
     :param X: rows to look at, as for `export_checked`; None: none.
     :param y: their labels, likewise; None: not known.
     :return: size of the file in bytes.
-    :raises ValueError: if not all weights are binary, or an argument is out of range.
+    :raises ValueError: if `network` is anything else, is for regression or has other weights than binary ones, or an
+        argument is out of range.
     """
     content = _network_content(network, fraction_bits, coding, classes, num_votes, seed)
     write_bytes(path, content)
@@ -96,7 +104,7 @@ def export_network(
     return len(content)
 
 
-def packed(network: object, **options: Any) -> PackedNetwork:
+def packed(network: Model, **options: Any) -> PackedNetwork:
     """The network that a file of `export_network` holds, without the file; options are parameters of that."""
     return PackedNetwork(parse(_network_content(network, **options), Path("the network")))
 
@@ -122,6 +130,23 @@ class Exported(NamedTuple):
     content: str = ""
     accuracy: float | None = None
     accuracy_of_predict: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        labels: np.ndarray,
+        model_labels: np.ndarray,
+        y: ArrayLike | None,
+        *,
+        num_bytes: int,
+        float_bytes: int,
+        num_votes: int = 0,
+        content: str = "",
+    ) -> Exported:
+        """By the labels of the file and those of `predict`, [N] each, beside the right ones `y`, if these are known."""
+        shares = [None if y is None else float(np.mean(found == np.asarray(y))) for found in (labels, model_labels)]
+        agreement = float(np.mean(labels == model_labels))
+        return cls(num_bytes, float_bytes, len(labels), num_votes, agreement, content, *shares)
 
     @property
     def summary(self) -> str:
@@ -166,17 +191,17 @@ class Exported(NamedTuple):
 
 
 def export_checked(
-    network: Any,
+    network: Model,
     path: str | os.PathLike[str],
-    X: Any,
+    X: Matrix,
     y: ArrayLike | None = None,
     *,
     fraction_bits: int | None = None,
     coding: InputCoding | None = None,
-    classes: Any = None,
+    classes: ArrayLike | None = None,
     num_votes: int | Literal["auto"] = "auto",
     seed: int = 0,
-    chosen_by: Any = None,
+    chosen_by: Matrix = None,
 ) -> Exported:
     """As `export_network`, with a look at what the file predicts.
 
@@ -195,23 +220,23 @@ def export_checked(
     :raises ValueError: if outputs differ; others as for `export_network`.
     """
     model = network
-    rows = X if chosen_by is None else chosen_by
+    X = _as_rows(X)
+    rows = X if chosen_by is None else _as_rows(chosen_by)
     if not X.shape[0] or not rows.shape[0]:
         raise ValueError("X and chosen_by must have at least one row to look at, got none.")
-    # Inputs as the network takes them.
+    # Inputs as the network takes them: those of a classifier are raw.
+    network, coding, classes = _parts(model, coding, classes)
     coded = X
     coded_rows = rows
-    if hasattr(network, "coding_"):
-        network, coding, classes = _parts(network, coding, classes)
-        assert coding is not None
+    if model is not network and coding is not None:
         coded = coding.transform(X)
         coded_rows = coding.transform(rows)
         if coding.kind == "raw" and fraction_bits is None:
             fraction_bits = common_fraction_bits(coded, coded_rows)
-    _check_labels(y, network, X, classes)
-    options = {"fraction_bits": fraction_bits, "coding": coding, "classes": classes}
+    check_label_rows(y, X, known_labels(network, classes))
+    options: dict[str, Any] = {"fraction_bits": fraction_bits, "coding": coding, "classes": classes}
     # The smallest file that has nearly as many labels of `predict` as the best one.
-    ways = _ways(model, seed) if num_votes == "auto" else [(int(num_votes), seed)]
+    ways = _ways(model, seed) if num_votes == "auto" else [(num_votes, seed)]
     num_votes, seed = ways[0]
     if len(ways) > 1:
         model_labels = _labels(model, rows, classes)
@@ -232,13 +257,13 @@ def export_checked(
 
 
 def print_look(
-    model: object,
+    model: Model,
     file: PackedNetwork,
     X: Matrix,
     y: ArrayLike | None = None,
     *,
     coding: InputCoding | None = None,
-    classes: object = None,
+    classes: ArrayLike | None = None,
     num_votes: int = 0,
 ) -> None:
     """Print how the file predicts beside `predict`, and warn if much is lost; parameters as for `export_checked`.
@@ -246,53 +271,68 @@ def print_look(
     :param file: what was written of `model`.
     """
     network, coding, classes = _parts(model, coding, classes)
-    _check_labels(y, network, X, classes)
+    X = _as_rows(X)
+    check_label_rows(y, X, known_labels(network, classes))
     coded = X if model is network or coding is None else coding.transform(X)
-    exported = _looked_at(model, file, X, coded, y, classes, num_votes)
+    say(_looked_at(model, file, X, coded, y, classes, num_votes))
+
+
+def say(exported: Exported) -> None:
+    """Print what was written, and warn of what is lost, at the line that called the function that exports."""
     print(exported.summary, flush=True)
     if exported.caution is not None:
-        warnings.warn(exported.caution, stacklevel=3)
+        warnings.warn(exported.caution, stacklevel=4)
+
+
+def _as_rows(X: Matrix) -> Matrix:
+    return X if hasattr(X, "shape") else np.asarray(X)
 
 
 def _looked_at(
-    model: Any, file: PackedNetwork, X: Any, coded: Any, y: ArrayLike | None, classes: Any, num_votes: int
+    model: Model,
+    file: PackedNetwork,
+    X: Matrix,
+    coded: Matrix,
+    y: ArrayLike | None,
+    classes: ArrayLike | None,
+    num_votes: int,
 ) -> Exported:
     """What a file predicts beside `predict`.
 
     :param X: rows as `predict` takes them.
     :param coded: the same, coded.
     """
+    network, _, _ = _parts(model, None, None)
+    num_floats = file.num_networks * sum(int(np.prod(v.shape)) for v in (*network.h, *network.b))
     labels = file.predict(coded, is_coded=True)
     model_labels = _labels(model, X, classes)
-    network = getattr(model, "network_", model)
-    num_floats = file.num_networks * sum(int(np.prod(v.shape)) for v in (*network.h, *network.b))
-    exported = Exported(file.num_bytes, 4 * num_floats, X.shape[0], num_votes, float(np.mean(labels == model_labels)))
-    if y is None:
-        return exported
-    truth = np.asarray(y)
-    return exported._replace(
-        accuracy=float(np.mean(labels == truth)), accuracy_of_predict=float(np.mean(model_labels == truth))
+    return Exported.of(
+        labels, model_labels, y, num_bytes=file.num_bytes, float_bytes=4 * num_floats, num_votes=num_votes
     )
 
 
-def _check_labels(y: ArrayLike | None, network: Any, X: Matrix, classes: object) -> None:
-    """Raises ValueError if they are not one for each row, or none of them is one that the file can give."""
+def known_labels(network: EBPNetwork, classes: ArrayLike | None) -> list[object]:
+    """The labels that a file can give."""
+    if classes is not None:
+        return np.asarray(classes).tolist()
+    num_outputs = network.layer_sizes[-1]
+    return [-1, 1] if num_outputs == 1 else [*range(num_outputs)]
+
+
+def check_label_rows(y: ArrayLike | None, X: Matrix, known: Sequence[object]) -> None:
+    """Raises ValueError if labels are not one for each row, or none of them is one that the file can give."""
     if y is None:
         return
     if np.shape(y) != (X.shape[0],):
         raise ValueError(f"y must hold a label for each of {X.shape[0]} rows, got shape {list(np.shape(y))}.")
-    num_outputs = network.layer_sizes[-1]
-    known_labels = (
-        ([-1, 1] if num_outputs == 1 else range(num_outputs)) if classes is None else np.asarray(classes).tolist()
-    )
-    if not set(known_labels) & set(np.asarray(y).tolist()):
+    if not set(known) & set(np.asarray(y).tolist()):
         raise ValueError(
-            f"y must hold labels as the file gives them, {', '.join(map(repr, [*known_labels][:3]))}, ..., got "
+            f"y must hold labels as the file gives them, {', '.join(map(repr, known[:3]))}, ..., got "
             f"{np.asarray(y).tolist()[0]!r}; give classes, or y in their names."
         )
 
 
-def _ways(model: Any, seed: int) -> list[tuple[int, int]]:
+def _ways(model: Model, seed: int) -> list[tuple[int, int]]:
     """Numbers of votes and seeds of the draws that are tried, the smallest file first."""
     output = getattr(model, "output", "probabilistic")
     if output == "deterministic":
@@ -302,7 +342,7 @@ def _ways(model: Any, seed: int) -> list[tuple[int, int]]:
     return [(votes, seed) for votes in AUTO_VOTES]
 
 
-def _labels(model: Any, X: object, classes: Any) -> np.ndarray:
+def _labels(model: Model, X: Matrix, classes: ArrayLike | None) -> np.ndarray:
     """What `predict` gives for rows, in the file's names of the classes, [N]."""
     if hasattr(model, "coding_"):
         return np.asarray(classes)[np.searchsorted(model.classes_, model.predict(X))]
@@ -312,7 +352,7 @@ def _labels(model: Any, X: object, classes: Any) -> np.ndarray:
     return np.asarray(classes)[(decided > 0).astype(int) if model.layer_sizes[-1] == 1 else decided]
 
 
-def _check_outputs(file: PackedNetwork, network: Any, X: object, num_votes: int, seed: int) -> None:
+def _check_outputs(file: PackedNetwork, network: EBPNetwork, X: Matrix, num_votes: int, seed: int) -> None:
     if num_votes:
         file_output = file.vote(X, is_coded=True)
         network_output = network.vote(X, num_votes, seed)
@@ -327,20 +367,30 @@ def _check_outputs(file: PackedNetwork, network: Any, X: object, num_votes: int,
         )
 
 
-def _parts(network: Any, coding: InputCoding | None, classes: Any) -> tuple[Any, InputCoding | None, Any]:
+def _parts(
+    model: Model, coding: InputCoding | None, classes: ArrayLike | None
+) -> tuple[EBPNetwork, InputCoding | None, ArrayLike | None]:
     """Network, coding and classes of an `EBPClassifier`, or as they are given."""
-    if not hasattr(network, "coding_"):
-        return network, coding, classes
-    if coding is not None:
-        raise ValueError("coding must not be given with a classifier, which has learned its own; leave it out.")
-    return network.network_, network.coding_, network.classes_ if classes is None else classes
+    network = model
+    if hasattr(model, "coding_"):
+        if coding is not None:
+            raise ValueError("coding must not be given with a classifier, which has learned its own; leave it out.")
+        network = model.network_
+        coding = model.coding_
+        classes = model.classes_ if classes is None else classes
+    if not hasattr(network, "mode_weights"):
+        raise ValueError(
+            f"network must be an EBPNetwork or a fitted EBPClassifier, got {model!r}; an EBPGaussianClassifier is "
+            "written by ebp.export_c."
+        )
+    if not network.architecture.head.has_labels:
+        raise ValueError(f"network must be one for classes, got one with the head {network.architecture.head}.")
+    return network, coding, classes
 
 
-def _draws(network: Any, num_votes: int, seed: int) -> list[Weights]:
+def _draws(network: EBPNetwork, num_votes: int, seed: int) -> list[Weights]:
     """The most probable weights, or draws."""
-    if num_votes < 0:
-        raise ValueError(f"num_votes must not be negative, got {num_votes}; 0 exports the most probable weights.")
-    if num_votes == 0:
+    if check_whole("num_votes", num_votes, 0) == 0:
         draws = [network.mode_weights()]
     else:
         import tensorflow as tf
@@ -353,10 +403,10 @@ def _draws(network: Any, num_votes: int, seed: int) -> list[Weights]:
 
 
 def _network_content(
-    network: object,
+    network: Model,
     fraction_bits: int | None = None,
     coding: InputCoding | None = None,
-    classes: object = None,
+    classes: ArrayLike | None = None,
     num_votes: int = 0,
     seed: int = 0,
 ) -> bytes:
@@ -366,12 +416,12 @@ def _network_content(
 
 
 def _content(
-    networks: Sequence[Weights], fraction_bits: int | None, coding: InputCoding | None, classes: object
+    networks: Sequence[Weights], fraction_bits: int | None, coding: InputCoding | None, classes: ArrayLike | None
 ) -> bytes:
     if not networks:
         raise ValueError("export_packed needs at least one network, got none; give Weights(signs, biases).")
     if coding is not None and coding.kind != "raw":
         fraction_bits = None if coding.kind == "sign" else FRACTION_BITS
-    if fraction_bits is not None and not 0 <= int(fraction_bits) <= 24:
-        raise ValueError(f"fraction_bits must be None or from 0 to 24, got {fraction_bits}.")
-    return content_of(networks, fraction_bits, coding, classes)
+    if fraction_bits not in (None, *range(MAX_FRACTION_BITS + 1)):
+        raise ValueError(f"fraction_bits must be None or from 0 to {MAX_FRACTION_BITS}, got {fraction_bits!r}.")
+    return content_of(networks, None if fraction_bits is None else int(fraction_bits), coding, classes)

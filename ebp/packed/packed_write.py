@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gpflow_deep_base.storage.frame import framed, leb128
 
@@ -33,7 +33,7 @@ class Weights(NamedTuple):
 
 
 def content_of(
-    networks: Sequence[Weights], fraction_bits: int | None, coding: InputCoding | None = None, classes: object = None
+    networks: Sequence[Weights], fraction_bits: int | None, coding: InputCoding | None, classes: ArrayLike | None
 ) -> bytes:
     """The file of one network or several of the same shape; see `export.export_packed`.
 
@@ -67,12 +67,12 @@ def content_of(
         "classes": None if classes is None else np.asarray(classes).tolist(),
         "convolutions": [None if shared is None else list(shared) for shared in convolutions] or None,
     }
-    head = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    content = framed(MAGIC, FILE_VERSION, b"".join([leb128(len(head)), head, coding_bytes(coding), *payload]))
     try:
+        head = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        content = framed(MAGIC, FILE_VERSION, b"".join([leb128(len(head)), head, coding_bytes(coding), *payload]))
         parse(content, Path("the network"))  # what cannot be read is not written
-    except ValueError as error:
-        raise ValueError(f"coding and classes must fit the network: {error.__cause__}.") from error
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"coding and classes must fit the network: {error.__cause__ or error}.") from error
     return content
 
 

@@ -17,8 +17,9 @@ after the other, and each makes good what the ones before it have changed, likew
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.optimize
@@ -30,6 +31,9 @@ from ebp.network.coding import Matrix
 
 from ..second_order.second_order import Gaussian, forward
 from ..training.passes import held_folds
+
+if TYPE_CHECKING:
+    from ..estimators.gaussian_classifier import EBPGaussianClassifier
 
 __all__ = ["BITS", "RANGES", "RoundedLayer", "RoundedNetwork", "fit_within", "round_network"]
 
@@ -144,7 +148,7 @@ class RoundedNetwork:
 HALVES: Integers = np.rint(2.0**15 * 2.0 ** (-np.arange(16) / 16.0)).astype(np.int64)
 
 
-def round_network(model: Any, X: Matrix, *, bits: int = 4, inputs: str = "uint8") -> RoundedNetwork:
+def round_network(model: EBPGaussianClassifier, X: Matrix, *, bits: int = 4, inputs: str = "uint8") -> RoundedNetwork:
     """A fitted `EBPGaussianClassifier` of one network of relu units, in whole numbers.
 
     :param model: the classifier, of `units="relu"` and one network.
@@ -157,12 +161,16 @@ def round_network(model: Any, X: Matrix, *, bits: int = 4, inputs: str = "uint8"
         raise ValueError(f"bits must be one of {', '.join(map(str, BITS))}, got {bits!r}.")
     if inputs not in RANGES:
         raise ValueError(f"inputs must be one of {', '.join(RANGES)} for real weights, got {inputs!r}.")
-    if len(model.posteriors_) != 1 or not hasattr(model.posteriors_[0], "gain") or model.units != "relu":
+    posteriors: Sequence[object] = getattr(model, "posteriors_", ())
+    is_fitted = len(posteriors) == 1 and isinstance(posteriors[0], Gaussian)
+    if not is_fitted or getattr(model, "units", None) != "relu":
         raise ValueError(
-            "real weights are exported of one network of relu units that was trained by fit; give "
-            "EBPGaussianClassifier(num_networks=1)."
+            "real weights are exported of one network of relu units that was trained by fit; give a fitted "
+            f"EBPGaussianClassifier(num_networks=1), got {model!r}."
         )
     rows = np.asarray(X, np.float64)
+    if rows.ndim != 2 or rows.shape[1] != model.n_features_in_:
+        raise ValueError(f"rows must be of shape [N, {model.n_features_in_}], got {list(rows.shape)}.")
     if len(rows) > MAX_ROWS:
         rows = rows[np.linspace(0, len(rows) - 1, MAX_ROWS).astype(int)]
     moments = model._units
@@ -209,8 +217,8 @@ def round_network(model: Any, X: Matrix, *, bits: int = 4, inputs: str = "uint8"
 
 
 def fit_within(
-    model: object, X: np.ndarray, y: np.ndarray, max_bytes: int, *, inputs: str = "uint8"
-) -> tuple[Any, int]:
+    model: EBPGaussianClassifier, X: np.ndarray, y: np.ndarray, max_bytes: int, *, inputs: str = "uint8"
+) -> tuple[EBPGaussianClassifier, int]:
     """The classifier whose C takes at most so many bytes, and how many bits its hidden weights have.
 
     Tried are the widest hidden layers that fit with 2, 4 and 8 bits, and none. Each learns the rows but for those held
@@ -229,7 +237,7 @@ def fit_within(
     num_used = int(np.sum(np.ptp(X, axis=0) > 0))
     room = max_bytes - CODE_BYTES - 4 * num_outputs - (0 if num_used == X.shape[1] else -(-X.shape[1] // 8))
     widths = {bits: room // (-(-num_used * bits // 8) + 4 + num_outputs) for bits in sorted(BITS)}
-    tried: list[tuple[Any, int]] = [((width,), bits) for bits, width in widths.items() if width > 0]
+    tried: list[tuple[tuple[int, ...], int]] = [((width,), bits) for bits, width in widths.items() if width > 0]
     if num_used * num_outputs <= room:
         tried.append(((), 8))
     if not tried:

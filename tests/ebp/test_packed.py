@@ -204,8 +204,9 @@ def test_bad_weights(weights: Weights, message: str, tmp_path: Path) -> None:
 def test_bad_calls(file: Path, rng: np.random.Generator) -> None:
     with pytest.raises(ValueError, match="at least one network"):
         export_packed([], file)
-    with pytest.raises(ValueError, match="fraction_bits must be None or from 0 to 24, got -1"):
-        export_packed(random_network(rng, (3, 1)), file, fraction_bits=-1)
+    for bits in (-1, "8"):
+        with pytest.raises(ValueError, match=f"fraction_bits must be None or from 0 to 24, got {bits!r}"):
+            export_packed(random_network(rng, (3, 1)), file, fraction_bits=bits)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="network 1 has others"):
         export_packed([random_network(rng, (3, 1)), random_network(rng, (4, 1))], file)
     with pytest.raises(ValueError, match="engine must be 'auto', 'numba' or 'numpy', got 'c'"):
@@ -265,8 +266,17 @@ def test_other_weights_cannot_be_packed(tmp_path: Path) -> None:
         network = ebp.EBPNetwork((4, 3, 1), [prior, "binary"])
         with pytest.raises(ValueError, match="only networks of binary weights can be packed"):
             export_network(network, tmp_path / "net")
-    with pytest.raises(ValueError, match="num_votes must not be negative, got -1"):
-        export_network(ebp.EBPNetwork((4, 3, 1)), tmp_path / "net", num_votes=-1)
+    network = ebp.EBPNetwork((4, 3, 1))
+    for votes in (-1, 1.5):
+        with pytest.raises(ValueError, match=f"num_votes must be a whole number of at least 0, got {votes}"):
+            export_network(network, tmp_path / "net", num_votes=votes)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="network must be one for classes, got one with the head RegressionHead"):
+        export_network(ebp.EBPNetwork((4, 1), head="regression"), tmp_path / "net")
+    models: list[Any] = [ebp.EBPClassifier(), ebp.EBPRegressor(), ebp.EBPGaussianClassifier()]
+    for model in models:
+        with pytest.raises(ValueError, match="network must be an EBPNetwork or a fitted EBPClassifier, got EBP"):
+            export_network(model, tmp_path / "net")
+    assert not list(tmp_path.iterdir())
 
 
 #: Networks that have learned nothing lose much.
@@ -439,6 +449,7 @@ def test_names_of_any_kind(sizes: tuple[int, ...], names: list[Any], tmp_path: P
         ({"classes": ["a", "a"]}, "classes must differ"),
         ({"classes": ["a", 1.5]}, None),  # NumPy makes texts of both
         ({"classes": [0.5, float("nan")]}, "classes must all be texts|has NaN"),
+        ({"classes": np.array(["2020-01-01", "2020-01-02"], "M8[D]")}, "date is not JSON serializable"),
         ({"coding": ebp.InputCoding.fit("zscore", np.eye(3))}, "its header says"),
     ],
 )
@@ -463,7 +474,7 @@ def test_what_a_classifier_learns_can_be_exported(
     labels = np.array(["ape", "bee", "cow"])[np.digitize(X[:, 0], [0.05, 0.15][: num_classes - 1])]
     inputs = scipy.sparse.csr_matrix(X) if sparse else X
     model = ebp.EBPClassifier((10,), output="deterministic", random_state=1).fit(inputs[:100], labels[:100])
-    exported = export_checked(model, tmp_path / "net", inputs)
+    exported = export_checked(model, tmp_path / "net", inputs if sparse else inputs.tolist())
     assert exported.num_rows == 150
     file = PackedNetwork.load(tmp_path / "net")
     np.testing.assert_array_equal(file.predict(inputs), model.predict(inputs))

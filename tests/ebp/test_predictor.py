@@ -61,6 +61,13 @@ def test_what_is_read_predicts_the_same(
     np.testing.assert_array_equal(again.predict(sparse).log_p, predictor.predict(X).log_p)
 
 
+def test_calibration_needs_the_numbers_of_the_classes(rng: np.random.Generator) -> None:
+    predictor, X = trained(2, rng)
+    for numbers in (np.ones(3), np.full(80, 2), np.full(80, -1), np.resize(["a", "b"], 80)):
+        with pytest.raises(ValueError, match="numbers must be one from 0 to 1 for each of 80 rows"):
+            predictor.calibrated(X, numbers)
+
+
 KIND = "a trained network of EBP"
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -72,7 +79,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"head": "regression"}, ""),
     ({"head": 3}, ""),
     ({"dtype": "float16"}, "dtype must be"),
-    ({"class_names": ["a"]}, "class_names must be 2 names"),
+    ({"class_names": ["a"]}, "class_names must be 2 different names"),
+    ({"class_names": ["a", "a"]}, "class_names must be 2 different names"),
     ({"coding": "log"}, "coding is damaged"),
     ({"calibration": [-1, 0]}, "calibration must be"),
     ({"calibration": [1]}, ""),

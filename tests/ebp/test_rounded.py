@@ -194,7 +194,7 @@ def test_as_wide_as_so_many_bytes_allow(
     assert f"hidden weights of {chosen[1]} bits" in source
     subprocess.run(["gcc", *STRICT, "-c", "-fno-pic", "net.c", "-o", "net.o"], cwd=tmp_path, check=True)
     sizes = subprocess.run(["size", "net.o"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
-    assert (400 if len(chosen[0].hidden) else 0) < sum(map(int, sizes.splitlines()[1].split()[:2])) <= 500
+    assert (400 if chosen[0].hidden else 0) < sum(map(int, sizes.splitlines()[1].split()[:2])) <= 500
 
 
 def test_bad_calls(digits: Any, rng: np.random.Generator) -> None:
@@ -213,9 +213,16 @@ def test_bad_calls(digits: Any, rng: np.random.Generator) -> None:
         round_network(model, X[:50]).predict(X[:2] + 0.5)
     with pytest.raises(ValueError, match=r"rows must be of shape \[N, 64\], got \[2, 3\]"):
         round_network(model, X[:50]).predict(X[:2, :3])
+    with pytest.raises(ValueError, match=r"rows must be of shape \[N, 64\], got \[50, 3\]"):
+        round_network(model, X[:50, :3])
+    with pytest.raises(ValueError, match="y must hold a label for each of 50 rows"):
+        ebp.export_c(model, X=X[:50], y=[1])
+    with pytest.raises(ValueError, match=r"y must hold labels as the file gives them, 0, 1, 2, .* got 'a'"):
+        ebp.export_c(model, X=X[:50], y=["a"] * 50)
     stream = ebp.EBPGaussianClassifier().partial_fit(X[:50], np.arange(50) % 2)
-    with pytest.raises(ValueError, match="one network of relu units that was trained by fit"):
-        round_network(stream, X)
+    for other in (stream, ebp.EBPRegressor(2, epochs=1, max_count=1).fit(X[:9], X[:9, 20])):
+        with pytest.raises(ValueError, match="one network of relu units that was trained by fit"):
+            ebp.export_c(other, X=X)
     wide = ebp.EBPGaussianClassifier((), epochs=1, max_count=1).fit(rng.normal(size=(20, 2000)), np.arange(20) % 2)
     with pytest.raises(ValueError, match="sums of a layer may not fit in 32 bits"):
         round_network(wide, rng.integers(-9, 9, (5, 2000)), inputs="int16")
