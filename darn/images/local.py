@@ -12,7 +12,7 @@ whose kernel holds those of all P x P phases.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import tensorflow as tf
 
@@ -35,7 +35,9 @@ __all__ = [
 class _Stack(tf.Module):
     """The layers of a `LocalConfig`, and a dense map between the last one and `n` numbers."""
 
-    def __init__(self, config: LocalConfig, n: int, *, seed: tf.Tensor, dtype: tf.DType, name: str | None) -> None:
+    def __init__(
+        self, config: LocalConfig, n: int, *, seed: tf.Tensor, dtype: tf.DType, name: str | None = None
+    ) -> None:
         super().__init__(name=name)
         seeds = tf.unstack(tf.random.experimental.stateless_split(seed, len(config.kernels) + 1))
         shape = (*config.image_shape, 1)
@@ -55,22 +57,16 @@ class _Stack(tf.Module):
         self.size = math.prod(shape)
         scale = math.sqrt(6.0 / (self.size + n))
         self.dense = tf.Variable(tf.random.stateless_uniform([self.size, n], seeds[-1], -scale, scale, dtype))
+        self.biases = [tf.Variable(tf.zeros(layer.out_shape, dtype)) for layer in self.layers]
         self.shape = shape
 
 
 class LocalEncoder(_Stack):
     """Image, locally connected layers with rectifiers, and a dense map to logits: [B, H W] to [B, n]."""
 
-    def __init__(
-        self, config: LocalConfig, n: int, *, seed: tf.Tensor, dtype: tf.DType, name: str | None = None
-    ) -> None:
-        super().__init__(config, n, seed=seed, dtype=dtype, name=name)
-        self.biases = [tf.Variable(tf.zeros(layer.out_shape, dtype)) for layer in self.layers]
-        self.image_shape = config.image_shape
-
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """The map that the class describes."""
-        x = tf.reshape(x, [-1, *self.image_shape, 1])
+        x = tf.reshape(x, [-1, *self.layers[0].shape])
         for layer, bias in zip(self.layers, self.biases, strict=True):
             x = tf.nn.relu(layer(x) + bias)
         return tf.linalg.matmul(tf.reshape(x, [-1, self.size]), self.dense)
@@ -78,12 +74,6 @@ class LocalEncoder(_Stack):
 
 class LocalDecoder(_Stack):
     """A dense map, then the transposed layers with rectifiers between them: [B, n] to logits [B, H W]."""
-
-    def __init__(
-        self, config: LocalConfig, n: int, *, seed: tf.Tensor, dtype: tf.DType, name: str | None = None
-    ) -> None:
-        super().__init__(config, n, seed=seed, dtype=dtype, name=name)
-        self.biases = [tf.Variable(tf.zeros(layer.out_shape, dtype)) for layer in self.layers]
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """The map that the class describes."""
@@ -159,7 +149,9 @@ class LocalCausalConditional(Conditional):
         column_phase = tf.range(width) % self.period
         num = tf.shape(noise)[0]
 
-        def draw_row(i: tf.Tensor, above: tf.Tensor, rows: tf.TensorArray) -> tuple[Any, ...]:
+        def draw_row(
+            i: tf.Tensor, above: tf.Tensor, rows: tf.TensorArray
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
             # What the rows above add to all pixels of the row.
             kernels = tf.gather(phases[i % self.period], column_phase)  # [W, k, k]
             windows = tf.stack([above[:, :, v : v + width] for v in range(self.kernel)], axis=2)
@@ -167,7 +159,9 @@ class LocalCausalConditional(Conditional):
             bits = tf.TensorArray(self.dtype, width, element_shape=[noise.shape[0]])
 
             # Pixels of the row, each past the `centre` ones before it.
-            def draw(j: tf.Tensor, left: tf.Tensor, bits: tf.TensorArray) -> tuple[Any, ...]:
+            def draw(
+                j: tf.Tensor, left: tf.Tensor, bits: tf.TensorArray
+            ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
                 logits = a[:, j] + tf.linalg.matvec(left, kernels[j, centre, :centre])
                 bit = unit(logits, noise[:, i, j])
                 return j + 1, tf.concat([left, bit[:, None]], axis=1)[:, 1:], bits.write(j, bit)

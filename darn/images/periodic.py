@@ -36,8 +36,7 @@ class Phases:
     :ivar period: the period, P.
     :ivar overlap: m.
     :ivar places: I and J of the places.
-    :ivar blocks: those of the blocks; what lies
-        beyond is zero.
+    :ivar blocks: those of the blocks; what lies beyond is zero.
     """
 
     period: int

@@ -11,20 +11,20 @@ in both. The horizontal stack adds each layer's input to its output; a layer of 
 Rows are cut so that no pixel sees itself or what comes after it.
 
 A sampler has to go row by row, because a row needs all rows above. It keeps the last rows of each vertical layer, so
-that the whole image takes one pass of the vertical stack, and finds the bits of a row by the fixed point of `sampling`
-with the horizontal stack alone.
+that the whole image takes one pass of the vertical stack, and finds the bits of a row by the fixed point of
+`darn.model.autoregressive` with the horizontal stack alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from darn.model.autoregressive import Conditional, Unit, fixed_point_bits, logistic_noise, threshold, uniform_weights
 from darn.model.config import PixelCNNConfig
+from gpflow_deep_base.seeds import Seed, as_seed
 
 __all__ = ["GatedLayer", "PixelCNNConditional"]
 
@@ -93,8 +93,7 @@ class PixelCNNConditional(Conditional):
     """Pixels that see all earlier pixels within reach of L gated layers.
 
     :ivar layers: the `GatedLayer`s.
-    :ivar hidden: variable [1, 1, F, F] with its bias `hidden_bias` [F], before
-        rectifiers;
+    :ivar hidden: variable [1, 1, F, F] with its bias `hidden_bias` [F], before rectifiers.
     :ivar last: variable [1, 1, F, 1], from these to the logits.
     :ivar bias: of each pixel, variable [n].
 
@@ -102,9 +101,10 @@ class PixelCNNConditional(Conditional):
     """
 
     def __init__(
-        self, config: PixelCNNConfig, *, seed: tf.Tensor, dtype: tf.DType = tf.float32, name: str | None = None
+        self, config: PixelCNNConfig, *, seed: Seed, dtype: tf.DType = tf.float32, name: str | None = None
     ) -> None:
         super().__init__(math.prod(config.image_shape), dtype, name)
+        seed = as_seed(seed)
         self.config = config
         F = config.filters
         self.layers = [
@@ -153,9 +153,7 @@ class PixelCNNConditional(Conditional):
             return super().sample_from_noise(noise, offset, unit)
         return self._drawn(noise, offset)[0]
 
-    def sample_with_logits(
-        self, num: int, seed: tf.Tensor, offset: tf.Tensor | None = None
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def sample_with_logits(self, num: int, seed: Seed, offset: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Draws and their logits, [num, n], without another pass over whole images."""
         bits, logits = self._drawn(logistic_noise([num, self.n], seed, self.dtype), offset, num_arrays=2)
         return bits, logits
@@ -171,7 +169,9 @@ class PixelCNNConditional(Conditional):
         shape = [noise.shape[0], width]
         arrays = tuple(tf.TensorArray(self.dtype, height, element_shape=shape) for _ in range(num_arrays))
 
-        def draw(i: tf.Tensor, above: Sequence[tf.Tensor], arrays: Sequence[tf.TensorArray]) -> tuple[Any, ...]:
+        def draw(
+            i: tf.Tensor, above: Sequence[tf.Tensor], arrays: Sequence[tf.TensorArray]
+        ) -> tuple[tf.Tensor, Sequence[tf.Tensor], Sequence[tf.TensorArray]]:
             rows = above[0]
             links = []
             kept_rows = []

@@ -222,13 +222,11 @@ def earlier_mask(n: int, dtype: tf.DType = tf.float32) -> tf.Tensor:
     return tf.cast(index[:, None] < index[None, :], dtype)
 
 
-def logistic_noise(shape: Sequence[int] | tf.Tensor, seed: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
-    """logit(u) of uniform u in [0, 1): a bit with logit a is 1 where the noise is below a, with probability sigmoid(a).
-
-    :param seed: int32 [2].
-    """
+def logistic_noise(shape: Sequence[int] | tf.Tensor, seed: Seed, dtype: tf.DType = tf.float32) -> tf.Tensor:
+    """logit(u) of uniform u in [0, 1): a bit with logit a is 1 where the noise is below a, with probability
+    sigmoid(a)."""
     # Philox by name: what TensorFlow would choose by itself is 80 times slower under XLA on a CPU.
-    u = tf.random.stateless_uniform(shape, seed, dtype=dtype, alg="philox")
+    u = tf.random.stateless_uniform(shape, as_seed(seed), dtype=dtype, alg="philox")
     return tf.maximum(tf.math.log(u / (1.0 - u)), -_MOST_NOISE)  # u may be 0
 
 
@@ -311,17 +309,14 @@ class Conditional(tf.Module, abc.ABC):
         del seed
         return self
 
-    def sample(self, num: int, seed: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
+    def sample(self, num: int, seed: Seed, offset: tf.Tensor | None = None) -> tf.Tensor:
         """Independent draws, [num, n].
 
-        :param seed: int32 [2].
         :param offset: [n] or [num, n].
         """
         return self.sample_from_noise(logistic_noise([num, self.n], seed, self.dtype), offset)
 
-    def sample_with_logits(
-        self, num: int, seed: tf.Tensor, offset: tf.Tensor | None = None
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def sample_with_logits(self, num: int, seed: Seed, offset: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Draws of :meth:`sample` and their logits given the bits before each, [num, n]."""
         h = self.sample(num, seed, offset)
         return h, self.logits(h, offset)

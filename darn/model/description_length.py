@@ -154,7 +154,7 @@ def fast_sampling_cost(model: DARN, seed: Seed, num_samples: int = 1000) -> tupl
     if config.visible_conditional != "factorial":
         raise ValueError(f"fDARN has a factorial decoder, got visible_conditional={config.visible_conditional!r}.")
     # n_s: units that are 0 add nothing to the sums of later units, and cost nothing.
-    active = float(tf.reduce_mean(tf.reduce_sum(model.prior.sample(num_samples, as_seed(seed)), axis=-1)))
+    active = float(tf.reduce_mean(tf.reduce_sum(model.prior.sample(num_samples, seed), axis=-1)))
     return active * (config.hidden[0] + config.visible), active
 
 

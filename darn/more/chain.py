@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import scipy.sparse
@@ -133,27 +132,27 @@ def chain_arrays(chain: Chain) -> dict[str, np.ndarray]:
     return parts | {"rows": W.indices.astype(np.int32), "starts": W.indptr.astype(np.int64)}
 
 
-def chain_header(chain: Chain) -> dict[str, Any]:
+def chain_header(chain: Chain) -> dict[str, object]:
     """What a file says about a chain, besides its arrays."""
-    header: dict[str, Any] = {"columns": chain.num_columns, "weights": chain.num_weights}
-    return header | {"categories": categories_header(chain.categories)}
+    categories = categories_header(chain.categories)
+    return {"columns": chain.num_columns, "weights": chain.num_weights, "categories": categories}
 
 
-def chain_shapes(header: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+def chain_shapes(header: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
     """The shapes of its arrays, from :func:`chain_header`.
 
     :raises ValueError: if it is no header of a chain.
     """
-    n = header.get("columns")
-    number = header.get("weights")
     if set(header) != {"columns", "weights", "categories"}:
         raise ValueError("its header must have columns, weights and categories, and nothing else")
+    n = header["columns"]
+    number = header["weights"]
     if type(n) is not int or not 1 <= n <= _MAX_COLUMNS or type(number) is not int or not 0 <= number <= n * n:
         raise ValueError("its header must have whole numbers of columns and weights")
     return {"order": (n,), "bias": (n,), "weights": (number,), "rows": (number,), "starts": (n + 1,)}
 
 
-def chain_of(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Chain:
+def chain_of(header: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> Chain:
     """The chain of a header and its arrays.
 
     :raises ValueError: if they make no chain.

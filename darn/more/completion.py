@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -31,10 +31,10 @@ from darn.model.autoregressive import bernoulli_log_prob, logistic_noise, thresh
 from darn.model.config import check_data
 from darn.model.description_length import all_states, exact_log_likelihood
 from darn.model.model import DARN
-from darn.more.distribution import MAX_EXACT_UNITS
+from darn.more.distribution import MAX_EXACT_UNITS, warning_level
 from gpflow_deep_base.seeds import Seed, as_seed
 
-__all__ = ["Completed", "complete", "completed", "warn_of_few_draws"]
+__all__ = ["Completed", "check_draws", "checked_mask", "complete", "completed", "warn_of_few_draws"]
 
 _NUMBERS = 2**21  # of one block of rows times draws times units, or rows times states times columns
 _DRAWS = 250  # of a row at a time
@@ -104,7 +104,31 @@ def warn_of_few_draws(found: Completed, min_effective: float = 200.0, max_sample
             f"missing bits of {is_small.sum()} of {len(is_small)} rows have fewer than {min_effective:g} effective "
             f"samples after {max_samples} draws ({found.effective.min():.1f} at the least): their probabilities may be "
             "off; give a larger max_samples.",
-            stacklevel=3,
+            stacklevel=warning_level(),
+        )
+
+
+def checked_mask(x: ArrayLike, is_missing: ArrayLike) -> NDArray[np.bool_]:
+    """The mask of missing bits.
+
+    :raises ValueError: if it is not of booleans, or has another shape than x.
+    """
+    mask = np.asarray(is_missing)
+    if mask.dtype != bool or mask.shape != np.shape(x):
+        raise ValueError(
+            f"is_missing must be booleans of the shape of x, {np.shape(x)}, got {mask.dtype} {mask.shape}."
+        )
+    return mask
+
+
+def check_draws(min_effective: float, max_samples: int) -> None:
+    """Refuse numbers of draws that no row can have.
+
+    :raises ValueError: naming both.
+    """
+    if max_samples < 1 or not min_effective > 0:
+        raise ValueError(
+            f"max_samples must be at least 1 and min_effective positive, got {max_samples} and {min_effective}."
         )
 
 
@@ -122,17 +146,10 @@ def completed(
 
     Parameters and errors as there.
     """
-    mask = np.asarray(is_missing)
-    if mask.dtype != bool or mask.shape != np.shape(x):
-        raise ValueError(
-            f"is_missing must be booleans of the shape of x, {np.shape(x)}, got {mask.dtype} {mask.shape}."
-        )
+    mask = checked_mask(x, is_missing)
+    check_draws(min_effective, max_samples)
     if not 0 <= max_exact_bits <= MAX_EXACT_UNITS:
         raise ValueError(f"max_exact_bits must be from 0 to {MAX_EXACT_UNITS}, got {max_exact_bits}.")
-    if max_samples < 1 or not min_effective > 0:
-        raise ValueError(
-            f"max_samples must be at least 1 and min_effective positive, got {max_samples} and {min_effective}."
-        )
     rows = check_data(np.where(mask, 0, np.asarray(x)), model.config, "x").astype(np.float64)
     numbers = mask.sum(axis=1)
     probabilities = rows.copy()
@@ -324,7 +341,7 @@ class _Sums:
         self._weights = np.zeros(N)
         self._squares = np.zeros(N)
 
-    def weigh(self, log_w: NDArray, at: Any = slice(None)) -> NDArray[np.float64]:
+    def weigh(self, log_w: NDArray, at: slice | NDArray[np.intp] = slice(None)) -> NDArray[np.float64]:
         """The weights w [N', S] of new draws for the rows `at`, as a part of the largest of a row up to now."""
         # Sums up to now are brought to the new largest weight.
         largest = np.maximum(self._largest[at], log_w.max(axis=1))

@@ -11,25 +11,28 @@ from __future__ import annotations
 import functools
 import math
 import os
+import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from numpy.typing import ArrayLike, NDArray
 
-from darn.model.autoregressive import bernoulli_log_prob, log_prob_of_pairs, threshold
+from darn.model.autoregressive import Conditional, bernoulli_log_prob, log_prob_of_pairs, threshold
 from darn.model.config import DARNConfig, check_data
 from gpflow_deep_base.runtime.tracing import counted_alone
 from gpflow_deep_base.seeds import Seed, as_seed
+
+if TYPE_CHECKING:
+    from darn.model.model import DARN
 
 __all__ = [
     "FEW_SAMPLES",
     "MAX_EXACT_UNITS",
     "DARNDistribution",
-    "Model",
     "assertions",
     "export",
     "log_joint_of_pairs",
@@ -38,53 +41,18 @@ __all__ = [
     "log_weights",
     "own_logits",
     "warn_of_few",
+    "warning_level",
 ]
 
 
-class Model(Protocol):
-    """What this module needs of a `DARN`."""
-
-    config: DARNConfig
-    decoders: Sequence[Any]
-    encode: Any
-    encoder_noise: Any
-    graphs: Any
-
-    @property
-    def dtype(self) -> tf.DType:
-        """Float type of rows."""
-        ...
-
-    @property
-    def num_hidden(self) -> int:
-        """Stochastic units of all layers."""
-        ...
-
-    def log_visible(self, x: tf.Tensor, h: Sequence[tf.Tensor]) -> tf.Tensor:
-        """log p(x | h), [B], nats."""
-        ...
-
-    def log_prior(self, h: Sequence[tf.Tensor]) -> tf.Tensor:
-        """log p(h), [B], nats."""
-        ...
-
-    def visible_offset(self, h: Sequence[tf.Tensor]) -> tf.Tensor | None:
-        """What h adds to the logits of the visible units, [B, n_x]."""
-        ...
-
-    def sample(self, num: object, seed: Seed) -> Any:
-        """Draws, whose rows are `x`."""
-        ...
-
-
-def own_logits(model: Model, x: tf.Tensor) -> tf.Tensor | None:
+def own_logits(model: DARN, x: tf.Tensor) -> tf.Tensor | None:
     """What the rows x [B, n_x] see of themselves, where the logits given h are a sum of this and of a part of h: for
     :func:`log_joint_of_pairs` and :func:`log_weights`, to which it may be given, so that it is computed once."""
     visible = model.decoders[0].conditional
     return visible.logits(x) if visible.is_additive else None
 
 
-def log_joint_of_pairs(model: Model, x: tf.Tensor, h: Sequence[tf.Tensor], own: tf.Tensor | None = None) -> tf.Tensor:
+def log_joint_of_pairs(model: DARN, x: tf.Tensor, h: Sequence[tf.Tensor], own: tf.Tensor | None = None) -> tf.Tensor:
     """log p(x, h) of the rows x [B, n_x] with each of S states h, [S, n_l] each: [S, B], nats.
 
     With a factorial decoder the logits do not depend on x, and this is one product of matrices.
@@ -101,7 +69,7 @@ def log_joint_of_pairs(model: Model, x: tf.Tensor, h: Sequence[tf.Tensor], own: 
 
 
 def log_weights(
-    model: Model, x: tf.Tensor, noise: Sequence[tf.Tensor], copies: int | tf.Tensor = 1, own: tf.Tensor | None = None
+    model: DARN, x: tf.Tensor, noise: Sequence[tf.Tensor], copies: int | tf.Tensor = 1, own: tf.Tensor | None = None
 ) -> tf.Tensor:
     """log p(x, h) / q(h | x) of the rows x [B, n_x] with `copies` draws of the encoder each, [copies, B].
 
@@ -116,7 +84,7 @@ def log_weights(
     return log_w + _log_visible_of_pairs(model.decoders[0].conditional, x, offset, own)
 
 
-def _log_visible_of_pairs(visible: Any, x: tf.Tensor, offset: tf.Tensor, own: tf.Tensor | None) -> tf.Tensor:
+def _log_visible_of_pairs(visible: Conditional, x: tf.Tensor, offset: tf.Tensor, own: tf.Tensor | None) -> tf.Tensor:
     return log_prob_of_pairs(visible, x, offset) if own is None else bernoulli_log_prob(x, own + offset)
 
 
@@ -127,10 +95,11 @@ MAX_EXACT_UNITS = 16
 FEW_SAMPLES = 50.0
 
 _STATES = 64  # at a time; the number of states is a multiple of it, or less
+_CALLERS = {"darn", "sklearn", "tensorflow_probability"}
 
 
 def log_prob(
-    model: Model, x: ArrayLike, num_samples: int = 1000, seed: Seed = 0, *, max_exact_units: int = MAX_EXACT_UNITS
+    model: DARN, x: ArrayLike, num_samples: int = 1000, seed: Seed = 0, *, max_exact_units: int = MAX_EXACT_UNITS
 ) -> tf.Tensor:
     """log p(x), nats: exact for at most 16 stochastic units, else low by the spread of `num_samples` importance weights
     (Eq. 16); see `importance_log_likelihood` for its interval. [..., n_x] to [...].
@@ -151,13 +120,14 @@ def log_prob(
 
 
 def log_prob_and_effective(
-    model: Model, x: ArrayLike, num_samples: int = 1000, seed: Seed = 0, *, max_exact_units: int = MAX_EXACT_UNITS
+    model: DARN, x: ArrayLike, num_samples: int = 1000, seed: Seed = 0, *, max_exact_units: int = MAX_EXACT_UNITS
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """As :func:`log_prob` without its warning, and the effective number of samples of each row, (sum w)^2 / sum w^2;
     infinite where log p(x) is exact."""
     if num_samples < 1:
         raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
-    x = tf.cast(_checked(x, model.config), model.dtype)
+    _check(x, model.config)
+    x = tf.cast(x, model.dtype)
     rows = tf.reshape(x, [-1, model.config.visible])
     exact = model.num_hidden <= max_exact_units
     # Within a graph the operations join it; outside a compiled one is kept with the model.
@@ -178,11 +148,21 @@ def warn_of_few(effective: NDArray, num_samples: int) -> None:
             f"of the {num_samples} importance samples of a row only {median:.1f} count (median): log p(x) is higher "
             "than this says, by an unknown amount; take more samples (num_samples), or a model with at most "
             f"{MAX_EXACT_UNITS} stochastic units, which is exact.",
-            stacklevel=4,  # of what called a method of a model
+            stacklevel=warning_level(),
         )
 
 
-def assertions(x: tf.Tensor, config: DARNConfig) -> list[Any]:
+def warning_level() -> int:
+    """`stacklevel` of a warning that points to the first line outside of this package and of what calls it in turn."""
+    level = 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _CALLERS:
+        frame = frame.f_back
+        level += 1
+    return level
+
+
+def assertions(x: tf.Tensor, config: DARNConfig) -> list[tf.Operation]:
     """Operations that fail if the model cannot have produced x [..., n_x]: what `check_data` is to arrays. XLA leaves
     them out."""
     is_binary = config.observations == "binary"
@@ -191,18 +171,17 @@ def assertions(x: tf.Tensor, config: DARNConfig) -> list[Any]:
     return [tf.debugging.Assert(tf.reduce_all(is_right), [f"x must be {allowed} everywhere, without NaN, got", x])]
 
 
-def _checked(x: Any, config: DARNConfig) -> Any:
-    """x, whose width is that of the model; and whose values are, outside of graphs."""
+def _check(x: tf.Tensor, config: DARNConfig) -> None:
+    """Refuse arrays and tensors of another width than the model's; outside of graphs of other values, too."""
     is_known = not tf.is_symbolic_tensor(x)
     shape = np.shape(x) if is_known else x.shape
     if len(shape) == 0 or shape[-1] not in (config.visible, None):
         raise ValueError(f"x must have {config.visible} columns, one a visible unit, got shape {list(shape)}.")
     if is_known and np.size(x):
         check_data(np.reshape(x, [-1, config.visible]), config, "x")
-    return x
 
 
-def _compiled(model: Model, num_samples: int, exact: bool) -> tf.types.experimental.PolymorphicFunction:
+def _compiled(model: DARN, num_samples: int, exact: bool) -> tf.types.experimental.PolymorphicFunction:
     spec = [tf.TensorSpec([None, model.config.visible], model.dtype), tf.TensorSpec([2], tf.int32)]
 
     @functools.partial(tf.function, input_signature=spec, autograph=False)
@@ -214,7 +193,7 @@ def _compiled(model: Model, num_samples: int, exact: bool) -> tf.types.experimen
 
 
 def _log_prob(
-    model: Model, rows: tf.Tensor, num_samples: int, seed: tf.Tensor, exact: bool
+    model: DARN, rows: tf.Tensor, num_samples: int, seed: tf.Tensor, exact: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """log p(x) and effective numbers of samples, [B]."""
     if exact or not model.config.hidden:
@@ -223,7 +202,7 @@ def _log_prob(
     return _sampled(model, rows, num_samples, seed)
 
 
-def _enumerated(model: Model, x: tf.Tensor) -> tf.Tensor:
+def _enumerated(model: DARN, x: tf.Tensor) -> tf.Tensor:
     """log sum_h p(x, h), [B]."""
     total = model.num_hidden
     # States as the binary digits of their numbers, some at a time.
@@ -241,7 +220,7 @@ def _enumerated(model: Model, x: tf.Tensor) -> tf.Tensor:
     return tf.while_loop(lambda done, _: done < 2**total, add, (0, start))[1]
 
 
-def _sampled(model: Model, x: tf.Tensor, num_samples: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _sampled(model: DARN, x: tf.Tensor, num_samples: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """log of the mean of p(x, h) / q(h | x) over draws of q, and the effective number of these, [B]."""
     visible_logits = own_logits(model, x)
     num_rows = tf.shape(x)[0]
@@ -271,7 +250,7 @@ class DARNDistribution(tfp.distributions.Distribution):
 
     def __init__(
         self,
-        model: Model,
+        model: DARN,
         num_samples: int = 1000,
         seed: int = 0,
         validate_args: bool = False,
@@ -292,7 +271,7 @@ class DARNDistribution(tfp.distributions.Distribution):
         self._noise_seed = seed
 
     @classmethod
-    def _parameter_properties(cls, dtype: object, num_classes: object = None) -> dict[str, Any]:
+    def _parameter_properties(cls, dtype: object, num_classes: object = None) -> dict[str, object]:
         return {}
 
     def _event_shape(self) -> tf.TensorShape:
@@ -307,7 +286,7 @@ class DARNDistribution(tfp.distributions.Distribution):
     def _batch_shape_tensor(self) -> tf.Tensor:
         return tf.constant([], tf.int32)
 
-    def _sample_control_dependencies(self, x: tf.Tensor) -> list[Any]:
+    def _sample_control_dependencies(self, x: tf.Tensor) -> list[tf.Operation]:
         return assertions(x, self.model.config) if self.validate_args else []
 
     def _log_prob(self, value: tf.Tensor) -> tf.Tensor:
@@ -317,7 +296,7 @@ class DARNDistribution(tfp.distributions.Distribution):
         return self.model.sample(n, tfp.random.sanitize_seed(seed)).x
 
 
-def export(model: Model, path: str | os.PathLike[str], num_samples: int = 1000) -> None:
+def export(model: DARN, path: str | os.PathLike[str], num_samples: int = 1000) -> None:
     """Write a SavedModel, which needs nothing of this package to be loaded.
 
     Its signatures are "log_prob", from x [B, n_x] of the model's dtype to "log_prob" [B] in nats, see :func:`log_prob`;

@@ -26,6 +26,7 @@ from darn.model.autoregressive import (
     threshold,
     uniform_weights,
 )
+from gpflow_deep_base.seeds import Seed, as_seed
 
 __all__ = ["MADEConditional"]
 
@@ -50,7 +51,7 @@ class MADEConditional(Conditional):
         n: int,
         hidden_units: Sequence[int],
         *,
-        seed: tf.Tensor,
+        seed: Seed,
         num_orders: int = 1,
         dtype: tf.DType = tf.float32,
         name: str | None = None,
@@ -62,6 +63,7 @@ class MADEConditional(Conditional):
             raise ValueError(f"MADE needs at least 1 order, got {num_orders}.")
         for units in hidden_units:
             check_units(units)
+        seed = as_seed(seed)
         self.num_orders = num_orders
         self.is_mixture = num_orders > 1
         sizes = [n, *hidden_units, n]
@@ -106,11 +108,11 @@ class MADEConditional(Conditional):
         order = tf.random.stateless_uniform([], seed, 0, self.num_orders, tf.int32)
         return InTraining(lambda h, offset: bernoulli_log_prob(h, self.logits(h, offset, order)))
 
-    def sample(self, num: int, seed: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
+    def sample(self, num: int, seed: Seed, offset: tf.Tensor | None = None) -> tf.Tensor:
         """Independent draws, [num, n], each in one of the orders."""
         if not self.is_mixture:
             return super().sample(num, seed, offset)
-        noise_seed, order_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+        noise_seed, order_seed = tf.unstack(tf.random.experimental.stateless_split(as_seed(seed), 2))
         order = tf.random.stateless_uniform([num], order_seed, 0, self.num_orders, tf.int32)
         return self._sample_in_order(logistic_noise([num, self.n], noise_seed, self.dtype), offset, order)
 

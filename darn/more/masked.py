@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,13 +140,13 @@ def network_arrays(model: MaskedNetwork) -> dict[str, np.ndarray]:
     return {name: getattr(model, name) for name in names}
 
 
-def network_header(model: MaskedNetwork) -> dict[str, Any]:
+def network_header(model: MaskedNetwork) -> dict[str, object]:
     """What a file says about a network, besides its arrays."""
-    sizes = {"columns": model.num_columns, "hidden": len(model.seen)}
-    return sizes | {"categories": categories_header(model.categories)}
+    categories = categories_header(model.categories)
+    return {"columns": model.num_columns, "hidden": len(model.seen), "categories": categories}
 
 
-def network_shapes(header: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+def network_shapes(header: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
     """The shapes of its arrays, from :func:`network_header`.
 
     :raises ValueError: if it is no header of a network.
@@ -162,7 +161,7 @@ def network_shapes(header: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return biases | {"direct": (n, n), "into": (n, H), "out": (H, n)}
 
 
-def network_of(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> MaskedNetwork:
+def network_of(header: Mapping[str, object], arrays: dict[str, np.ndarray]) -> MaskedNetwork:
     """The network of a header and its arrays.
 
     :raises ValueError: if they make no network.

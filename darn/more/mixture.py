@@ -24,7 +24,7 @@ from darn.model.categories import are_possible
 from darn.model.model import DARN, DARNConfig
 from darn.model.serialization import check_parameters, darn_of, named_variables, variable_shapes
 from darn.more.chain import Chain, chain_arrays, chain_header, chain_of, chain_shapes
-from darn.more.completion import Completed, completed
+from darn.more.completion import Completed, checked_mask, completed
 from darn.more.distribution import log_prob_and_effective, warn_of_few
 from darn.more.masked import MaskedNetwork, network_arrays, network_header, network_of, network_shapes
 from darn.more.ordered import Ordered, checked_bits
@@ -65,10 +65,22 @@ class Mixture:
 
     :ivar members: chains, networks and DARNs of the same columns.
     :ivar log_weights: log w, [M], whose exponentials sum to 1.
+    :raises ValueError: if the members have other columns, or the weights are something else.
     """
 
     members: tuple[Member, ...]
     log_weights: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        widths = [_width(member) for member in self.members]
+        if len(set(widths)) != 1:
+            raise ValueError(f"members of a mixture must have the same columns, got {widths}")
+        log_w = self.log_weights
+        is_right = np.shape(log_w) == (len(widths),) and np.isfinite(log_w).all()
+        if not is_right or abs(np.logaddexp.reduce(log_w)) > 1e-6:
+            raise ValueError(
+                f"log_weights of a mixture must be logarithms of {len(widths)} numbers that sum to 1, got {log_w}"
+            )
 
     @property
     def num_columns(self) -> int:
@@ -140,11 +152,11 @@ class Mixture:
         :param refuses: raise an error for known bits that no row has; else log p of these is minus infinity.
         :raises ValueError: for another shape or other values, or known bits that no row has.
         """
-        mask = np.asarray(is_missing)
-        rows = np.where(mask, 0, np.asarray(x)).astype(np.float64)
+        mask = checked_mask(x, is_missing)
+        rows = checked_bits(np.where(mask, 0, np.asarray(x)), self.num_columns).astype(np.float64)
         log_known = np.zeros(len(rows))
         effective = np.full(len(rows), np.inf)
-        lacks = mask.any(axis=1) if mask.ndim == 2 else np.ones(len(rows), bool)
+        lacks = mask.any(axis=1)
         # Rows that lack nothing.
         if not lacks.all():
             log_known[~lacks] = self.log_prob(rows[~lacks])
@@ -261,9 +273,8 @@ def drawn(density: Density, num: int, seed: int) -> NDArray[np.uint8]:
     :param num: of rows.
     :param seed: the same gives the same rows.
     """
-    draws: Any = density.sample(num, seed)
-    rows: NDArray[np.uint8] = draws.x.numpy().astype(np.uint8) if isinstance(density, DARN) else draws
-    return rows
+    draws = density.sample(num, seed)
+    return draws if isinstance(draws, np.ndarray) else np.asarray(draws.x, np.uint8)
 
 
 def name_of(model: DARN) -> str:
@@ -290,7 +301,7 @@ def save_density(density: Density, path: PathLike) -> None:
     :raises OSError: if it cannot be written; what was there before stays.
     """
     members = density.members if isinstance(density, Mixture) else (density,)
-    headers: list[dict[str, Any]] = []
+    headers: list[dict[str, object]] = []
     arrays: dict[str, np.ndarray] = {}
     # Each member's header, and its arrays under its number.
     for number, member in enumerate(members):
@@ -326,15 +337,11 @@ def load_density(path: PathLike, *, max_bytes: int | None = None) -> Density:
             start = f"{number}/"
             arrays = {name.removeprefix(start): a for name, a in stored.arrays.items() if name.startswith(start)}
             members.append(_member(header, arrays))
-        if len({_width(member) for member in members}) != 1:
-            raise ValueError("its members must have the same columns")
         if not stored.header["is_mixture"]:
             return members[0]
-        log_weights = stored.arrays["log_weights"]
-        is_right = log_weights.dtype == np.float64 and np.isfinite(log_weights).all()
-        if not is_right or abs(np.logaddexp.reduce(log_weights)) > 1e-6:
-            raise ValueError("its weights must be logarithms of numbers that sum to 1")
-        return Mixture(tuple(members), log_weights)
+        if (dtype := stored.arrays["log_weights"].dtype) != np.float64:
+            raise ValueError(f"its weights must be of float64, got {dtype}")
+        return Mixture(tuple(members), stored.arrays["log_weights"])
     except ValueError as error:
         refuse_damaged(path, _KIND, error)
 

@@ -23,6 +23,7 @@ from darn.model.autoregressive import (
     uniform_weights,
 )
 from darn.model.replicas import own_rows
+from gpflow_deep_base.seeds import Seed, as_seed
 
 __all__ = ["EoNADEConditional", "NADEConditional"]
 
@@ -38,12 +39,12 @@ class NADEConditional(Conditional):
     """
 
     def __init__(
-        self, n: int, units: int, *, seed: tf.Tensor, dtype: tf.DType = tf.float32, name: str | None = None
+        self, n: int, units: int, *, seed: Seed, dtype: tf.DType = tf.float32, name: str | None = None
     ) -> None:
         super().__init__(n, dtype, name)
         check_units(units)
         self.units = units
-        first, second = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+        first, second = tf.unstack(tf.random.experimental.stateless_split(as_seed(seed), 2))
         scale = math.sqrt(6.0 / (n + units))
         self.W = tf.Variable(uniform_weights([n, units], first, scale, self.dtype), name="W")
         self.V = tf.Variable(uniform_weights([n, units], second, scale, self.dtype), name="V")
@@ -92,7 +93,7 @@ class EoNADEConditional(Conditional):
         n: int,
         units: int,
         *,
-        seed: tf.Tensor,
+        seed: Seed,
         num_orders: int = 16,
         dtype: tf.DType = tf.float32,
         name: str | None = None,
@@ -103,7 +104,7 @@ class EoNADEConditional(Conditional):
             raise ValueError(f"EoNADE needs at least 1 order, got {num_orders}.")
         self.units = units
         self.num_orders = num_orders
-        seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 4))
+        seeds = tf.unstack(tf.random.experimental.stateless_split(as_seed(seed), 4))
         scale = math.sqrt(6.0 / (n + units))
         self.W = tf.Variable(uniform_weights([n, units], seeds[0], scale, self.dtype), name="W")
         self.U = tf.Variable(uniform_weights([n, units], seeds[1], scale, self.dtype), name="U")
@@ -154,9 +155,9 @@ class EoNADEConditional(Conditional):
         scale = self.n / tf.cast(self.n - num_known, self.dtype)
         return scale * tf.reduce_sum((1.0 - is_known) * (h * a - tf.nn.softplus(a)), axis=-1)
 
-    def sample(self, num: int, seed: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
+    def sample(self, num: int, seed: Seed, offset: tf.Tensor | None = None) -> tf.Tensor:
         """Independent draws, [num, n], each in one of the orders."""
-        noise_seed, order_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+        noise_seed, order_seed = tf.unstack(tf.random.experimental.stateless_split(as_seed(seed), 2))
         order = tf.random.stateless_uniform([num], order_seed, 0, self.num_orders, tf.int32)
         return self._sample_in_order(logistic_noise([num, self.n], noise_seed, self.dtype), offset, threshold, order)
 

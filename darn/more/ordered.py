@@ -3,13 +3,8 @@
     log p(x) = sum_j log p(x_j | x of the columns before j),      p(x_j = 1 | ...) = sigmoid(a_j(x of these))
 
 What a chain of logistic regressions (`darn.Chain`) and a masked network (`darn.MaskedNetwork`) share. Columns that are
-the levels of one category are one variable: of them at most one is 1, or exactly one. p(level | before) is a product
-over the levels in their order,
-
-    p(x_j = 1 | no earlier level is 1, before) = sigmoid(a_j),      p(x_j = 1 | an earlier level is 1) = 0,
-
-and the last level of a category that is never missing is certain if no other one is (continuation ratios; Tutz, 1991).
-So probabilities of a category sum to 1, and no sample has two levels.
+the levels of one category are one variable by continuation ratios, see `darn.model.categories`: their probabilities sum
+to 1, and no sample has two levels.
 """
 
 from __future__ import annotations
@@ -32,7 +27,7 @@ from darn.model.categories import (
     levels_in_order,
 )
 from darn.model.config import check_plain
-from darn.more.completion import Completed
+from darn.more.completion import Completed, check_draws, checked_mask
 from darn.more.gaps import Changed, Gaps, Links, States, blocks, decision, log_sigmoid, states_of
 
 __all__ = [
@@ -157,14 +152,8 @@ class Ordered(abc.ABC):
         :param refuses: raise an error for known bits that no row has; else log p of these is minus infinity.
         :raises ValueError: for another shape, other values, or known bits that no row has.
         """
-        mask = np.asarray(is_missing)
-        if mask.dtype != bool or mask.shape != np.shape(x):
-            raise ValueError(
-                f"is_missing must be booleans of the shape of x, {np.shape(x)}, got {mask.dtype} {mask.shape}."
-            )
-        rows = checked_bits(np.where(mask, 0, np.asarray(x)), self.num_columns).astype(np.float64)
-        # What known levels of a category say of its others.
-        mask = self._still_missing(rows, mask)
+        check_draws(min_effective, max_samples)
+        rows, mask = self._known(x, is_missing)
         log_known = np.zeros(len(rows))
         effective = np.full(len(rows), np.inf)
         is_whole = ~mask.any(axis=1)
@@ -204,9 +193,7 @@ class Ordered(abc.ABC):
         :param seed: of the draws.
         :raises ValueError: for another shape or other values.
         """
-        mask = np.asarray(is_missing)
-        rows = checked_bits(np.where(mask, 0, np.asarray(x)), self.num_columns).astype(np.float64)
-        mask = self._still_missing(rows, mask)
+        rows, mask = self._known(x, is_missing)
         rng = np.random.default_rng([seed, 6])
         filled = rows.copy()
         for part, columns, states in self._states(rows, mask, _WAYS, seed):
@@ -238,20 +225,22 @@ class Ordered(abc.ABC):
             decided[:, j] = decision(has_earlier, x[:, j] > 0, level.is_certain, decided[:, j])
         return decided
 
-    def _still_missing(self, rows: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """What is missing without what a category's known levels say: the other levels are 0 beside a known 1, and the
-        only missing level is 1 where one must be and all others are 0. These are filled in `rows`."""
+    def _known(self, x: ArrayLike, is_missing: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Rows with zeros where bits are missing, and the mask, without what a category's known levels say: the other
+        levels are 0 beside a known 1, and the only missing level is 1 where one must be and all others are 0."""
+        mask = checked_mask(x, is_missing)
+        rows = checked_bits(np.where(mask, 0, np.asarray(x)), self.num_columns).astype(np.float64)
         still_missing = mask.copy()
         for columns, is_always in self.categories:
             part = np.ix_(np.arange(len(rows)), np.array(columns))
-            is_missing = mask[part]
-            has_one = (rows[part] * ~is_missing).any(axis=1)
+            is_absent = mask[part]
+            has_one = (rows[part] * ~is_absent).any(axis=1)
             still_missing[part] &= ~has_one[:, None]
             if is_always:
-                is_implied = ~has_one & (is_missing.sum(axis=1) == 1)
-                rows[part] = np.where(is_implied[:, None] & is_missing, 1.0, rows[part])
+                is_implied = ~has_one & (is_absent.sum(axis=1) == 1)
+                rows[part] = np.where(is_implied[:, None] & is_absent, 1.0, rows[part])
                 still_missing[part] &= ~is_implied[:, None]
-        return still_missing
+        return rows, still_missing
 
     def _states(
         self, rows: NDArray[np.float64], mask: NDArray[np.bool_], number: int, seed: int

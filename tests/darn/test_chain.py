@@ -172,8 +172,12 @@ def test_as_a_darn_it_has_the_same_density_and_codes(categories: tuple[Category,
 def test_other_rows_are_refused(wrong: np.ndarray) -> None:
     with pytest.raises(ValueError, match="x must be"):
         made().log_prob(wrong)
-    with pytest.raises(ValueError, match="is_missing must be booleans"):
-        made().complete(np.zeros([2, N]), np.zeros([2, N], int))
+    for answer in (made().complete, made().fill):
+        for mask in (np.zeros([2, N], int), np.zeros([1, N], bool)):
+            with pytest.raises(ValueError, match="is_missing must be booleans of the shape of x"):
+                answer(np.zeros([2, N]), mask)
+    with pytest.raises(ValueError, match="max_samples must be at least 1 and min_effective positive"):
+        made().complete(np.zeros([2, N]), np.ones([2, N], bool), max_samples=0)
 
 
 def test_categories_are_checked() -> None:

@@ -93,6 +93,15 @@ def test_weights_that_are_zero_are_not_in_the_file(tmp_path: Path) -> None:
     assert (tmp_path / "chain.npz").stat().st_size < 50_000
 
 
+def test_members_and_weights_make_a_density() -> None:
+    for members, weights in (((), []), ((chain(), chain()), [1.0]), ((chain(), chain()), [0.5]), ((chain(),), [0.5])):
+        with pytest.raises(ValueError, match="of a mixture must"):
+            Mixture(members, np.log(weights))
+    for wrong in (np.zeros([1, N], bool), np.zeros([3, N], int)):
+        with pytest.raises(ValueError, match="is_missing must be booleans of the shape of x"):
+            mixture().complete(np.zeros([3, N]), wrong)
+
+
 def test_files_that_make_no_density_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "density.npz"
     save_density(mixture(), path)
