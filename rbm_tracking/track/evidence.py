@@ -194,6 +194,7 @@ def statement(verdict: Verdict) -> str:
     """The verdict in one line."""
     low = verdict.low
     high = verdict.high
+    # From what is sure to what is not
     if low == high:
         return f"log Z is {low:.2f}"
     if verdict.is_refuted:
@@ -311,6 +312,7 @@ def _is_cleared(evidence: Evidence) -> bool:
     exact = evidence.exact
     if tracked is None:
         return False
+    # By the exact value, or by AIS that says the same
     if exact is not None:
         return abs(exact - tracked.log_z) <= min(half_width(tracked), AGREES)
     return ais is not None and is_even(ais) and _agree(tracked, ais)
@@ -448,6 +450,7 @@ def tracking_errors(
     std = np.asarray(std)
     flags = np.asarray(flags)
     half = Z_95 * std if half_width is None else np.asarray(half_width)
+    # What is wrong by more than a nat should be flagged
     is_flagged = flags > 0
     is_wrong = np.abs(error) > 1
     return {

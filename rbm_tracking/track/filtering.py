@@ -173,6 +173,7 @@ def initial_filter(
     """
     log_z = np.asarray(log_z, np.float64)
     num_temps = len(log_z)
+    # Health as if a few averages had been ten times what they should be: at first nothing is trusted
     health = Health(
         observations=np.float64(0.0),
         averages=np.zeros([len(_RATES), num_temps]),
@@ -282,6 +283,7 @@ def predict(
 
 def anchor(state: FilterState, log_z_last: Tensor) -> FilterState:
     """Set zeta_M, which is known, without variance (footnote 3)."""
+    # The row and the column of zeta_M become 0
     keeps = np.r_[np.ones(state.mean.shape[0] - 2), 0.0, 1.0]
     mean = keeps * state.mean + (1.0 - keeps) * _ops(state.mean).cast(log_z_last, _FLOAT64)
     return state._replace(mean=mean, cov=state.cov * _outer(keeps, keeps))
@@ -313,6 +315,7 @@ def insert_level(state: FilterState, level: int, log_z: float, variance: float) 
 
     :return: arrays.
     """
+    # log Z of the new level, of which nothing else is known
     mean = np.insert(state.mean, level + 1, log_z)
     cov = np.insert(np.insert(state.cov, level + 1, 0.0, axis=0), level + 1, 0.0, axis=1)
     cov[level + 1, level + 1] = variance

@@ -124,6 +124,7 @@ def adapt(ladder: Ladder, acceptance: tf.Tensor, rate: float = 0.001) -> Ladder:
 
 def _invert(f: tf.Tensor, beta: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     """beta at which the decreasing piecewise linear function through (beta, f) has the values `targets`, [M]."""
+    # By how much of each piece beta has fallen where f is at its target
     width = f[:-1] - f[1:]  # [M-1], positive
     part = tf.clip_by_value((f[:-1][None] - targets[:, None]) / width[None], 0.0, 1.0)  # [M, M-1]
     return beta[0] - tf.linalg.matvec(part, beta[:-1] - beta[1:])
@@ -147,6 +148,7 @@ def spawn_level(ladder: Ladder, acceptance: ArrayLike) -> int | None:
 
     :param acceptance: smoothed acceptance of the M-1 pairs.
     """
+    # Swaps are rare, or particles are held up somewhere
     acceptance = np.asarray(acceptance, np.float64)
     if acceptance.mean() >= 0.4 and float(ladder.return_time) <= reference_return_time(acceptance):
         return None

@@ -12,7 +12,7 @@ What the model is, a :class:`Family` says. The default is the RBM with bits on b
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +40,8 @@ from rbm_tracking.track.filtering import (
 __all__ = ["BERNOULLI", "Family", "PartitionTracker", "Residuals", "Tracked", "rbm_family"]
 
 Array = NDArray[np.float64]
+Parameters: TypeAlias = Any
+"""Whatever a family takes as parameters: a tuple of arrays, or an object of another framework."""
 
 _FIRST = 10  # observations, of which each is compared with the model
 _EVERY = 5  # later ones, of which one is
@@ -67,11 +69,11 @@ class Family(NamedTuple):
     judged by itself. None if there are none.
     """
 
-    log_q: Callable[[Any, Array, Array], Array]
-    log_z_last: Callable[[Any], float]
-    check: Callable[[Any, Array], object] = lambda parameters, v: None
-    gram: Callable[[Any, Array], Array] | None = None
-    residuals: Callable[[Any, Array, Array, np.random.Generator], Sequence["Residuals"]] | None = None
+    log_q: Callable[[Parameters, Array, Array], Array]
+    log_z_last: Callable[[Parameters], float]
+    check: Callable[[Parameters, Array], object] = lambda parameters, v: None
+    gram: Callable[[Parameters, Array], Array] | None = None
+    residuals: Callable[[Parameters, Array, Array, np.random.Generator], Sequence["Residuals"]] | None = None
 
 
 class Residuals(NamedTuple):
@@ -162,7 +164,7 @@ class PartitionTracker:
         self._signed: dict[int, deque[float]] = {}  # means of those that have one sign
         self._is_foreign = False
         self._num_still = 0  # observations in a row
-        self._shape: tuple[Any, ...] = ()
+        self._shape: tuple[tuple[int, ...], ...] = ()
         self._current: tuple[FilterState, float, bool] | None = None
 
     def observe(
@@ -412,12 +414,27 @@ def _slopes(d_upper: Array, d_lower: Array) -> Residuals:
     return Residuals(values.T[None], (spread * off**2).mean(axis=1)[None], LIMITS.max_slope)
 
 
-def _shape(parameters: object) -> tuple[Any, ...]:
+def _shape(parameters: object) -> tuple[tuple[int, ...], ...]:
     """Shapes of the parts of parameters that are a sequence, else of the one array."""
     return tuple(np.shape(part) for part in parameters) if isinstance(parameters, (tuple, list)) else ()
 
 
 # Restricted Boltzmann machines
+
+
+class _Arrays(NamedTuple):
+    """An RBM in float64, with what its units are."""
+
+    W: Array
+    b: Array
+    c: Array
+    visible: Visible
+    hidden: Visible
+
+    def activations(self, v: Array) -> Array:
+        """Wv + c, [..., n_v] to [..., n_h], as one product of two matrices."""
+        a = v.reshape(-1, v.shape[-1]) @ self.W.T + self.c
+        return np.asarray(a.reshape(*v.shape[:-1], len(self.c)))
 
 
 def rbm_family(visible: Visible) -> Family:
@@ -427,51 +444,54 @@ def rbm_family(visible: Visible) -> Family:
     Gaussian units are learnt, and a fifth one that of hidden bits.
     """
 
-    def hidden_units(rbm: Any) -> Visible:
-        return rbm[4] if len(rbm) > 4 else Bernoulli()
+    def arrays(parameters: Parameters) -> _Arrays:
+        W, b, c = (np.asarray(part, np.float64) for part in parameters[:3])
+        return _Arrays(W, b, c, *parameters[3:5], *(visible, Bernoulli())[len(parameters) - 3 :])
 
-    def units(rbm: Any) -> Visible:
-        return rbm[3] if len(rbm) > 3 else visible
+    def log_q(parameters: Parameters, v: Array, betas: Array) -> Array:
+        rbm = arrays(parameters)
+        x = betas[:, :, None, None] * rbm.activations(v)
+        of_visible = v @ rbm.b + rbm.visible.log_measure(v)
+        return np.asarray(rbm.hidden.log_normaliser(x) + of_visible)
 
-    def log_q(rbm: Any, v: Array, betas: Array) -> Array:
-        x = betas[:, :, None, None] * _activations(rbm, v)
-        of_visible = v @ np.asarray(rbm[1], np.float64) + units(rbm).log_measure(v)
-        return np.asarray(hidden_units(rbm).log_normaliser(x) + of_visible)
-
-    def log_z_last(rbm: Any) -> float:
+    def log_z_last(parameters: Parameters) -> float:
         # At beta = 0 the layers know nothing of each other, and hidden units have no field
-        of_visible = units(rbm).log_normaliser(np.asarray(rbm[1], np.float64))
-        return float(of_visible + hidden_units(rbm).log_normaliser(np.zeros(len(rbm[2]))))
+        rbm = arrays(parameters)
+        return float(rbm.visible.log_normaliser(rbm.b) + rbm.hidden.log_normaliser(np.zeros(len(rbm.c))))
 
-    def check(rbm: Any, v: Array) -> None:
-        if not isinstance(rbm, tuple | list):
-            raise ValueError(f"parameters must be (W, b, c), in this order, got a {type(rbm).__name__}.")
-        check_rbm((*rbm[:3], units(rbm), hidden_units(rbm)))
-        n_v = np.shape(rbm[1])[0]
-        if v.ndim != 3 or v.shape[2] != n_v:
-            raise ValueError(f"samples must have the shape [M, N, n_v] = [..., {n_v}], got {v.shape}.")
-        units(rbm).check(v.reshape(-1, n_v), name="samples")
+    def check(parameters: Parameters, v: Array) -> None:
+        if not isinstance(parameters, tuple | list) or len(parameters) < 3:
+            raise ValueError(
+                f"parameters must be (W, b, c), in this order, got {type(parameters).__name__} {str(parameters)[:50]}."
+            )
+        rbm = arrays(parameters)
+        check_rbm(rbm)
+        if v.ndim != 3 or v.shape[2] != len(rbm.b):
+            raise ValueError(f"samples must have the shape [M, N, n_v] = [..., {len(rbm.b)}], got {v.shape}.")
+        rbm.visible.check(v.reshape(-1, len(rbm.b)), name="samples")
 
-    def gram(rbm: object, v: Array) -> Array:
-        a = _activations(rbm, v)
-        h = hidden_units(rbm).mean(a)
+    def gram(parameters: Parameters, v: Array) -> Array:
+        rbm = arrays(parameters)
+        a = rbm.activations(v)
+        h = rbm.hidden.mean(a)
         # phi = (h v', v, h): products of two samples are (v'v) (h'h) + v'v + h'h
         vv = v @ v.T
         hh = h @ h.T
         products = vv * hh + vv + hh
-        slopes = own_slopes(units(rbm), hidden_units(rbm), v, a)
+        slopes = own_slopes(rbm.visible, rbm.hidden, v, a)
         return products + sum(np.asarray(slope) @ np.asarray(slope).T for slope in slopes)
 
-    def residuals(rbm: Any, v: Array, betas: Array, rng: np.random.Generator) -> Sequence[Residuals]:
+    def residuals(parameters: Parameters, v: Array, betas: Array, rng: np.random.Generator) -> Sequence[Residuals]:
+        rbm = arrays(parameters)
         beta = betas[:, None, None]
         # h drawn given v, and the field that it puts on v
-        x = beta * _activations(rbm, v)
-        h = hidden_units(rbm).draw(x, rng.random((*x.shape[:-1], hidden_units(rbm).num_noise(x.shape[-1]))))
-        coupled = beta * (h.reshape(-1, h.shape[-1]) @ np.asarray(rbm[0], np.float64)).reshape(v.shape)
-        field = coupled + np.asarray(rbm[1], np.float64)
+        x = beta * rbm.activations(v)
+        h = rbm.hidden.draw(x, rng.random((*x.shape[:-1], rbm.hidden.num_noise(x.shape[-1]))))
+        coupled = beta * (h.reshape(-1, h.shape[-1]) @ rbm.W).reshape(v.shape)
+        field = coupled + rbm.b
         # v - E[v | h], with the variances of v given h
-        off = v - units(rbm).mean(field)
-        variances = np.asarray(units(rbm).variance(field))
+        off = v - rbm.visible.mean(field)
+        variances = np.asarray(rbm.visible.variance(field))
         means = Residuals(off, variances.mean(axis=1), LIMITS.max_discrepancy)
         # weights or temperatures of another size show in the energy beta h'Wv alone
         of_energy = (coupled**2 * variances).sum(axis=-1, keepdims=True)
@@ -482,12 +502,6 @@ def rbm_family(visible: Visible) -> Family:
         return (means, ladder) if v.shape[1] < _FEW_PARTICLES else (means, ladder, energies)
 
     return Family(log_q, log_z_last, check, gram, residuals)
-
-
-def _activations(rbm: Any, v: Array) -> Array:
-    W = np.asarray(rbm[0], np.float64)
-    c = np.asarray(rbm[2], np.float64)
-    return (v.reshape(-1, v.shape[-1]) @ W.T + c).reshape(*v.shape[:-1], len(c))
 
 
 BERNOULLI = rbm_family(Bernoulli())

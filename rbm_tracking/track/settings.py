@@ -141,10 +141,12 @@ class SMLConfig:
 
         :param changes: fields with other values, whatever group they are in.
         """
+        # What the defaults have besides is left out
         recipe = {"learning_rate": 0.01, "schedule": "paper", "target_chains": 0, "centred": False}
         return cls(**by_group(cls, {**recipe, "l2": 0.0, "average": 0.0, **changes}))
 
     def __post_init__(self) -> None:
+        # CD starts at the minibatch: it has no chains of its own
         if self.target_chains is None:
             object.__setattr__(self, "target_chains", 0 if self.method == "cd" else 100)
         # Fields that are chosen by name
@@ -165,6 +167,7 @@ class SMLConfig:
         self._check_together()
 
     def _check_together(self) -> None:
+        # The schedule and what it needs
         if self.schedule in FALLING and self.decay.decay_steps is None:
             raise ValueError(
                 f"schedule={self.schedule} needs decay_steps, the update at which the rate is zero, got None."
@@ -174,6 +177,7 @@ class SMLConfig:
                 f"learning_rate_decay is of schedule=paper, got it with schedule={self.schedule}; leave out one of "
                 "them."
             )
+        # The method and its chains
         if self.method == "pcd" and not self.target_chains:
             raise ValueError("method=pcd needs target_chains, the persistent chains of its gradient, got 0.")
         if self.method == "cd" and self.target_chains:

@@ -84,6 +84,7 @@ def with_parts(state: SMLState, config: SMLConfig, seed: tf.Tensor) -> SMLState:
     rbm = state.rbm
     count = config.target_chains
     target = initial_chains(rbm, 1, count, seed=key_at(seed, tf.constant(0), _SITE_TARGET)) if count else ()
+    # Momentum starts at rest, the average at the parameters
     still = rbm._replace(W=tf.zeros_like(rbm.W), b=tf.zeros_like(rbm.b), c=tf.zeros_like(rbm.c))
     velocity = still if config.momentum else ()
     average = rbm if config.average else ()
@@ -95,6 +96,7 @@ def check_parts(state: SMLState, config: SMLConfig) -> None:
 
     :raises ValueError: naming what is missing or too much.
     """
+    # What the state has, and what the configuration asks for
     parts = {
         "target_chains": state.target.level.shape[1] if state.target else 0,
         "momentum": bool(state.velocity),

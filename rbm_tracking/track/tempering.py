@@ -10,7 +10,7 @@ those of the joint (v, h), and their energies are what bridge sampling needs.
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -120,7 +120,7 @@ def sample(
     check_rounds(num_samples, burn_in, thin)
     betas = tf.constant(check_ladder(beta), rbm.W.dtype)
 
-    run: Any = _rounds_numpy if generator == "numpy" else _rounds_compiled if jit_compile else _rounds
+    run = _rounds_numpy if generator == "numpy" else _rounds_compiled if jit_compile else _rounds
     rounds = functools.partial(run, rbm, betas=betas, seed=seed)
     samples: list[np.ndarray] = []
     # The burn-in, then the particles at beta = 1 after every `thin` rounds
@@ -231,6 +231,7 @@ def at_level(values: tf.Tensor, level: tf.Tensor) -> tf.Tensor:
 
 def _of_slot(values: tf.Tensor, level: tf.Tensor) -> tf.Tensor:
     """Truth values of levels [M, N] for each slot [M, N]."""
+    # The only level that a slot is at
     is_at = tf.equal(tf.range(level.shape[0], dtype=tf.int32)[:, None, None], level[None])
     return tf.reduce_any(is_at & values[:, None], axis=0)
 

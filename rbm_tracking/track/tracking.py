@@ -120,6 +120,7 @@ def _change(before: SMLState, after: SMLState, swaps: Swaps, d_b: tf.Tensor, con
 
 def _measure_change(before: SMLState, after: SMLState, v: tf.Tensor) -> tf.Tensor | float:
     """Change of log m(v) at particles v, if training moves the measure: [..., n_v] to [...]."""
+    # The families of visible units differ in their own parameters alone
     old = before.rbm.visible
     new = after.rbm.visible
     return new.log_measure(v, TENSORS) - old.log_measure(v, TENSORS) if new.is_learnt else 0.0

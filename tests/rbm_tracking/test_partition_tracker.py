@@ -470,7 +470,7 @@ def test_what_cannot_be_used_is_refused(rng: np.random.Generator) -> None:
     other = oracles.random_rbm(rng, 2, 5, 1.0)
     with pytest.raises(ValueError, match=r"must keep their shapes .* got .*; use a new tracker"):
         partition.observe(other, v)
-    with pytest.raises(ValueError, match=r"parameters must be \(W, b, c\), in this order, got a dict"):
+    with pytest.raises(ValueError, match=r"parameters must be \(W, b, c\), in this order, got dict"):
         partition.observe(parameters._asdict(), v)
     with pytest.raises(ValueError, match="learning_rate must be finite and not negative, got nan"):
         partition.observe(parameters, v, learning_rate=np.nan)

@@ -16,7 +16,6 @@ the product W v of step 5 is where the Gibbs sampling of the next update starts.
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -73,7 +72,7 @@ def sml_update(
     # 3. The gradient: the minibatch against the particles at beta = 1, or those of the method
     a_data = activations(rbm, batch)
     h_data = rbm.hidden.mean(a_data, TENSORS)
-    negative = _negative(rbm, chains, target, batch, weights, {"seed": seed, "step": state.step}, config)
+    negative = _negative(rbm, chains, target, batch, weights, seed, state.step, config)
     h_model = rbm.hidden.mean(negative.a, TENSORS)
     offsets = state.offsets
     if config.centred:
@@ -145,14 +144,15 @@ def _negative(
     target: Chains | tuple[()],
     batch: tf.Tensor,
     weights: tf.Tensor | None,
-    noise: dict[str, Any],
+    seed: tf.Tensor,
+    step: tf.Tensor,
     config: SMLConfig,
 ) -> Negative:
     """The states that drive the gradient downwards, by the method."""
     # CD: chains that start at the minibatch
     if config.method == "cd":
         start = short_chains(batch, activations(rbm, batch))
-        moved = moved_target(rbm, start, steps=config.gibbs_steps, generator=config.generator, **noise)
+        moved = moved_target(rbm, start, steps=config.gibbs_steps, seed=seed, step=step, generator=config.generator)
         return Negative(moved.v[0], moved.a[0], weights=weights)
     # PCD: the target chains alone
     if config.method == "pcd" and target:
@@ -177,6 +177,7 @@ def _moved_units(
     hidden = rbm.hidden
     if visible.is_learnt:
         visible = visible.moved(change(visible.slopes(batch, TENSORS), visible.slopes(negative.v, TENSORS)), TENSORS)
+    # Hidden units are summed out: their slopes are means given the rows
     if hidden.is_learnt:
         slopes = hidden.mean_slopes(a_data, TENSORS), hidden.mean_slopes(negative.a, TENSORS)
         hidden = hidden.moved(change(*slopes), TENSORS)
@@ -249,6 +250,7 @@ def compiled_updates(
     Configurations that differ in the learning rate and its schedule alone share what is compiled. With the generator
     "numpy" nothing is.
     """
+    # The rate is no part of what is compiled
     is_plain = config.generator == "numpy"
     updates = None if is_plain else _compiled(without_rate(config), jit_compile)
 
@@ -277,6 +279,7 @@ def _compiled(config: SMLConfig, jit_compile: bool) -> Callable[..., tuple[SMLSt
             data = tf.cast(data, tf.bool)  # a GPU has no kernel that gathers uint8
         size = rows.shape[0]
         num_temps = state.ladder.beta.shape[0]
+        # Places for what the updates observe, filled one after the other
         scalars = tf.zeros([size, len(Observed._fields) - 1], tf.float64)
         swap_rates = tf.zeros([size, num_temps - 1], tf.float64)
 

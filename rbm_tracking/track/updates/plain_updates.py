@@ -41,8 +41,9 @@ def plain_updates(
     :param weights: of the rows of each minibatch, [B], with the sum 1; None for 1 / B each.
     """
     check_parts(state, config)
-    opened = _opened(state)
+    opened: SMLState = plain.arrays(state)
     observations = []
+    # exp may overflow to infinity, of which sums and draws are right
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for i in range(count):
             batch = data[rows[i]].astype(opened.rbm.W.dtype)
@@ -50,20 +51,10 @@ def plain_updates(
                 opened, batch, seed=seed, config=config, rate=float(rates[i]), weights=weights
             )
             observations.append(observed)
+    # As of a graph, observations have a place for each row of `rows`
     padded = observations + observations[-1:] * (len(rows) - count)
-    return _closed(opened), Observed._make(tf.constant(np.stack(values)) for values in zip(*padded, strict=True))
-
-
-def _opened(state: SMLState) -> SMLState:
-    """The state with arrays."""
-    opened: SMLState = plain.arrays(state)
-    return opened
-
-
-def _closed(state: SMLState) -> SMLState:
-    """The state with tensors."""
-    closed: SMLState = tf.nest.map_structure(tf.constant, state)
-    return closed
+    observed = Observed._make(tf.constant(np.stack(values)) for values in zip(*padded, strict=True))
+    return tf.nest.map_structure(tf.constant, opened), observed
 
 
 def plain_update(
@@ -140,7 +131,8 @@ def _sampled(
     (v, a, level) = state.chains
     target = state.target
     beta = state.ladder.beta
-    if target and config.method == "tempering":  # they take turns in the ladder
+    # Target chains take turns in the ladder: the first of the queue come in at beta = 1, those from there go to its end
+    if target and config.method == "tempering":
         slot = np.argmin(level, axis=0)
         columns = np.arange(level.shape[1])
         queue_v = np.concatenate([target.v[0], v[slot, columns]])
@@ -150,6 +142,7 @@ def _sampled(
         v[slot, columns] = queue_v[: len(columns)]
         a[slot, columns] = queue_a[: len(columns)]
         target = target._replace(v=queue_v[None, len(columns) :], a=queue_a[None, len(columns) :])
+    # All of them are sampled at beta = 1
     if target:
         target_v, target_a = gibbs(
             rbm, target.v, target.a, np.ones((1, 1), beta.dtype), steps=config.gibbs_steps, rng=rng
@@ -214,6 +207,7 @@ def _moved(
     rbm = state.rbm
     if config.penalties.l2:
         d_W = d_W - np.asarray(rate * config.penalties.l2, rbm.W.dtype) * rbm.W
+    # With momentum a part of the last change is made again
     velocity = state.velocity
     if velocity:
         momentum = np.asarray(config.momentum, rbm.W.dtype)
@@ -239,6 +233,7 @@ def _averaged(average: RBM, new: RBM, step: int, config: SMLConfig) -> RBM:
 
 def _reuse_bias(v: Array, h: Array, rate: float, slopes: Array | None) -> float:
     """As `gradient.reuse_bias`, of centred states."""
+    # Inner products of phi = (h v', v, h) for all pairs of particles, in place
     vv = v @ v.T
     hh = h @ h.T
     gram = vv * hh
@@ -246,6 +241,7 @@ def _reuse_bias(v: Array, h: Array, rate: float, slopes: Array | None) -> float:
     gram += hh
     if slopes is not None:
         gram += slopes @ slopes.T
+    # The trace of Cov(phi) from these
     count = len(v)
     return float(-rate * (np.trace(gram) - gram.sum(dtype=np.float64) / count) / ((count - 1.0) * count))
 

@@ -24,6 +24,7 @@ def learning_rate_at(config: SMLConfig, step: tf.Tensor, dtype: tf.DType = tf.fl
 
     :raises ValueError: if a function as schedule gives what is no rate.
     """
+    # Of a function: its values, which must be rates
     if callable(config.schedule):
         rates = np.array([float(config.schedule(int(t))) for t in np.ravel(step)])
         if not (np.isfinite(rates) & (rates >= 0)).all():
@@ -41,6 +42,7 @@ def learning_rate_at(config: SMLConfig, step: tf.Tensor, dtype: tf.DType = tf.fl
         first = config.decay.hold * last
         remaining_share = tf.clip_by_value((last - t) / (last - first), 0.0, 1.0)
         return start * (remaining_share if config.schedule == "linear" else 0.5 - 0.5 * tf.cos(np.pi * remaining_share))
+    # Constant, or as 1 / t from alpha on
     if config.decay.learning_rate_decay is None:
         return tf.broadcast_to(start, tf.shape(t))
     return tf.minimum(start * config.decay.learning_rate_decay / (t + 1.0), start)

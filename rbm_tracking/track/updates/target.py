@@ -57,6 +57,7 @@ def moved_target(
 
 def at_target(chains: Chains, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     """States [count, n_v] and activations [count, n_h] at beta = 1 of the first columns of the ladder."""
+    # Each column has one particle there, in any of its slots
     is_target = tf.equal(chains.level, 0)
     slot = tf.argmax(tf.cast(is_target, tf.float32), axis=0, output_type=tf.int32)  # [N], of the particle at beta = 1
     index = tf.stack([slot[:count], tf.range(count, dtype=tf.int32)], axis=1)
