@@ -9,7 +9,7 @@ mean weight is below log Z on average; going down from exact samples of the RBM,
 above log Z on average (the reverse, or bidirectional, bound). Both are the same loop over the same kernels.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +17,9 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from rbm_tracking.estimates.annealing import SITE_FIRST, annealed
+from rbm_tracking.estimates.annealing import CHUNK, SITE_FIRST, annealed
 from rbm_tracking.model.checks import check_rbm
-from rbm_tracking.model.random import key_at
+from rbm_tracking.model.random import Execution, key_at
 from rbm_tracking.model.rbm import RBM, log_z_independent, sample_visible
 
 __all__ = [
@@ -75,15 +75,18 @@ def result_of(log_weights: Array, v: np.ndarray, *, is_reverse: bool = False, nu
         are not part of the error.
     :raises ValueError: if weights are not finite, or of a single chain.
     """
+    # Down the path inverse weights are averaged: log Z is minus the log of their mean
     sign = -1.0 if is_reverse else 1.0
     relative = _spread(sign * log_weights, num_strata)
     log_z = sign * (float(logsumexp(sign * log_weights)) - np.log(len(log_weights)))
+    # Three standard errors of the mean weight to either side, on the scale of the logarithm
     ends = sorted(sign * _log1p(sign * side * relative) for side in (-3.0, 3.0))
     return AISResult(log_z, relative, (log_z + ends[0], log_z + ends[1]), effective(sign * log_weights), log_weights, v)
 
 
 def effective(log_weights: Array) -> float:
     """The effective sample size of chains by the logs of their weights, [C]."""
+    # Relative weights: their scale cancels
     w = _weights(log_weights)
     return float(w.sum() ** 2 / (w**2).sum())
 
@@ -124,8 +127,7 @@ def ais(
     base_b: ArrayLike | None = None,
     generator: str = "threefry",
     jit_compile: bool = True,
-    chunk: int = 500,
-    after_chunk: Callable[[int, int], object] | None = None,
+    chunk: int = CHUNK,
 ) -> AISResult:
     """Estimate log Z from below by annealing from independent visible units to the RBM.
 
@@ -137,10 +139,11 @@ def ais(
     :param generator: see `rbm_tracking.model.random`; "hash" is faster.
     :param jit_compile: compile with XLA: takes about a second for each new size.
     :param chunk: temperatures in one compiled call, between which the run can be interrupted.
-    :param after_chunk: called with the number of temperatures done and their total.
     :raises ValueError: if an argument is not as described, or the weights are not finite.
     """
-    betas, base = _check(rbm, betas, base_b, chunk, num_chains if generator == "numpy" else None)
+    betas, base = _check(rbm, betas, base_b, num_chains if generator == "numpy" else None)
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}.")
     if num_chains < 2:
         raise ValueError(f"num_chains must be at least 2 for a standard error, got {num_chains}.")
     # Exact samples of independent units at beta = 0
@@ -148,7 +151,7 @@ def ais(
     v = sample_visible(rbm.visible, tf.broadcast_to(base, [num_chains, base.shape[-1]]), first)
     is_moved = base_b is not None
     # Up the path: E[w] = Z / Z_base
-    v, change = annealed(rbm, base, is_moved, betas, v, seed, generator, jit_compile, chunk, after_chunk)
+    v, change = annealed(rbm, base, is_moved, betas, v, seed, generator, jit_compile, chunk)
     log_weights = log_z_independent(base, rbm.c.shape[0], rbm.visible, rbm.hidden).numpy() + change
     return result_of(log_weights, v)
 
@@ -162,8 +165,6 @@ def reverse_ais(
     base_b: ArrayLike | None = None,
     generator: str = "threefry",
     jit_compile: bool = True,
-    chunk: int = 500,
-    after_chunk: Callable[[int, int], object] | None = None,
 ) -> AISResult:
     """Estimate log Z from above by annealing samples of the RBM down to independent visible units.
 
@@ -174,13 +175,13 @@ def reverse_ais(
 
     Other arguments and errors as for :func:`ais`.
     """
-    betas, base = _check(rbm, betas, base_b, chunk)
+    betas, base = _check(rbm, betas, base_b)
     v = tf.constant(rbm.visible.check(samples, n_v=base.shape[0], name="samples"), rbm.W.dtype)
     if v.shape[0] < 2:
         raise ValueError(f"samples must have at least 2 rows for a standard error, got {v.shape[0]}.")
     # Down the path: E[1 / w] = Z_base / Z
     is_moved = base_b is not None
-    v, change = annealed(rbm, base, is_moved, betas[::-1], v, seed, generator, jit_compile, chunk, after_chunk)
+    v, change = annealed(rbm, base, is_moved, betas[::-1], v, seed, generator, jit_compile)
     log_weights = float(log_z_independent(base, rbm.c.shape[0], rbm.visible, rbm.hidden)) - change
     return result_of(log_weights, v, is_reverse=True)
 
@@ -196,8 +197,6 @@ def bracket(
     burn_in_steps: int = 1000,
     generator: str = "threefry",
     jit_compile: bool = True,
-    chunk: int = 500,
-    after_chunk: Callable[[int, int], object] | None = None,
 ) -> Bracket:
     """Estimates of log Z from below and above; their gap says how far either may be off.
 
@@ -205,39 +204,18 @@ def bracket(
         are drawn again by their weights and moved by `burn_in_steps` of Gibbs sampling. Where the forward run misses a
         mode, so do they, and the bracket is too narrow: give samples of long parallel tempering for a stronger check.
 
-    Other arguments and errors as for :func:`ais`; `after_chunk` counts the forward run, then the reverse one.
+    Other arguments and errors as for :func:`ais`.
     """
     forward_seed, choice_seed, burn_seed, reverse_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 4))
+    options: Execution = {"generator": generator, "jit_compile": jit_compile}
     # From below
-    lower = ais(
-        rbm,
-        betas,
-        num_chains=num_chains,
-        seed=forward_seed,
-        base_b=base_b,
-        generator=generator,
-        jit_compile=jit_compile,
-        chunk=chunk,
-        after_chunk=after_chunk,
-    )
+    lower = ais(rbm, betas, num_chains=num_chains, seed=forward_seed, base_b=base_b, **options)
     # Without samples, the last states of the forward run are drawn again by their weights
     if samples is None:
         choice = tf.random.stateless_categorical(lower.log_weights[None], num_chains, choice_seed)[0]
-        start = lower.v[choice.numpy()]
-        samples = burn_in(rbm, start, burn_in_steps, seed=burn_seed, generator=generator, jit_compile=jit_compile)
+        samples = burn_in(rbm, lower.v[choice.numpy()], burn_in_steps, seed=burn_seed, **options)
     # From above
-    upper = reverse_ais(
-        rbm,
-        betas,
-        samples,
-        seed=reverse_seed,
-        base_b=base_b,
-        generator=generator,
-        jit_compile=jit_compile,
-        chunk=chunk,
-        after_chunk=after_chunk,
-    )
-    return Bracket(lower, upper)
+    return Bracket(lower, reverse_ais(rbm, betas, samples, seed=reverse_seed, base_b=base_b, **options))
 
 
 def burn_in(
@@ -257,11 +235,11 @@ def burn_in(
     if num_steps < 0:
         raise ValueError(f"num_steps must not be negative, got {num_steps}.")
     start = tf.constant(rbm.visible.check(v, n_v=rbm.b.shape[0], name="v"), rbm.W.dtype)
-    return annealed(rbm, rbm.b, False, np.ones(num_steps + 1), start, seed, generator, jit_compile, 500, None)[0]
+    return annealed(rbm, rbm.b, False, np.ones(num_steps + 1), start, seed, generator, jit_compile)[0]
 
 
 def _check(
-    rbm: RBM, betas: ArrayLike, base_b: ArrayLike | None, chunk: int, num_chains: int | None = None
+    rbm: RBM, betas: ArrayLike, base_b: ArrayLike | None, num_chains: int | None = None
 ) -> tuple[Array, tf.Tensor]:
     check_rbm(rbm)
     # Temperatures that increase from 0 to 1
@@ -282,8 +260,6 @@ def _check(
             f"base_b must be {rbm.b.shape[0]} finite biases, got shape {tuple(base.shape)}; keep the data's means from "
             "0 and 1 by base_rate_biases(data)."
         )
-    if chunk < 1:
-        raise ValueError(f"chunk must be at least 1, got {chunk}.")
     return schedule, base
 
 

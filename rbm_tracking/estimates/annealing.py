@@ -4,7 +4,6 @@ log q~_beta(v) = ((1 - beta) b_base + beta b)'v + sum_j log(1 + exp(beta a_j)) +
 """
 
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +17,10 @@ from rbm_tracking.model.random import uniform as uniform_tensor
 from rbm_tracking.model.rbm import RBM, hidden_sum, sample_hidden, sample_visible
 from rbm_tracking.model.visible import Bernoulli, Visible
 
-__all__ = ["SITE_FIRST", "annealed"]
+__all__ = ["CHUNK", "SITE_FIRST", "annealed"]
+
+CHUNK = 500
+"""Temperatures in one compiled call."""
 
 _SITE_HIDDEN, _SITE_VISIBLE, SITE_FIRST = range(3)
 _PRODUCT = 100  # factors between 1/2 and 2 that float32 multiplies safely before a logarithm
@@ -35,8 +37,7 @@ def annealed(
     seed: tf.Tensor,
     generator: str,
     jit_compile: bool,
-    chunk: int,
-    after_chunk: Callable[[int, int], object] | None,
+    chunk: int = CHUNK,
 ) -> tuple[np.ndarray, Array]:
     """Take v [C, n_v] through `betas` in either direction, by kernels of Numba where v has few ones (`sparse_rows`).
 
@@ -46,9 +47,9 @@ def annealed(
     Other arguments as for `ais.ais`.
     """
     if generator == "numpy":
-        return _annealed_plain(rbm, base, is_moved, betas, v, seed, chunk, after_chunk)
+        return _annealed_plain(rbm, base, is_moved, betas, v, seed)
     if is_sparse(rbm, v):
-        return _annealed_sparse(rbm, base, is_moved, betas, v, seed, generator, chunk, after_chunk)
+        return _annealed_sparse(rbm, base, is_moved, betas, v, seed, generator)
     # All calls have one size, so that one graph serves them: the last is filled up
     run = _chunk_compiled if jit_compile else _chunk_plain
     total = len(betas) - 1
@@ -58,21 +59,11 @@ def annealed(
         piece = tf.constant(padded[start : start + chunk + 1], v.dtype)
         count = min(chunk, total - start)
         v, change = run(rbm, base, is_moved, piece, tf.constant(count), v, change, seed, tf.constant(start), generator)
-        if after_chunk is not None:
-            change.numpy()  # wait for it
-            after_chunk(start + count, total)
     return rbm.visible.stored(v.numpy()), change.numpy()
 
 
 def _annealed_plain(
-    rbm: RBM,
-    base: tf.Tensor,
-    is_moved: bool,
-    betas: Array,
-    v: tf.Tensor,
-    seed: tf.Tensor,
-    chunk: int,
-    after_chunk: Callable[[int, int], object] | None,
+    rbm: RBM, base: tf.Tensor, is_moved: bool, betas: Array, v: tf.Tensor, seed: tf.Tensor
 ) -> tuple[np.ndarray, Array]:
     """:func:`annealed` in NumPy."""
     at = plain.arrays(rbm)
@@ -81,9 +72,9 @@ def _annealed_plain(
     rng = plain.noise_of(seed, len(betas))
     change = np.zeros(len(rows))
     d_b = at.b - start_b
-    total = len(betas) - 1
+    # exp may overflow to infinity, of which draws are right
     with np.errstate(over="ignore"):
-        for k, (old, new) in enumerate(itertools.pairwise(betas.tolist())):
+        for old, new in itertools.pairwise(betas.tolist()):
             # Weigh v by the next temperature: log q~_new(v) - log q~_old(v)
             more, h = plain.annealing_step(plain.activations(at, rows), old, new, rng, at.hidden)
             change += more
@@ -93,21 +84,11 @@ def _annealed_plain(
                 b = start_b + np.asarray(new, rows.dtype) * d_b
             # Move v there: v | h
             rows = plain.draw_visible(at, h, rng, new, b)
-            if after_chunk is not None and ((k + 1) % chunk == 0 or k + 1 == total):
-                after_chunk(k + 1, total)
     return rbm.visible.stored(rows), change
 
 
 def _annealed_sparse(
-    rbm: RBM,
-    base: tf.Tensor,
-    is_moved: bool,
-    betas: Array,
-    v: tf.Tensor,
-    seed: tf.Tensor,
-    generator: str,
-    chunk: int,
-    after_chunk: Callable[[int, int], object] | None,
+    rbm: RBM, base: tf.Tensor, is_moved: bool, betas: Array, v: tf.Tensor, seed: tf.Tensor, generator: str
 ) -> tuple[np.ndarray, Array]:
     """:func:`annealed` with the same noise; sums are rounded in another order."""
     weights = weights_of(rbm)
@@ -116,9 +97,7 @@ def _annealed_sparse(
     rows = rows_of(v.numpy(), weights=weights)
     change = np.zeros(v.shape[0])
     d_b = weights.b - start_b
-    schedule = betas.astype(np.float32)
-    total = len(betas) - 1
-    for k, (old, new) in enumerate(itertools.pairwise(schedule)):
+    for k, (old, new) in enumerate(itertools.pairwise(betas.astype(np.float32))):
         # Weigh v by the next temperature: log q~_new(v) - log q~_old(v)
         log_ratios(rows.a, old, new, change)
         if is_moved:
@@ -127,9 +106,7 @@ def _annealed_sparse(
         # Move v there: h | v and v | h, with the noise of the graph
         of_h = uniform(key_at_numpy(words, k, _SITE_HIDDEN), rows.a.shape, generator)
         of_v = uniform(key_at_numpy(words, k, _SITE_VISIBLE), rows.v.shape, generator)
-        gibbs(rows, at_new, np.full(len(change), new), (of_h, of_v))
-        if after_chunk is not None and ((k + 1) % chunk == 0 or k + 1 == total):
-            after_chunk(k + 1, total)
+        gibbs(rows, at_new, new, (of_h, of_v))
     return rbm.visible.stored(rows.v), change
 
 
@@ -146,6 +123,7 @@ def _chunk(
     generator: str,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """`count` temperatures: weigh v by the next one, then move it there by h | v and v | h; Wv serves both."""
+    # Once for all temperatures
     W_up = tf.transpose(rbm.W)
 
     def step(k: tf.Tensor, v: tf.Tensor, change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -14,7 +14,7 @@ drawn at random. From there the mean field, x = W' mu + b, m = E[v | x], a = W m
 which tells the modes that matter from those that do not. The smaller layer is the one that moves.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,7 @@ def unlike_rows(rbm: RBM, base_b: Array, rng: np.random.Generator) -> Array:
 
 def _moving(rbm: RBM) -> _Collapsed | None:
     """The layer of bits or signs that moves: the smaller one, if both could."""
-    values: dict[Any, tuple[float, float]] = {Bernoulli: (0.0, 1.0), Spin: (-1.0, 1.0)}
+    values: dict[type[Visible], tuple[float, float]] = {Bernoulli: (0.0, 1.0), Spin: (-1.0, 1.0)}
     layers = []
     if type(rbm.hidden) in values:
         layers.append(_Collapsed(rbm.W, rbm.c, rbm.b, rbm.visible, True, *values[type(rbm.hidden)]))
@@ -119,6 +119,7 @@ def _climbed(layer: _Collapsed, is_high: NDArray[np.bool_], rng: np.random.Gener
 
 def _mean_field(rbm: RBM, mu: Array) -> tuple[Array, Array, Array]:
     """Fields x and means m of visible units [C, n_v], and the bound of log Z there, [C], from hidden means mu."""
+    # Means of one layer by those of the other, in turn
     for _ in range(_MEAN_FIELD):
         x = mu @ rbm.W + rbm.b
         m = np.asarray(rbm.visible.mean(x), x.dtype)

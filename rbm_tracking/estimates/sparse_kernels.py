@@ -63,6 +63,7 @@ def collect(rows: np.ndarray, v: Floats, places: Ints, number: Ints) -> None:
 @njit(inline="always")
 def _exp(x: np.float32) -> np.float32:
     """exp of a float32 from -87 to 0, to 2e-7: 2^n times a polynomial."""
+    # x = n log 2 + f, log 2 in two parts so that f keeps its digits
     x = max(x, np.float32(-87.0))
     n = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
     f = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
@@ -73,6 +74,7 @@ def _exp(x: np.float32) -> np.float32:
     p = p * f + np.float32(1.6666665459e-1)
     p = p * f + np.float32(5.0000001201e-1)
     p = p * f * f + f + np.float32(1.0)
+    # 2^n by its exponent alone
     return p * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
@@ -132,23 +134,22 @@ def noise_threefry(key: NDArray[np.uint32], out: Floats) -> None:
 
 
 @_kernel
-def draw_hidden(a: Floats, beta: Floats, noise: Floats, h: Floats) -> None:
-    """h ~ Bernoulli(sigmoid(beta a)) of rows [R, n_h], each with its own beta [R]."""
+def draw_hidden(a: Floats, beta: np.float32, noise: Floats, h: Floats) -> None:
+    """h ~ Bernoulli(sigmoid(beta a)) of rows [R, n_h]."""
     one = np.float32(1.0)
     zero = np.float32(0.0)
     for r in range(len(a)):
         row = a[r]
         u = noise[r]
         out = h[r]
-        row_beta = beta[r]
         for j in range(a.shape[1]):
-            x = row_beta * row[j]
+            x = beta * row[j]
             e = _exp(-abs(x))
             out[j] = one if u[j] * (one + e) < (one if x >= 0 else e) else zero  # u < sigmoid(x)
 
 
 @_kernel
-def draw_visible(x: Floats, beta: Floats, b: Floats, noise: Floats, v: Floats, places: Ints, number: Ints) -> None:
+def draw_visible(x: Floats, beta: np.float32, b: Floats, noise: Floats, v: Floats, places: Ints, number: Ints) -> None:
     """v ~ Bernoulli(sigmoid(beta x + b)) of rows [R, n_v], with the numbers of the units that are 1."""
     one = np.float32(1.0)
     zero = np.float32(0.0)
@@ -156,9 +157,8 @@ def draw_visible(x: Floats, beta: Floats, b: Floats, noise: Floats, v: Floats, p
         row = x[r]
         u = noise[r]
         out = v[r]
-        row_beta = beta[r]
         for i in range(x.shape[1]):
-            y = row_beta * row[i] + b[i]
+            y = beta * row[i] + b[i]
             e = _exp(-abs(y))
             out[i] = one if u[i] * (one + e) < (one if y >= 0 else e) else zero
         # The numbers of the units that are 1, without a branch

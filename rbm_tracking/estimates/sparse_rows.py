@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 HAS_NUMBA = importlib.util.find_spec("numba") is not None
+# The kernels import Numba
 if HAS_NUMBA:
     from rbm_tracking.estimates import sparse_kernels as kernels
 
@@ -48,7 +49,7 @@ class Rows(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """W' [n_v, n_h], b and c, changed in place."""
+    """W' [n_v, n_h], b and c."""
 
     Wt: Floats
     b: Floats
@@ -73,8 +74,8 @@ def weights_of(rbm: RBM) -> Weights:
     return Weights(np.ascontiguousarray(rbm.W.numpy().T), rbm.b.numpy().copy(), rbm.c.numpy().copy())
 
 
-def rows_of(v: NDArray, a: Floats | None = None, *, weights: Weights) -> Rows:
-    """A copy of rows of bits [R, n_v] with their activations, anew where they are not given."""
+def rows_of(v: NDArray, *, weights: Weights) -> Rows:
+    """A copy of rows of bits [R, n_v] with their activations."""
     rows = Rows(
         np.empty(v.shape, np.float32),
         np.empty(v.shape, np.int32),
@@ -82,18 +83,16 @@ def rows_of(v: NDArray, a: Floats | None = None, *, weights: Weights) -> Rows:
         np.empty((len(v), len(weights.c)), np.float32),
     )
     kernels.collect(np.ascontiguousarray(v), rows.v, rows.places, rows.number)
-    if a is None:
-        kernels.sums(weights.Wt, weights.c, rows.places, rows.number, rows.a)
-    else:
-        rows.a[:] = a
+    kernels.sums(weights.Wt, weights.c, rows.places, rows.number, rows.a)
     return rows
 
 
-def gibbs(rows: Rows, weights: Weights, beta: Floats, noise: tuple[Floats, Floats]) -> None:
-    """h ~ q_beta(h | v), then v ~ q_beta(v | h), in place, each row at its own beta [R].
+def gibbs(rows: Rows, weights: Weights, beta: np.float32, noise: tuple[Floats, Floats]) -> None:
+    """h ~ q_beta(h | v), then v ~ q_beta(v | h), in place.
 
     :param noise: of h [R, n_h] and of v [R, n_v], in [0, 1).
     """
+    # Many of h are ones, and its product is one of matrices; of v few are, and sums of rows do
     h = np.empty_like(rows.a)
     kernels.draw_hidden(rows.a, beta, noise[0], h)
     kernels.draw_visible(h @ weights.Wt.T, beta, weights.b, noise[1], rows.v, rows.places, rows.number)
@@ -107,6 +106,7 @@ def log_ratios(a: Floats, old: np.float32, new: np.float32, total: NDArray[np.fl
 
 def uniform(key: NDArray[np.uint32], shape: tuple[int, ...], generator: str) -> Floats:
     """`random.uniform` in float32, the same numbers."""
+    # TensorFlow has Philox as one operation
     if generator == "philox":
         numbers: Floats = random.uniform(tf.constant(key.view(np.int32)), shape, generator=generator).numpy()
         return numbers
@@ -117,6 +117,7 @@ def uniform(key: NDArray[np.uint32], shape: tuple[int, ...], generator: str) -> 
 
 def key_at(seed: ArrayLike, step: int, site: int) -> NDArray[np.uint32]:
     """`random.key_at`, the same words, uint32 [2]."""
+    # In whole numbers of Python, cut to 32 bits
     first, second = (int(word) & _WORD for word in np.asarray(seed))
     site_word = (site * 0x85EBCA6B + 0x6A09E667) & _WORD
     return np.array([first ^ _mix((step + 0x9E3779B9) & _WORD), second ^ _mix(site_word)], np.uint32)

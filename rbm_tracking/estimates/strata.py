@@ -55,6 +55,7 @@ def with_maxima(rbm: RBM, base_b: Array, rng: np.random.Generator) -> Array:
 
     :param rng: of the search.
     """
+    # Rows that are drawn at each maximum have base rates of their own
     units = plain.arrays(rbm.visible)
     fields = unlike_rows(rbm, base_b, rng)
     noise = rng.random((len(fields), _ROWS_OF_MAXIMUM, units.num_noise(base_b.shape[1])))

@@ -23,7 +23,6 @@ import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -133,6 +132,7 @@ def trajectory(
 
 def _smoothed(nodes: Sequence[RBM], k: int, width: float) -> RBM:
     """The mean of all RBMs with normal weights around number k."""
+    # Of the RBMs whose weights count
     weights = np.exp(-0.5 * ((np.arange(len(nodes)) - k) / width) ** 2)
     near = np.flatnonzero(weights > 1e-3)
     parts = [
@@ -222,11 +222,6 @@ def reverse_annealed(
 # One piece of the path
 
 
-class _Ends(NamedTuple):
-    old: RBM
-    new: RBM
-
-
 def anneal(
     old: RBM,
     new: RBM,
@@ -255,7 +250,7 @@ def anneal(
         count = min(_PIECE, num_steps - first)
         s = tf.constant(at[first : first + _PIECE + 1], v.dtype)
         begin = tf.constant(start + first)
-        v, change = run(_Ends(old, new), s, tf.constant(count), v, change, seed, begin, generator)
+        v, change = run(old, new, s, tf.constant(count), v, change, seed, begin, generator)
     return v, change
 
 
@@ -287,7 +282,8 @@ def _anneal_plain(
 
 
 def _piece_plain(
-    ends: _Ends,
+    first: RBM,
+    last: RBM,
     at: tf.Tensor,
     count: tf.Tensor,
     v: tf.Tensor,
@@ -296,11 +292,12 @@ def _piece_plain(
     start: tf.Tensor,
     generator: str,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """`count` steps between `at` [_PIECE + 1]: weigh v by the next RBM, then move it there by h | v and v | h."""
+    """`count` steps between shares `at` [_PIECE + 1] of the way: weigh v by the next RBM, then move it there by a round
+    of Gibbs sampling."""
 
     def step(k: tf.Tensor, v: tf.Tensor, change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        old = between(*ends, at[k])
-        new = between(*ends, at[k + 1])
+        old = between(first, last, at[k])
+        new = between(first, last, at[k + 1])
         # Weigh v by the next RBM: log q~_new(v) - log q~_old(v)
         a = activations(new, v)
         gain = hidden_sum(new.hidden, a) - hidden_sum(old.hidden, activations(old, v))
@@ -339,6 +336,7 @@ def _along(
     if steps.shape != (len(path) - 1,) or (steps < 1).any():
         raise ValueError(f"steps must be {len(path) - 1} positive numbers, one for each piece, got {steps.tolist()}.")
     options: Execution = {"generator": generator, "jit_compile": jit_compile}
+    # Steps are numbered over the whole path: the noise of a step is its own
     total = np.zeros(v.shape[0])
     begins = np.cumsum([1, *steps])
     for old, new, count, begin in zip(path[:-1], path[1:], steps, begins[:-1], strict=True):
@@ -379,6 +377,7 @@ def load_nodes(folder: str | os.PathLike[str], *, until: int | None = None) -> l
     :param until: the last update that counts.
     :raises ValueError: if there are none, or a file cannot be read.
     """
+    # Names have the numbers of updates in a fixed width: their order is that of training
     saved = [load_rbm(path) for path in entries(folder, "step_*.npz")]
     nodes = [record.rbm for record in saved if until is None or record.step <= until]
     if not nodes:

@@ -134,6 +134,7 @@ def _round(levels: list[RBM], v: list[tf.Tensor], seed: tf.Tensor, step: tf.Tens
     for i, (rbm, x) in enumerate(zip(levels, v, strict=True)):
         keys = key_at(seed, step, _SITES + 2 * i), key_at(seed, step, _SITES + 2 * i + 1)
         moved.append(gibbs_round(rbm, activations(rbm, x), keys, generator))
+    # log q~ of the particles at their own levels, and noise for the swaps
     shape = (count - 1, int(v[0].shape[0]))
     log_noise = tf.math.log(uniform(key_at(seed, step, _SITE_SWAP), shape, v[0].dtype, generator))
     log_q = [log_prob_unnormalised(rbm, x) for rbm, x in zip(levels, moved, strict=True)]

@@ -65,7 +65,7 @@ def test_mean_inverse_weight_is_unbiased_in_reverse(
 ) -> None:
     samples = oracles.sample_visible(rng, parameters, C)
     base_b = 0.7 * rng.normal(size=6) if has_base else None
-    result = reverse_ais(to_rbm(parameters), [0.0, 0.2, 0.5, 0.6, 1.0], samples, seed=seed, base_b=base_b, chunk=3)
+    result = reverse_ais(to_rbm(parameters), [0.0, 0.2, 0.5, 0.6, 1.0], samples, seed=seed, base_b=base_b)
     assert_mean_close(np.exp(oracles.log_z(parameters) - result.log_weights), 1.0, min_detectable=0.1)
 
 
@@ -141,13 +141,12 @@ def test_interval_is_open_when_few_weights_dominate(rng: np.random.Generator, se
 
 
 def test_result_does_not_depend_on_pieces_or_compilation(parameters: oracles.Parameters, seed: tf.Tensor) -> None:
-    rbm, betas, seen = to_rbm(parameters), linear_schedule(24), []
+    rbm, betas = to_rbm(parameters), linear_schedule(24)
     whole = ais(rbm, betas, num_chains=16, seed=seed)
-    pieces = ais(rbm, betas, num_chains=16, seed=seed, chunk=5, after_chunk=lambda done, of: seen.append((done, of)))
+    pieces = ais(rbm, betas, num_chains=16, seed=seed, chunk=5)
     plain = ais(rbm, betas, num_chains=16, seed=seed, jit_compile=False)
     np.testing.assert_allclose(pieces.log_weights, whole.log_weights, rtol=1e-12)
     np.testing.assert_allclose(plain.log_weights, whole.log_weights, rtol=1e-10)
-    assert seen == [(5, 23), (10, 23), (15, 23), (20, 23), (23, 23)]
     other = ais(rbm, betas, num_chains=16, seed=seed + 1)
     assert not np.allclose(other.log_weights, whole.log_weights)
 

@@ -49,13 +49,6 @@ def test_numbers_are_those_of_the_graph(rbm: RBM, generator: str, seed: tf.Tenso
 
 
 @pytest.mark.usefixtures("few_weights")
-def test_progress_is_told_after_each_chunk(rbm: RBM, seed: tf.Tensor) -> None:
-    told: list[tuple[int, int]] = []
-    ais(rbm, linear_schedule(8), num_chains=2, seed=seed, chunk=3, after_chunk=lambda *done: told.append(done))
-    assert told == [(3, 7), (6, 7), (7, 7)]
-
-
-@pytest.mark.usefixtures("few_weights")
 def test_where_kernels_pay(rbm: RBM, monkeypatch: pytest.MonkeyPatch) -> None:
     gpus = ["GPU"]
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
