@@ -13,7 +13,7 @@ from pathlib import Path
 from gpflow_deep_runs.report.changes import older
 from gpflow_deep_runs.report.entries import of_sweep
 from gpflow_deep_runs.report.pages import not_shown, problems, update
-from gpflow_deep_runs.report.results import read_all, write
+from gpflow_deep_runs.report.results import NAME, read_all, write
 from gpflow_deep_runs.report.structure import read_json
 
 __all__ = ["main"]
@@ -66,10 +66,13 @@ def _parser() -> argparse.ArgumentParser:
 def _enter_sweep(given: argparse.Namespace, root: Path) -> None:
     """Write the numbers of table.json into the file of the sweep's name, which may be new."""
     table = read_json(given.folder / "table.json", largest=20_000_000)
-    name = given.results or table["sweep"]
+    # A file of another name would be refused only once it is there.
+    name = given.results or (table["sweep"] if isinstance(table, dict) and "sweep" in table else "")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ValueError(f"--results must be a name in small letters, digits and _, got {name!r}; give one.")
     path = root / "results" / f"{name}.json"
-    file = Path("results") / "sweeps" / f"{table['sweep']}.toml"
     # On record is the command that repeats it: with the file of the project, if it is there.
+    file = Path("results") / "sweeps" / f"{table['sweep']}.toml"
     command = f"gpflow-deep sweep {file if (root / file).is_file() else file.name} --data_dir=DATA"
     document = read_json(path) if path.exists() else None
     write(path, of_sweep(table, document, command=command, units=_units(given.units)))

@@ -118,6 +118,7 @@ def cell(templates: Sequence[str], row: Mapping[str, Entry]) -> str:
 
     :raises ValueError: if a difference is of something else than numbers, or values do not pair.
     """
+    # A template that lacks a quantity gives way to the next one.
     for template in templates:
         if all(field.names <= row.keys() for field in fields(template)):
             return FIELD.sub(lambda match: _filled(match, row), template)

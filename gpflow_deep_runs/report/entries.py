@@ -12,13 +12,15 @@ import re
 import statistics
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 from gpflow_deep_runs.report.cells import cell, fields, is_number
 from gpflow_deep_runs.report.results import parsed
 
 __all__ = ["of_sweep", "quantity"]
 
+Json: TypeAlias = Mapping[str, Any]
+"""An object of a file that others wrote: what it lacks is seen where it is used."""
 KEPT = ("published", "paper")
 """How the names of quantities begin that no run makes."""
 
@@ -29,8 +31,8 @@ def quantity(*words: str) -> str:
 
 
 def of_sweep(
-    table: Mapping[str, object],
-    document: Mapping[str, object] | None = None,
+    table: Json,
+    document: Json | None = None,
     *,
     command: str,
     units: Mapping[str, str] | None = None,
@@ -64,7 +66,7 @@ def of_sweep(
     return entered
 
 
-def _check_complete(table: Mapping[str, Any]) -> None:
+def _check_complete(table: Json) -> None:
     """A column may lack a number in all runs, such as the seconds of a closed form, but not in some."""
     for table_cell in table["cells"]:
         # All of a cell or none of it: a mean over some runs would not be what the file says.
@@ -78,9 +80,9 @@ def _check_complete(table: Mapping[str, Any]) -> None:
             )
 
 
-def _entries(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _entries(table: Json) -> dict[str, dict[str, object]]:
     """Row -> quantity -> entry."""
-    entries: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, object]] = {}
     for table_cell in table["cells"]:
         label = " ".join(map(str, table_cell["row"].values()))
         row = entries.setdefault(label, {})
@@ -96,7 +98,7 @@ def _entries(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return entries
 
 
-def _rows(document: Mapping[str, Any], entries: Mapping[str, Mapping[str, object]]) -> list[dict[str, Any]]:
+def _rows(document: Json, entries: Mapping[str, Mapping[str, object]]) -> list[dict[str, object]]:
     """The rows of the document with the numbers that its tables show, then those that it did not have."""
     results = parsed(document, "the results")
     columns = [column for table in results.tables.values() for column in table.columns]
@@ -105,7 +107,7 @@ def _rows(document: Mapping[str, Any], entries: Mapping[str, Mapping[str, object
     numbers = {label: {name: entry for name, entry in row.items() if name in shown} for label, row in entries.items()}
 
     # Rows of the file keep their texts and what is published.
-    rows = dict[str, dict[str, Any]]()
+    rows = dict[str, dict[str, object]]()
     for row, stored in zip(results.rows, document["rows"], strict=True):
         label = cell(columns[0].templates, row)
         if label not in entries:
@@ -121,13 +123,11 @@ def _rows(document: Mapping[str, Any], entries: Mapping[str, Mapping[str, object
     return [*rows.values(), *new_rows]
 
 
-def _layout(
-    table: Mapping[str, Any], entries: Mapping[str, Mapping[str, object]], units: Mapping[str, str]
-) -> dict[str, Any]:
+def _layout(table: Json, entries: Mapping[str, Mapping[str, object]], units: Mapping[str, str]) -> dict[str, Any]:
     """A new file: a table for each number, and for those that have differences one of these."""
     # The first column of every table is the label of the row.
     label_column = {"title": " ".join(table["cells"][0]["row"]), "cell": "{row}"}
-    tables = dict[str, Any]()
+    tables = dict[str, object]()
     units_of = dict[str, str]()
     # Nobody but the user knows the units.
     if missing := [number["name"] for number in table["numbers"] if not units.get(number["name"])]:
@@ -161,7 +161,7 @@ def _layout(
     return {"title": table["sweep"], "units": units_of, "tables": tables, "rows": rows}
 
 
-def _origin(table: Mapping[str, Any], command: str) -> dict[str, Any]:
+def _origin(table: Json, command: str) -> dict[str, object]:
     """Origin, date, commit, machine, repetitions and runs of a file: an entry for each commit and machine."""
     # Runs of one commit and machine belong together.
     groups: dict[tuple[str, str], dict[str, float | None]] = {}
@@ -173,7 +173,7 @@ def _origin(table: Mapping[str, Any], command: str) -> dict[str, Any]:
     commit, machine = by_size[0][0]
     runs = []
     for (run_commit, run_machine), parts in by_size:
-        entry: dict[str, Any] = {"command": command}
+        entry: dict[str, object] = {"command": command}
         if None not in parts.values():
             entry["seconds"] = round(sum(seconds for seconds in parts.values() if seconds), 1)
         if run_commit != commit:
@@ -193,7 +193,7 @@ def _origin(table: Mapping[str, Any], command: str) -> dict[str, Any]:
     }
 
 
-def _commit(name: str, run: Mapping[str, Any]) -> str:
+def _commit(name: str, run: Json) -> str:
     """The commit of a run, with -dirty if files were changed, and those at which it was resumed."""
     commits = [f"{run['commit']}-dirty" if run["is_dirty"] else run["commit"], *run["commits_resumed"]]
     if None in commits:

@@ -68,7 +68,7 @@ def built(kind: type[T], stored: Any, place: str) -> T:
         case _:
             _check(kind, stored, place)
             value = stored
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def dumped(value: object, *, indent: int = 0, taken: int = 0, width: int = 120) -> str:
@@ -109,26 +109,27 @@ def _of_dataclass(kind: Any, stored: Mapping[str, object], place: str) -> Any:
         raise ValueError(f"{place}: {error}") from None
 
 
-def _one_of(kinds: tuple[Any, ...], stored: object, place: str) -> Any:
+def _one_of(kinds: tuple[type, ...], stored: object, place: str) -> Any:
     """The first of them that `stored` may be, by its type in JSON."""
+    # A text or number decides by its type; nothing in a union has two parts of one type.
     for kind in kinds:
         if _is(_json_type(kind), stored):
             return built(kind, stored, place)
     return _refuse(place, f"must be {' or '.join(dict.fromkeys(KINDS[_json_type(kind)] for kind in kinds))}", stored)
 
 
-def _json_type(kind: object) -> Any:
+def _json_type(kind: type) -> type:
     origin = get_origin(kind)
     if dataclasses.is_dataclass(kind) or (isinstance(origin, type) and issubclass(origin, Mapping)):
         return dict
     return list if origin is tuple else str if origin is Literal else kind
 
 
-def _is(kind: Any, stored: Any) -> bool:
+def _is(kind: type, stored: object) -> bool:
     return isinstance(stored, int | float if kind is float else kind) and isinstance(stored, bool) == (kind is bool)
 
 
-def _check(kind: Any, stored: Any, place: str) -> None:
+def _check(kind: type, stored: object, place: str) -> None:
     if not _is(kind, stored):
         _refuse(place, f"must be {KINDS[kind]}", stored)
 

@@ -41,6 +41,13 @@ def test_errors_are_one_line(project: Path, capsys: pytest.CaptureFixture[str]) 
     ):
         assert main([f"--root={project}", *arguments]) == 2
         assert capsys.readouterr().err == message
+    for table, name in (({}, ""), ([], ""), ({"sweep": 3}, 3), ({**sweep(NEW), "sweep": "UCI-small"}, "UCI-small")):
+        (project / "table.json").write_text(json.dumps(table))
+        assert main([f"--root={project}", "sweep", str(project), "--units=loss=nats,hours=h"]) == 2
+        assert capsys.readouterr().err.startswith(
+            f"error: --results must be a name in small letters, digits and _, got {name!r}"
+        )
+    assert [path.name for path in (project / "results").iterdir()] == ["small.json"]
     (project / "results" / "small.json").write_text("{")
     assert main([f"--root={project}", "check"]) == 2
     assert capsys.readouterr().err.startswith(f"error: {project}/results/small.json: its JSON is damaged: ")
