@@ -275,6 +275,7 @@ def _index(page: str, every: Iterable[Marker], stored: Mapping[str, Results]) ->
         sections_above = [number for number in sections if number < marker.first]
         if marker.kind == "table" and sections_above and name in stored and table in stored[name].tables:
             links[sections_above[-1]].append(f"[{stored[name].tables[table].title}](#{_anchor(marker.name)})")
+    # An item for each section, with the links to its tables behind a colon.
     items = [
         _filled_lines([f"- [{title}](#{_slug(title)}){':' if links[number] else ''}", *_listed(links[number])])
         for number, title in sections.items()

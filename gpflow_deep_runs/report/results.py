@@ -129,6 +129,7 @@ class Results:
     depends: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        # What made the numbers, and the names and titles by which they are shown.
         self._check_runs()
         for title in [t for table in self.tables.values() for t in (table.title, *(c.title for c in table.columns))]:
             _check_line(title, "titles")
@@ -137,6 +138,7 @@ class Results:
                 raise ValueError(f"names must be small letters, digits and _, got {name!r}.")
         if not self.tables or not self.rows:
             raise ValueError("must have tables and rows.")
+        # Each row by itself, then names that have to be in some row.
         for i, row in enumerate(self.rows):
             try:
                 self._check_row(row)
