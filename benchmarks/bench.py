@@ -14,6 +14,7 @@ if __name__ == "__main__":
     bench.run(define_flags, main)
 """
 
+import contextlib
 import json
 import os
 import platform
@@ -24,13 +25,21 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from absl import app, flags
 
 from gpflow_deep_base.files import read_jsonl, write_json, write_text
 from gpflow_deep_base.numbers.scores import standard_error
+
+if TYPE_CHECKING:
+    from sklearn.base import ClassifierMixin
+
+    from ebp.network.coding import Matrix
+    from gpflow_deep import DeepGP
+    from gpflow_deep_runs.data.rows import Rows
+    from gpflow_deep_runs.data.views import View
 
 flags.disclaim_key_flags()  # --help shows those of `define_common` as the script's own
 
@@ -39,6 +48,7 @@ KNOWN_DATA = "of each data set: as gpflow_deep_runs.data.sets checks"
 
 PLACES = {"data_dir", "fasta", "output", "case", "dgpsi", "folder", "run_dir", "gpflux", "gpytorch", "trieste"}
 
+Result = TypeVar("Result")
 Row: TypeAlias = dict[str, Any]
 """Values of a table's row by name."""
 Document: TypeAlias = Mapping[str, Any]
@@ -93,7 +103,7 @@ def settings() -> Row:
     return {flag.name: flag.value for flag in script_flags if flag.name not in PLACES}
 
 
-def load(dataset: str, data_dir: str | None, view: Any, **options: Any) -> Any:
+def load(dataset: str, data_dir: str | None, view: "View | Literal['continuous']", **options: Any) -> "Rows":
     """Rows of a known data set, see `gpflow_deep_runs.data.views.load`."""
     from gpflow_deep_runs.data import views
 
@@ -105,7 +115,7 @@ def load(dataset: str, data_dir: str | None, view: Any, **options: Any) -> Any:
 _STARTED = time.monotonic()
 
 
-def keep(document: Document, data: str, *, path: str | os.PathLike[str] | None = None, **extra: Any) -> None:
+def keep(document: Document, data: str, *, path: str | os.PathLike[str] | None = None, **extra: object) -> None:
     """Write what there is so far, with the flags and all else that it depends on.
 
     :param document: "metrics": rows, and what else there is.
@@ -229,14 +239,14 @@ def cpu_seconds() -> float:
 
 
 def in_turn(
-    functions: Mapping[str, Callable[[int], Any]], repetitions: int, *, warm_up: int = 1
-) -> dict[str, list[Any]]:
+    functions: Mapping[str, Callable[[int], Result]], repetitions: int, *, warm_up: int = 1
+) -> dict[str, list[Result]]:
     """Results of functions, called in turn with the number of the repetition, so that all see the same load.
 
     :param warm_up: calls of each before, whose results are left out.
     """
     names = list(functions)
-    results: dict[str, list[Any]] = {name: [] for name in names}
+    results: dict[str, list[Result]] = {name: [] for name in names}
     # Each repetition begins with another function.
     for i in range(warm_up + repetitions):
         shift = i % len(names)
@@ -246,12 +256,12 @@ def in_turn(
 
 
 def time_in_turn(
-    functions: Mapping[str, Callable[[int], Any]], repetitions: int, *, warm_up: int = 1
+    functions: Mapping[str, Callable[[int], object]], repetitions: int, *, warm_up: int = 1
 ) -> dict[str, Times]:
     """Times of functions, called as by :func:`in_turn`."""
 
-    def timed(function: Callable[[int], Any]) -> Callable[[int], tuple[float, float, Any]]:
-        def call(i: int) -> tuple[float, float, Any]:
+    def timed(function: Callable[[int], object]) -> Callable[[int], tuple[float, float, object]]:
+        def call(i: int) -> tuple[float, float, object]:
             wall = time.perf_counter()
             cpu = time.process_time()
             result = function(i)
@@ -266,7 +276,7 @@ def time_in_turn(
     }
 
 
-def times_of(function: Callable[[], Any], repetitions: int) -> Times:
+def times_of(function: Callable[[], object], repetitions: int) -> Times:
     """Times of one function, after a first call."""
     return time_in_turn({"": lambda _: function()}, repetitions)[""]
 
@@ -288,7 +298,7 @@ def compared(times: np.ndarray, reference: np.ndarray, unit: str) -> Row:
 # Other processes.
 
 
-def apart(case: Sequence[Any]) -> Any:
+def apart(case: Sequence[object]) -> Any:
     """What the script prints, as JSON in its last line, for --case=`case` in a process of its own.
 
     :raises ValueError: if the process fails, for example for want of memory.
@@ -313,18 +323,15 @@ def answer_of(python: str, program: str, argument: str, **environment: str) -> A
 
 
 class Rival:
-    """A program of another Python that answers each line with a line, until the end of a `with` block."""
+    """A program that answers each line of JSON with a line of JSON, until the end of a `with` block."""
 
-    def __init__(self, python: str, program: str, *arguments: Any, threads: int) -> None:
-        """Start it.
-
-        :param threads: of its libraries; 0 lets them choose.
-        """
-        environment = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
-        words = [python, "-c", program, *map(str, arguments)]
+    def __init__(self, *words: object, **environment: str) -> None:
+        """Start it."""
+        self._name = str(words[0])
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=environment)
-        self.greeting = self._answer()
+        self._process = subprocess.Popen(
+            [*map(str, words)], stdin=pipe, stdout=pipe, text=True, env={**os.environ, **environment}
+        )
 
     def __enter__(self) -> "Rival":
         return self
@@ -333,28 +340,34 @@ class Rival:
         self._process.kill()
         self._process.communicate()
 
-    def ask(self, question: Any) -> Any:
-        """The answer; both are JSON.
+    def ask(self, question: object) -> Any:
+        """What it answers.
 
-        :raises RuntimeError: if the program has ended.
+        :raises RuntimeError: as :meth:`answer`.
         """
         assert self._process.stdin is not None
         print(json.dumps(question), file=self._process.stdin, flush=True)
-        return self._answer()
+        return self.answer()
 
-    def _answer(self) -> Any:
+    def answer(self) -> Any:
+        """The next line that it prints; libraries may print lines that are no JSON before it.
+
+        :raises RuntimeError: if the program has ended.
+        """
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            self._process.communicate()
-            raise RuntimeError(f"the program of the other Python has ended (exit code {self._process.returncode}).")
-        return json.loads(line)
+        for line in self._process.stdout:
+            with contextlib.suppress(ValueError):
+                return json.loads(line)
+        self._process.communicate()
+        raise RuntimeError(f"{self._name} has ended (exit code {self._process.returncode}).")
 
 
 # What several benchmarks of classifiers measure.
 
 
-def classifier_scores(make: Callable[[], Any], X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, float]:
+def classifier_scores(
+    make: Callable[[], "ClassifierMixin"], X: "Matrix", y: np.ndarray, X_test: "Matrix", y_test: np.ndarray
+) -> dict[str, float]:
     """Error in percent, CPU seconds of the fit; of models with probabilities log loss, calibration error in percent."""
     from gpflow_deep_base.numbers.scores import label_scores
 
@@ -394,7 +407,7 @@ def standardised(dataset: str, data_dir: str | None, split: int = 0, **options: 
     return Standardised(*train, *test, float(np.log(np.std(data.train.Y))))
 
 
-def trained_deep_gp(X: np.ndarray, Y: np.ndarray, num_layers: int, num_inducing: int, num_steps: int) -> Any:
+def trained_deep_gp(X: np.ndarray, Y: np.ndarray, num_layers: int, num_inducing: int, num_steps: int) -> "DeepGP":
     """A deep GP after some steps of Adam 0.02 on minibatches of 300 standardised rows."""
     import tensorflow as tf
 

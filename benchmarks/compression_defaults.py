@@ -21,7 +21,7 @@ the trained network in float32 over the bytes of the file.
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import bench
 import keras
@@ -76,7 +76,7 @@ def parts_of(dataset: str, data_dir: str | None, seed: int) -> list[Part]:
     return [Part(((p.X - mean) / scale).astype(np.float32), Y) for p, Y in zip(raw_parts, targets, strict=True)]
 
 
-def trained(train: Part, valid: Part, loss: Any, num_outputs: int) -> keras.Model:
+def trained(train: Part, valid: Part, loss: keras.Loss | str, num_outputs: int) -> keras.Model:
     """The network with the lowest validation loss of a training."""
     layers = [keras.layers.Dense(64, "relu"), keras.layers.Dense(64, "relu"), keras.layers.Dense(num_outputs)]
     model = keras.Sequential([keras.Input(train.X.shape[1:]), *layers])
@@ -111,7 +111,7 @@ def rows_of(dataset: str, data_dir: str | None, seed: int, methods: Sequence[str
         yield row | {"method": method} | compressed(model, parts, loss, seed, method)
 
 
-def compressed(model: keras.Model, parts: Sequence[Part], loss: Any, seed: int, method: str) -> bench.Row:
+def compressed(model: keras.Model, parts: Sequence[Part], loss: keras.Loss | str, seed: int, method: str) -> bench.Row:
     """Errors, sizes and CPU seconds of one network by one method."""
     train, valid, test = parts
     way = bc.Magnitude(values=flags.FLAGS.values) if method == "magnitude" else bc.Bayesian()

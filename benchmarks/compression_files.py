@@ -22,7 +22,6 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import bench
 import keras
@@ -120,7 +119,12 @@ def mirrored(data: tf.data.Dataset, seed: int) -> tf.data.Dataset:
 
 
 def train(
-    model: keras.Model, data: tf.data.Dataset, epochs: int, rate: float, *callbacks: Any, falls_from: float = 1.0
+    model: keras.Model,
+    data: tf.data.Dataset,
+    epochs: int,
+    rate: float,
+    *callbacks: keras.callbacks.Callback,
+    falls_from: float = 1.0,
 ) -> None:
     """By a new Adam, whose rate falls to 0 after this part of the epochs."""
     is_taught = data.element_spec[1].shape.rank == 2

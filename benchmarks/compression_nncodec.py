@@ -215,7 +215,7 @@ def trained(name: str, seed: int, data_dir: str | None) -> tuple[keras.Model, di
     return model, parts
 
 
-def drawn(X: NDArray[Any], count: int, seed: int) -> NDArray[Any]:
+def drawn(X: np.ndarray, count: int, seed: int) -> np.ndarray:
     """So many rows, whatever their order: those of a class may follow each other in the files."""
     return X[np.sort(numpy_rng(seed, "calibration").permutation(len(X))[:count])]
 
@@ -268,7 +268,7 @@ def by_8_bits(model: keras.Model) -> tuple[int, keras.Model]:
 
 
 def by_both(
-    model: keras.Model, parts: dict[str, Examples], calibration: NDArray[Any], python: str, **stops: Any
+    model: keras.Model, parts: dict[str, Examples], calibration: np.ndarray, python: str, **stops: Any
 ) -> bench.Row:
     """Bytes and errors of one network.
 

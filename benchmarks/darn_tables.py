@@ -14,7 +14,6 @@ import os
 import re
 import time
 from collections.abc import Callable
-from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
@@ -24,7 +23,7 @@ from absl import flags
 from numpy.typing import NDArray
 
 from darn import DARNDensity
-from darn.more.mixture import log_prob
+from darn.more.mixture import Density, log_prob
 from darn.train.chain_fitting import fit_chain, fit_chow_liu, fit_mixture_of_bernoullis
 
 BLOCK = 500
@@ -62,7 +61,7 @@ def measured(known: NDArray, test: NDArray) -> bench.Row:
     chains, mixtures = ([t.name for t in choice.trials if t.name.startswith(kind)] for kind in ("L1 chain", "mixture"))
     strength = float(re.split("C = |C by column from ", chains[0])[1].split(" to ")[0])
     members = int(mixtures[0].split()[2])
-    rivals: dict[str, Callable[[], Any]] = {
+    rivals: dict[str, Callable[[], Density]] = {
         "chain": lambda: fit_chain(known, strength),
         "tree": lambda: fit_chow_liu(known),
         "mixture": lambda: fit_mixture_of_bernoullis(known, members),

@@ -22,13 +22,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import bench
 import numpy as np
 from absl import flags
+from sklearn.base import ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
@@ -84,7 +85,7 @@ def shrunk(images: Images, side: int) -> Images:
 
 
 def measured_in_c(
-    write: Callable[[Path], Any], images: Images, expected: np.ndarray | None, classes: np.ndarray
+    write: Callable[[Path], object], images: Images, expected: np.ndarray | None, classes: np.ndarray
 ) -> bench.Row:
     """Size, errors and time of the function `ebp_predict`, compiled.
 
@@ -164,7 +165,7 @@ def measure_rivals(images: Images, hidden: int) -> list[bench.Row]:
     # The model, and its layers for C with rounded weights.
     start = time.process_time()
     if hidden:
-        model: Any = MLPClassifier(hidden, early_stopping=len(images.X) > 10_000, random_state=0)
+        model: ClassifierMixin = MLPClassifier(hidden, early_stopping=len(images.X) > 10_000, random_state=0)
         model.fit(images.X / 255.0, images.y)
         layers = list(zip(model.coefs_, model.intercepts_, strict=True))
     else:
@@ -224,7 +225,7 @@ def write_rounded(layers: list[tuple[np.ndarray, np.ndarray]], bits: int, path: 
 LARGEST = "int k = 0; for (int j = 1; j < {m}; ++j) if ({y}[j] > {y}[k]) k = j; return k; }}\n"
 
 
-def write_m2cgen(model: Any, path: Path) -> None:
+def write_m2cgen(model: LogisticRegression, path: Path) -> None:
     import m2cgen
 
     num_inputs = model.coef_.shape[1]
@@ -236,7 +237,7 @@ def write_m2cgen(model: Any, path: Path) -> None:
     )
 
 
-def write_emlearn(model: Any, path: Path) -> None:
+def write_emlearn(model: MLPClassifier, path: Path) -> None:
     import emlearn
 
     num_inputs = model.coefs_[0].shape[0]

@@ -14,12 +14,12 @@ percent (15 bins), and CPU seconds of a fit. Sets that are in --output already a
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import bench
 import numpy as np
 import pandas as pd
 from absl import flags
+from sklearn.base import ClassifierMixin
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.model_selection import StratifiedKFold
 from sklearn.neural_network import MLPClassifier
@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from ebp import EBPClassifier, EBPGaussianClassifier
 
 SETS = ("australian", "bupa", "german", "heart", "ionosphere", "pima", "sonar", "vehicle", "wdbc", "wine")
-MODELS: dict[str, Callable[[], Any]] = {
+MODELS: dict[str, Callable[[], ClassifierMixin]] = {
     "EBPGaussianClassifier": EBPGaussianClassifier,
     "EBPClassifier, bits": lambda: EBPClassifier(50, batch_size=10),
     "logistic regression, C tuned": lambda: LogisticRegressionCV(Cs=10, cv=5, scoring="neg_log_loss", max_iter=2000),
@@ -65,7 +65,7 @@ def main(options: flags.FlagValues) -> None:
             fold_lines = [line for line in lines if (line["set"], line["model"]) == (name, model)]
             if not fold_lines:
 
-                def make(model: str = model) -> Any:
+                def make(model: str = model) -> ClassifierMixin:
                     return make_pipeline(StandardScaler(), MODELS[model]())
 
                 scores = [bench.classifier_scores(make, X[rows], y[rows], X[test], y[test]) for rows, test in folds]

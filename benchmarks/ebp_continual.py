@@ -20,11 +20,11 @@ rows of each class are kept and learned again with each chunk once the class no 
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import bench
 import numpy as np
 from absl import flags
+from sklearn.base import ClassifierMixin
 from sklearn.linear_model import SGDClassifier
 from sklearn.neural_network import MLPClassifier
 
@@ -35,7 +35,7 @@ from ebp.estimators.streams.recency import Recency
 CHUNK = 500
 PASSES = 3
 KEPT = 20
-MODELS: dict[str, Callable[[], Any]] = {
+MODELS: dict[str, Callable[[], ClassifierMixin]] = {
     "EBP no hidden layer": lambda: EBPClassifier((), batch_size=10),
     "EBP 100": lambda: EBPClassifier(100, batch_size=10),
     "EBP 600": lambda: EBPClassifier(600, batch_size=10),
@@ -48,22 +48,22 @@ MODELS: dict[str, Callable[[], Any]] = {
     "MLPClassifier; 20 kept": lambda: Remembering(MLPClassifier(random_state=0)),
 }
 
-Half = tuple[Any, Any, Any, Any]
+Half = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 class Remembering:
     """A classifier that learns kept rows of absent classes with each chunk, the rows that `EBPClassifier` keeps."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: ClassifierMixin) -> None:
         self.model = model
         self.stream = Stream(Recency.start(10))
 
-    def partial_fit(self, X: Any, y: Any, classes: Any) -> None:
+    def partial_fit(self, X: np.ndarray, y: np.ndarray, classes: np.ndarray) -> None:
         """Learn a chunk."""
         self.stream, chunk = self.stream.after(X, y, size=KEPT, seed=0, has_outputs=False)
         self.model.partial_fit(chunk.X, chunk.numbers, classes=classes)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: np.ndarray) -> np.ndarray:
         """The most probable class of each row."""
         return self.model.predict(X)
 
@@ -77,7 +77,7 @@ def define_flags(fv: flags.FlagValues) -> None:
     bench.define_common(fv, threads=1, output="Write the results to this file, a JSON line each.")
 
 
-def halves(task: str, X: Any, y: Any, X_test: Any, y_test: Any) -> list[Half]:
+def halves(task: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> list[Half]:
     """Training and test rows of both halves of a stream."""
     if task == "permuted":
         order = np.random.default_rng(0).permutation(X.shape[1])
@@ -87,7 +87,7 @@ def halves(task: str, X: Any, y: Any, X_test: Any, y_test: Any) -> list[Half]:
     return [(X[part], y[part], X_test[test], y_test[test]) for part, test in ((low, low_test), (~low, ~low_test))]
 
 
-def learn(model: Any, parts: list[Half]) -> tuple[list[float], float]:
+def learn(model: ClassifierMixin, parts: list[Half]) -> tuple[list[float], float]:
     """Accuracy in percent on each half after both, and CPU milliseconds of a call."""
     seconds = []
     # Passes over one part after the other, in chunks.
@@ -101,7 +101,7 @@ def learn(model: Any, parts: list[Half]) -> tuple[list[float], float]:
     return accuracies, 1000.0 * float(np.median(seconds[1:]))
 
 
-def stream(num_rows: int) -> Iterator[tuple[Any, Any]]:
+def stream(num_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Chunks of inputs and labels."""
     rng = np.random.default_rng(0)
     W = rng.normal(size=(20, 30)) / np.sqrt(20)
@@ -111,7 +111,7 @@ def stream(num_rows: int) -> Iterator[tuple[Any, Any]]:
         yield X, np.argmax(np.tanh(2.0 * X @ W) @ V, axis=1)
 
 
-def learn_stream(model: Any, num_rows: int) -> tuple[list[float], float]:
+def learn_stream(model: ClassifierMixin, num_rows: int) -> tuple[list[float], float]:
     """Accuracy in percent before learning on the first tenth and on the last, and CPU milliseconds of a call."""
     percents = []
     seconds = []

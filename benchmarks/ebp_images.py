@@ -68,7 +68,6 @@ def tested(network: ebp.EBPNetwork, X: NDArray[np.float32], Y: NDArray[np.float6
 
 def main(options: flags.FlagValues) -> None:
     folder = Path(options.run_dir)
-    lines = list[dict[str, float]]()
     data = bench.load("mnist", options.data_dir, "supervised", split=None)
     X = np.rint(255.0 * data.parts["all"].X).astype(np.uint8)
     labels = data.parts["all"].Y[:, 0].astype(int)
@@ -87,15 +86,17 @@ def main(options: flags.FlagValues) -> None:
         tf.train.Checkpoint(network=network, done=done), str(folder / "checkpoints"), 1
     )
     manager.restore_or_initialize()
+    # Numbers of the passes that are done stay; a pass that was not saved is made and written again.
+    lines = [line for line in bench.kept_lines() if line["pass"] <= int(done)]
     for epoch in range(int(done), options.epochs):
         start = time.process_time()
         evidence = learn(network, coding, X[train], Y, epoch)
         seconds = time.process_time() - start
-        done.assign_add(1)
-        manager.save()
         lines.append({"pass": epoch + 1, "cpu_s": seconds, "log_evidence": evidence, **tested(network, X_test, Y_test)})
         print("  ".join(f"{name} {value:.4g}" for name, value in lines[-1].items()), flush=True)
         bench.keep_lines(lines)
+        done.assign_add(1)
+        manager.save()
     if options.weights == "binary":
         path = folder / "net.ebp"
         exported = ebp.export_checked(

@@ -23,7 +23,6 @@ import itertools
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import bench
 import numpy as np
@@ -56,7 +55,7 @@ def define_flags(fv: flags.FlagValues) -> None:
     bench.define_common(fv, threads=1)
 
 
-def microseconds(functions: Mapping[str, Callable[[int], Any]], repetitions: int) -> dict[str, np.ndarray]:
+def microseconds(functions: Mapping[str, Callable[[int], object]], repetitions: int) -> dict[str, np.ndarray]:
     """Of each function, called in turn: [repetitions]."""
     times = bench.time_in_turn(functions, repetitions, warm_up=3)
     return {name: 1e6 * measured.wall for name, measured in times.items()}

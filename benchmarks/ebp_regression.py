@@ -17,12 +17,12 @@ penalties by the errors for rows left out one by one, whose root mean square is 
 import itertools
 import time
 from pathlib import Path
-from typing import Any
 
 import bench
 import numpy as np
 import scipy.stats
 from absl import app, flags
+from numpy.typing import NDArray
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import RidgeCV
 from sklearn.neural_network import MLPRegressor
@@ -32,6 +32,7 @@ from threadpoolctl import threadpool_limits
 
 from ebp import EBPRegressor
 
+Array = NDArray[np.float64]
 SETS = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein")
 MODELS = ("EBPRegressor", "MLP", "ridge")
 
@@ -44,7 +45,7 @@ def define_flags(fv: flags.FlagValues) -> None:
     bench.define_common(fv, threads=1, output="Write each split's numbers to this file, a JSON line each.")
 
 
-def scores(model: str, X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, float]:
+def scores(model: str, X: Array, y: Array, X_test: Array, y_test: Array) -> dict[str, float]:
     """RMSE, log density, coverage of 90 % intervals in percent, and CPU seconds."""
     start = time.process_time()
     if model in RIVALS:
@@ -64,7 +65,7 @@ def scores(model: str, X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, fl
     }
 
 
-def mlp(X: Any, y: Any, X_test: Any) -> tuple[Any, Any]:
+def mlp(X: Array, y: Array, X_test: Array) -> tuple[Array, Array | float]:
     """Means and standard deviations of a network of scikit-learn."""
     held = np.random.default_rng(0).permutation(len(X)) < len(X) // 10
     network = MLPRegressor(hidden_layer_sizes=(50,), early_stopping=True, max_iter=2000, random_state=0)
@@ -74,7 +75,7 @@ def mlp(X: Any, y: Any, X_test: Any) -> tuple[Any, Any]:
     return model.predict(X_test), std
 
 
-def ridge(X: Any, y: Any, X_test: Any) -> tuple[Any, Any]:
+def ridge(X: Array, y: Array, X_test: Array) -> tuple[Array, Array | float]:
     """Those of a linear model."""
     model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 3, 13))).fit(X, y)
     return model.predict(X_test), np.sqrt(-model[-1].best_score_)

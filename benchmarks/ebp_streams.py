@@ -13,7 +13,7 @@ of a row, predicted and learned, as means over seeds where a learner has one. No
 import itertools
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Protocol
 
 import bench
 import numpy as np
@@ -26,7 +26,17 @@ MIN_PROBABILITY = 1e-3
 MAX_ROWS = 2000
 
 
-def models() -> dict[str, Callable[[int], Any]]:
+class Learner(Protocol):
+    """What river's classifiers have, and ours in `OneByOne`."""
+
+    def predict_proba_one(self, x: dict[str, float]) -> dict[object, float]:
+        """Probabilities of the labels so far."""
+
+    def learn_one(self, x: dict[str, float], y: object) -> object:
+        """One row."""
+
+
+def models() -> dict[str, Callable[[int], Learner]]:
     """Learners by name, each from its seed."""
     from river import forest, linear_model, preprocessing, tree
 
@@ -47,7 +57,7 @@ def define_flags(fv: flags.FlagValues) -> None:
     bench.define_common(fv, threads=1, output="Write each seed's numbers to this file, a JSON line each.")
 
 
-def scores(model: Any, rows: Iterable[tuple[dict[str, float], Any]]) -> dict[str, float]:
+def scores(model: Learner, rows: Iterable[tuple[dict[str, float], object]]) -> dict[str, float]:
     """Error in percent and log loss of predictions before learning, and CPU milliseconds of a row."""
     is_wrong = []
     losses = []

@@ -14,11 +14,11 @@ in --output is not done again.
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import bench
 import numpy as np
 from absl import flags
+from sklearn.base import ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegressionCV
@@ -30,12 +30,12 @@ from ebp import EBPClassifier
 DATASETS = ("reuters_i6", "ng20_comp_hw", "amazon_apparel_books", "ng20_elec_med", "movie_reviews", "spamassassin")
 
 
-def tuned_lr(cs: Sequence[float]) -> Any:
+def tuned_lr(cs: Sequence[float]) -> LogisticRegressionCV:
     """Logistic regression, whose C is chosen by the log loss."""
     return LogisticRegressionCV(Cs=list(cs), cv=3, solver="liblinear", scoring="neg_log_loss")
 
 
-MODELS: dict[str, Callable[[], Any]] = {
+MODELS: dict[str, Callable[[], ClassifierMixin]] = {
     "EBP binary": lambda: EBPClassifier(batch_size=10),
     "EBP real": lambda: EBPClassifier(weights="real", batch_size=10),
     "tuned LR": lambda: tuned_lr([1e-3, 1e-2, 0.1, 1.0, 10.0]),

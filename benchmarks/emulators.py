@@ -21,7 +21,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import bench
 import gpflow
@@ -136,45 +136,55 @@ SIMULATORS = {
 }
 
 
-def sklearn_gpr(X: Array, y: Array, T: Array, python: str | None) -> tuple[Array, Array]:
-    """Mean and standard deviation at T [n, D]; so of the others."""
-    del python
+class Gaussians(NamedTuple):
+    """Means and standard deviations [n], and the CPU seconds of an emulator that has a process of its own."""
+
+    mean: Array
+    std: Array
+    seconds: float | None = None
+
+
+def sklearn_gpr(X: Array, y: Array, T: Array) -> Gaussians:
+    """Predictions at T [n, D]; so of the others."""
     kernel = ConstantKernel(1.0, (1e-3, 1e4)) * Matern(np.ones(X.shape[1]), (1e-2, 1e2), nu=2.5)
     kernel += WhiteKernel(1e-6, (1e-10, 1.0))
     model = GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=3, random_state=0).fit(X, y)
-    return model.predict(T, return_std=True)
+    return Gaussians(*model.predict(T, return_std=True))
 
 
-def gpr(X: Array, y: Array, T: Array, python: str | None) -> tuple[Array, Array]:
+def gpr(X: Array, y: Array, T: Array) -> Gaussians:
     """Outputs are standardised, lengthscales start at 1 / 2."""
-    del python
     models = []
     for kind in (gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52):
         kernel = kind(lengthscales=np.full(X.shape[1], 0.5))
         models.append(gpflow.models.GPR((X, ((y - y.mean()) / y.std())[:, None]), kernel, noise_variance=1e-3))
         gpflow.optimizers.Scipy().minimize(models[-1].training_loss, models[-1].trainable_variables)
     mean, variance = min(models, key=lambda model: float(model.training_loss())).predict_y(T)
-    return mean.numpy()[:, 0] * y.std() + y.mean(), np.sqrt(variance.numpy()[:, 0]) * y.std()
+    return Gaussians(mean.numpy()[:, 0] * y.std() + y.mean(), np.sqrt(variance.numpy()[:, 0]) * y.std())
 
 
-def deep_gp(X: Array, y: Array, T: Array, python: str | None) -> tuple[Array, Array]:
+def deep_gp(X: Array, y: Array, T: Array) -> Gaussians:
     """Without arguments."""
-    del python
-    return DeepGPRegressor().fit(X, y).predict(T, return_std=True)
+    return Gaussians(*DeepGPRegressor().fit(X, y).predict(T, return_std=True))
 
 
-def dgpsi(X: Array, y: Array, T: Array, python: str | None) -> tuple[Array, Array, float] | None:
-    """And the seconds of its own process; None without the program."""
-    if python is None:
+def dgpsi(X: Array, y: Array, T: Array) -> Gaussians | None:
+    """In the Python of --dgpsi; None without it."""
+    if flags.FLAGS.dgpsi is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.npz"
         np.savez(path, X=X, y=y, T=T)
-        mean, std, seconds = bench.answer_of(python, DGPSI, str(path))
-    return np.array(mean), np.array(std), float(seconds)
+        mean, std, seconds = bench.answer_of(flags.FLAGS.dgpsi, DGPSI, str(path))
+    return Gaussians(np.array(mean), np.array(std), float(seconds))
 
 
-EMULATORS: dict[str, Callable[..., Any]] = {"sklearn_gpr": sklearn_gpr, "gpr": gpr, "deep_gp": deep_gp, "dgpsi": dgpsi}
+EMULATORS: dict[str, Callable[[Array, Array, Array], Gaussians | None]] = {
+    "sklearn_gpr": sklearn_gpr,
+    "gpr": gpr,
+    "deep_gp": deep_gp,
+    "dgpsi": dgpsi,
+}
 
 
 def define_flags(fv: flags.FlagValues) -> None:
@@ -219,12 +229,12 @@ def main(flag: flags.FlagValues) -> None:
                 start = time.process_time()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
-                    prediction = EMULATORS[model](X, y, T, flag.dgpsi)
+                    prediction = EMULATORS[model](X, y, T)
                 if prediction is None:
                     print(f"{function:11} {design} {model:11} not measured: give --dgpsi", flush=True)
                     continue
-                mean, std, *other = prediction
-                scores = {**judged(mean, std, t), "cpu_s": other[0] if other else time.process_time() - start}
+                seconds = time.process_time() - start if prediction.seconds is None else prediction.seconds
+                scores = {**judged(prediction.mean, prediction.std, t), "cpu_s": seconds}
                 rows.append({"function": function, "design": design, "model": model, **scores})
                 cells = "  ".join(f"{name} {score:.4f}" for name, score in scores.items())
                 print(f"{function:11} {design} {model:11} {cells}", flush=True)

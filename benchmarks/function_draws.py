@@ -13,7 +13,6 @@ by `predict_f_samples`: CPU seconds, the least of --repetitions.
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import bench
 import numpy as np
@@ -49,7 +48,7 @@ def agreement(model: gpflow_deep.DeepGP, X: np.ndarray, num_draws: int) -> dict[
     return differences
 
 
-def seconds(function: Callable[[], Any], repetitions: int) -> float:
+def seconds(function: Callable[[], object], repetitions: int) -> float:
     """CPU seconds of a call, the least of some; the first is not counted."""
     return float(bench.times_of(function, repetitions).cpu.min())
 

@@ -13,21 +13,27 @@ name says so. --only=PATTERN picks models. On the GPU a run's settings hold (`pr
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import bench
 import numpy as np
 from absl import flags
 
+if TYPE_CHECKING:
+    import darn
+    import gpflow_deep
+    import rbm_tracking
+    from gpflow_deep.model.likelihoods import Task
+
 SECONDS = 0.5
 MAX_STEPS = 500
 SEED = (1, 2)
 
-Steps = Callable[[int], Any]
+Steps = Callable[[int], object]
 """Makes so many training steps, and waits for them."""
 
 
@@ -67,7 +73,9 @@ def convolutional_gp() -> Steps:
     return _of_gp(settings, np.abs(normal(128, 784)), labels, "multiclass")
 
 
-def _of_gp(settings: Any, X: np.ndarray, Y: np.ndarray, task: str, *, is_compiled: bool = False) -> Steps:
+def _of_gp(
+    settings: "gpflow_deep.ModelConfig", X: np.ndarray, Y: np.ndarray, task: "Task", *, is_compiled: bool = False
+) -> Steps:
     import tensorflow as tf
 
     import gpflow_deep
@@ -77,7 +85,7 @@ def _of_gp(settings: Any, X: np.ndarray, Y: np.ndarray, task: str, *, is_compile
     step = gpflow_deep.make_train_step(model, adam, jit_compile=is_compiled)
     batch = tf.constant(X), tf.constant(Y)
 
-    def run(count: int) -> Any:
+    def run(count: int) -> np.ndarray:
         for _ in range(count):
             bound = step(batch, tf.random.fold_in(tf.constant(SEED), adam.iterations))["elbo_nats"]
         return bound.numpy()
@@ -121,7 +129,7 @@ def rbm_updates(chains: int, *, is_compiled: bool = False) -> Steps:
     return _of_blocks(Trainer(state, config, jit_compile=is_compiled), 100)
 
 
-def _of_blocks(trainer: Any, batch: int) -> Steps:
+def _of_blocks(trainer: "darn.Trainer | rbm_tracking.Trainer", batch: int) -> Steps:
     import tensorflow as tf
 
     data = tf.constant(bits(5000, 784))
@@ -216,53 +224,43 @@ def serve(where: str) -> None:
             made.clear()
             made[name] = MODELS[name]()
         made[name](count or 2)
-        print(json.dumps({"seconds": time.perf_counter() - start}), flush=True)
+        print(time.perf_counter() - start, flush=True)
 
 
-def start(where: str, threads: int) -> "subprocess.Popen[str]":
-    """A process at one of the places."""
-    environment = {**os.environ, "TF_FORCE_GPU_ALLOW_GROWTH": "true", "OMP_NUM_THREADS": str(threads or os.cpu_count())}
+def start(where: str, threads: int) -> bench.Rival:
+    """A process at one of the places, which answers [model, steps] with seconds."""
+    environment = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "OMP_NUM_THREADS": str(threads or os.cpu_count())}
     if "GPU" not in where:
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
-    words = [sys.executable, sys.argv[0], f"--case={where}", f"--threads={threads}"]
-    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-
-
-def ask(process: "subprocess.Popen[str]", name: str, count: int) -> float:
-    """Seconds that a process needs.
-
-    :raises ValueError: if it fails.
-    """
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps([name, count]) + "\n")
-    process.stdin.flush()
-    for line in process.stdout:
-        if line.startswith('{"seconds"'):
-            return float(json.loads(line)["seconds"])
-    raise ValueError(f"measuring {name} must not fail; see above.")
+    return bench.Rival(sys.executable, sys.argv[0], f"--case={where}", f"--threads={threads}", **environment)
 
 
 def main(flag: flags.FlagValues) -> None:
     if flag.case:
         serve(flag.case)
         return
+    with ExitStack() as stack:
+        measure(flag, stack)
+
+
+def measure(flag: flags.FlagValues, stack: ExitStack) -> None:
+    """Let the processes, which end with the stack, take turns, and keep and print what each model takes."""
     import tensorflow as tf
 
     threads = flag.threads or os.cpu_count() or 1
     places = {"GPU": 4, "GPU, any order": 4} if tf.config.list_physical_devices("GPU") else {}
     places |= {"1 thread": 1, f"{threads} threads": threads}
-    processes = {where: start(where, count) for where, count in places.items()}
+    processes = {where: stack.enter_context(start(where, count)) for where, count in places.items()}
     rows = []
     for name in MODELS:
         if not re.search(flag.only, name):
             continue
-        first = {where: ask(process, name, 0) for where, process in processes.items()}
+        first = {where: process.ask([name, 0]) for where, process in processes.items()}
         # As many steps as take about SECONDS; Keras makes 20 in one call.
         unit = 20 if name.startswith("compression") else 1
-        trial = {where: ask(process, name, 3 * unit) / 3 for where, process in processes.items()}
+        trial = {where: process.ask([name, 3 * unit]) / 3 for where, process in processes.items()}
         counts = {where: unit * max(1, min(MAX_STEPS, int(SECONDS / spent))) for where, spent in trial.items()}
-        turns = [{w: ask(p, name, counts[w]) / counts[w] for w, p in processes.items()} for _ in range(flag.rounds)]
+        turns = [{w: p.ask([name, counts[w]]) / counts[w] for w, p in processes.items()} for _ in range(flag.rounds)]
         for where in places:
             ms = [1e3 * turn[where] for turn in turns]
             rows.append(

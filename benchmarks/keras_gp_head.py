@@ -18,7 +18,7 @@ log loss in nats per image. Seconds are CPU time of training, "GP" without that 
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import bench
 import keras
@@ -82,7 +82,7 @@ def body(shape: tuple[int, ...]) -> keras.Sequential:
     return keras.Sequential([keras.Input(shape), *convolutions, keras.layers.Flatten(), last])
 
 
-def fit(model: keras.Model, loss: Any, data: Data, epochs: int, learning_rate: float) -> float:
+def fit(model: keras.Model, loss: keras.Loss, data: Data, epochs: int, learning_rate: float) -> float:
     """Train to the epoch of the lowest validation log loss; CPU seconds."""
     start = time.process_time()
     model.compile(keras.optimizers.Adam(learning_rate), loss)

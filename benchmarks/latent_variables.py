@@ -22,7 +22,6 @@ Shown are the mean test log density in nats per row, in the units of the data, a
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import bench
 import numpy as np
@@ -118,7 +117,7 @@ def simulated_model(X: Array, num_layers: int, K: int, likelihood: Likelihood, s
 
 def table_model(X: Array, Y: Array, num_layers: int, K: int, noise: str, seed: int) -> DeepGP:
     """The package's preset, on [x, w] if K is not 0."""
-    options: Any = {"likelihood": noise}
+    options: bench.Row = {"likelihood": noise}
     if K:
         options |= {"latents": LatentConfig(1, K), "num_predict_samples": 512}
     return ModelConfig(num_layers, preset="modern", **options).build(X, Y, seed=seed)

@@ -20,12 +20,10 @@ drawn functions. Methods, all with the same points to start from:
 Shown is the simple regret, the best value found less the minimum, after each batch; CPU seconds of a run.
 """
 
-import json
 import math
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import bench
 import numpy as np
@@ -93,7 +91,7 @@ def define_flags(fv: flags.FlagValues) -> None:
     bench.define_common(fv)
 
 
-def fitted(X: np.ndarray, Y: np.ndarray, method: str, FLAGS: Any) -> gpflow_deep.Predictor:
+def fitted(X: np.ndarray, Y: np.ndarray, method: str, FLAGS: flags.FlagValues) -> gpflow_deep.Predictor:
     """A GP or deep GP with inducing inputs at all rows, in the units of the data."""
     # Rows in standard units, with an inducing input at each.
     units = gpflow_deep.Units.fit(X, Y, "gaussian")
@@ -120,7 +118,7 @@ def start(problem: Problem, count: int, seed: int) -> np.ndarray:
     return problem.high * qmc.Sobol(problem.num_inputs, seed=seed).random(count)
 
 
-def values_found(problem: Problem, method: str, seed: int, FLAGS: Any) -> np.ndarray:
+def values_found(problem: Problem, method: str, seed: int, FLAGS: flags.FlagValues) -> np.ndarray:
     """All values in the order of their evaluation, [initial + rounds batch]."""
     count = FLAGS.initial
     batch = FLAGS.batch
@@ -140,24 +138,14 @@ def values_found(problem: Problem, method: str, seed: int, FLAGS: Any) -> np.nda
     return Y[:, 0]
 
 
-def rivals_values(problem: Problem, X: np.ndarray, seed: int, FLAGS: Any) -> np.ndarray:
+def rivals_values(problem: Problem, X: np.ndarray, seed: int, FLAGS: flags.FlagValues) -> np.ndarray:
     """The same by trieste, whose program asks for values line by line."""
-    program = [FLAGS.trieste, str(RIVAL), str(problem.high), str(seed), str(FLAGS.rounds), str(FLAGS.batch)]
-    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        Y = problem.function(X)
-        asked = X
+    with bench.Rival(FLAGS.trieste, RIVAL, problem.high, seed, FLAGS.rounds, FLAGS.batch) as rival:
+        values = [problem.function(X)]
         for _ in range(FLAGS.rounds):
-            process.stdin.write(json.dumps([asked.tolist(), problem.function(asked).tolist()]) + "\n")
-            process.stdin.flush()
-            line = next((line for line in process.stdout if line.startswith("[")), None)
-            if line is None:
-                raise RuntimeError(f"{RIVAL.name} ended without points; see what it wrote.")
-            asked = np.array(json.loads(line))
-            Y = np.concatenate([Y, problem.function(asked)])
-        process.stdin.close()
-    return Y[:, 0]
+            X = np.array(rival.ask([X.tolist(), values[-1].tolist()]))
+            values.append(problem.function(X))
+    return np.concatenate(values)[:, 0]
 
 
 def main(FLAGS: flags.FlagValues) -> None:

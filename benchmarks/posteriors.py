@@ -25,9 +25,10 @@ beside them; what is there is not computed again.
 import json
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import bench
+import numpy as np
 from absl import flags
 
 from gpflow_deep import DeepGPRegressor
@@ -36,6 +37,7 @@ from gpflow_deep.posteriors.sampling import Sampler, SamplingConfig
 from gpflow_deep.train.fitting import sample
 from gpflow_deep.train.predictor import Predictor
 from gpflow_deep_base.files import write_json
+from gpflow_deep_runs.data.rows import Part
 
 SETTINGS: dict[str, bench.Row] = {
     "sghmc": {},
@@ -58,7 +60,7 @@ def define_flags(fv: flags.FlagValues) -> None:
     bench.define_common(fv, output="Write the rows of --run_dir to this JSON file.")
 
 
-def scores(predictor: Predictor, test: Any) -> dict[str, float]:
+def scores(predictor: Predictor, test: Part) -> dict[str, float]:
     """Of the test rows, in the units of the target."""
     metrics = evaluate(predictor, test).to_json()
     return {name: float(metrics[name]) for name in SCORES}
@@ -90,7 +92,7 @@ class Fit(NamedTuple):
         write_json(folder / "fit.json", self.about)
 
 
-def fit(settings: Any, kind: str, X: Any, Y: Any, split: int) -> Fit:
+def fit(settings: flags.FlagValues, kind: str, X: np.ndarray, Y: np.ndarray, split: int) -> Fit:
     """With the defaults of the estimator."""
     start = time.process_time()
     options = {"max_iter": settings.max_iter, "random_state": split}
@@ -98,15 +100,15 @@ def fit(settings: Any, kind: str, X: Any, Y: Any, split: int) -> Fit:
         X, Y[:, 0]
     )
     facts = {"seconds": time.process_time() - start, "num_steps": model.n_iter_}
-    if kind == "sigma_points":
-        chosen: Any = model.kl_weight_
+    chosen = model.kl_weight_
+    if chosen is not None:
         facts |= {"kl_weight": chosen.kl_weight, "gain": max(chosen.scores.values()) - chosen.gaussian}
     elif len(model.bounds_):
         facts["bound"] = float(model.bounds_[-1])
     return Fit(model.predictor_, facts)
 
 
-def compare(settings: Any, dataset: str, split: int) -> None:
+def compare(settings: flags.FlagValues, dataset: str, split: int) -> None:
     """All posteriors of one split, each in a file of its own."""
     folder = Path(settings.run_dir)
     files = {name: folder / f"{dataset}-{split}-{settings.num_layers}-{name}.json" for name in settings.posteriors}

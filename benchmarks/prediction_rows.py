@@ -15,7 +15,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import bench
 import numpy as np
@@ -24,6 +24,8 @@ from absl import flags
 
 import gpflow_deep
 
+Predict = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+"""Rows to means and variances."""
 M = 100
 D = 8
 COLUMNS = {
@@ -48,7 +50,7 @@ def define_flags(fv: flags.FlagValues) -> None:
     bench.define_common(fv, threads=1)
 
 
-def package_of(checkout: str) -> Any:
+def package_of(checkout: str) -> ModuleType:
     """`gpflow_deep` of another checkout, beside ours.
 
     :raises ValueError: if it has none.
@@ -67,7 +69,7 @@ def package_of(checkout: str) -> Any:
     return module
 
 
-def predictors(package: Any, num_layers: int, num_samples: int) -> dict[str, Callable[[tf.Tensor], Any]]:
+def predictors(package: ModuleType, num_layers: int, num_samples: int) -> dict[str, Predict]:
     """`predict_y` from float64 and float32 caches of a model whose means are not zero."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2_000, D))
@@ -75,17 +77,17 @@ def predictors(package: Any, num_layers: int, num_samples: int) -> dict[str, Cal
     for layer in model.layers:
         layer.q_mu.assign(0.3 * rng.normal(size=layer.q_mu.shape))
 
-    def compiled(posterior: Any) -> Callable[[tf.Tensor], Any]:
+    def compiled(posterior: gpflow_deep.DeepGPPosterior) -> Predict:
         return tf.function(lambda X: posterior.predict_y(X, num_samples=num_samples), autograph=False)
 
     return {"float64": compiled(model.posterior()), "float32": compiled(model.posterior(dtype=tf.float32))}
 
 
-def predicting(method: Callable[[tf.Tensor], Any], X: tf.Tensor) -> Callable[[int], Any]:
+def predicting(method: Predict, X: tf.Tensor) -> Callable[[int], np.ndarray]:
     return lambda _: method(X)[1].numpy()
 
 
-def measure(num_layers: int, FLAGS: Any) -> list[bench.Row]:
+def measure(num_layers: int, FLAGS: flags.FlagValues) -> list[bench.Row]:
     """One row of results for each commit, number of draws and float type."""
     named = {("this", int(S)): (gpflow_deep, int(S)) for S in FLAGS.samples}
     if FLAGS.base:

@@ -25,7 +25,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeAlias
 
 import bench
 import numpy as np
@@ -121,13 +121,14 @@ def numpy_log_z(rbm: RBM) -> float:
     return float(logsumexp(h @ c + np.logaddexp(0.0, h @ W + b).sum(axis=1)))
 
 
-Timed = Callable[[int], tuple[float, Any]]
+Measured: TypeAlias = AISResult | float | None
+Timed = Callable[[int], tuple[float, Measured]]
 
 
-def timed(function: Callable[[int], Any], threads: int) -> Timed:
+def timed(function: Callable[[int], Measured], threads: int) -> Timed:
     clock = time.process_time if threads == 1 else time.perf_counter
 
-    def run(i: int) -> tuple[float, Any]:
+    def run(i: int) -> tuple[float, Measured]:
         start = clock()
         result = function(i)
         return clock() - start, result
@@ -135,16 +136,16 @@ def timed(function: Callable[[int], Any], threads: int) -> Timed:
     return run
 
 
-def in_turn(functions: Mapping[str, Timed], repetitions: int) -> dict[str, tuple[np.ndarray, Any]]:
+def in_turn(functions: Mapping[str, Timed], repetitions: int) -> dict[str, tuple[np.ndarray, Measured]]:
     """Seconds of each function, called in turn [repetitions], and its last result; the first call is not counted."""
     calls_of = bench.in_turn(functions, repetitions)
     return {name: (np.array([call[0] for call in calls]), calls[-1][1]) for name, calls in calls_of.items()}
 
 
-def asked(rival: bench.Rival, **order: Any) -> Timed:
+def asked(rival: bench.Rival, **order: object) -> Timed:
     """Seconds and log Z by rbms."""
 
-    def run(i: int) -> tuple[float, Any]:
+    def run(i: int) -> tuple[float, float]:
         answer = rival.ask({**order, "seed": i})
         return answer["seconds"], answer["log_z"]
 
@@ -181,12 +182,14 @@ def measure_ais(rbm: RBM, rival: bench.Rival | None, model: str, FLAGS: flags.Fl
     # All methods in turn, and products of matrices as the floor.
     times = in_turn({**functions, "floor": timed(product_floor(rbm, chains), FLAGS.threads)}, FLAGS.repetitions)
     floor = 1e3 * float(times["floor"][0].min()) / 20
-    reference: AISResult = times[f"ours, {GENERATORS[0]}"][1]
+    reference = times[f"ours, {GENERATORS[0]}"][1]
+    assert isinstance(reference, AISResult)
     rows = []
     # Milliseconds of a temperature, and whether log Z agrees with ours.
     for name in functions:
         seconds, result = times[name]
         low, middle = (1e3 * float(value) / steps for value in (seconds.min(), np.median(seconds)))
+        assert result is not None
         log_z = result.log_z if isinstance(result, AISResult) else result
         row = {"method": name, "min_ms": low, "median_ms": middle, "seconds_21k": 21 * low, "reached": floor / low}
         row |= {
@@ -238,9 +241,10 @@ def main(FLAGS: flags.FlagValues) -> None:
     python = os.environ.get("RIVAL_PYTHON")
     with tempfile.TemporaryDirectory() as folder:
         if python:
-            with bench.Rival(python, RIVAL, FLAGS.threads, threads=FLAGS.threads) as rival:
+            threads = {"OMP_NUM_THREADS": str(FLAGS.threads)} if FLAGS.threads else {}
+            with bench.Rival(python, "-c", RIVAL, FLAGS.threads, **threads) as rival:
+                versions = rival.answer()
                 metrics = run(rival, folder, FLAGS)
-                versions = rival.greeting
         else:
             metrics = run(None, folder, FLAGS)
             versions = {}

@@ -16,7 +16,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import bench
 import numpy as np
@@ -36,21 +36,29 @@ HIDDEN = 100
 Rows = NDArray[np.float64]
 
 
-def tracked(X: Rows, seed: int) -> tuple[RBM, float]:
-    """Ours, and the mean log-likelihood that it states of rows by its own log Z, as a shift of log q~."""
+class Fit(NamedTuple):
+    """A trained RBM, the log Z that its training states, and the CPU seconds of a fit in a process of its own."""
+
+    rbm: RBM
+    log_z: float = np.nan
+    seconds: float | None = None
+
+
+def tracked(X: Rows, seed: int) -> Fit:
+    """Ours."""
     model = TrackedRBM(HIDDEN, random_state=seed).fit(X)
-    return model.rbm_, model.log_z_
+    return Fit(model.rbm_, model.log_z_)
 
 
-def bernoulli(**options: Any) -> Callable[[Rows, int], tuple[RBM, float]]:
-    def fit(X: Rows, seed: int) -> tuple[RBM, float]:
+def bernoulli(**options: Any) -> Callable[[Rows, int], Fit]:
+    def fit(X: Rows, seed: int) -> Fit:
         model = BernoulliRBM(HIDDEN, random_state=seed, **options).fit(X)
-        return as_rbm(model.components_, model.intercept_visible_, model.intercept_hidden_), np.nan
+        return Fit(as_rbm(model.components_, model.intercept_visible_, model.intercept_hidden_))
 
     return fit
 
 
-def pcd(X: Rows, seed: int, *, passes: int = 240, size: int = 20, rate: float = 0.05) -> tuple[RBM, float]:
+def pcd(X: Rows, seed: int, *, passes: int = 240, size: int = 20, rate: float = 0.05) -> Fit:
     """Persistent contrastive divergence, with a rate that falls to zero."""
     rng = np.random.default_rng(seed)
     W = 0.01 * rng.normal(size=(HIDDEN, X.shape[1]))
@@ -71,7 +79,7 @@ def pcd(X: Rows, seed: int, *, passes: int = 240, size: int = 20, rate: float = 
             W += step * (h.T @ rows / len(rows) - a.T @ v / len(v) - 1e-4 * W)
             b += step * (rows.mean(axis=0) - v.mean(axis=0))
             c += step * (h.mean(axis=0) - a.mean(axis=0))
-    return as_rbm(W, b, c), np.nan
+    return Fit(as_rbm(W, b, c))
 
 
 _RIVAL = r"""
@@ -105,21 +113,21 @@ print("ANSWER" + json.dumps({"seconds": seconds, "parts": parts}))
 """
 
 
-def rbms(X: Rows, seed: int, *, updates: int = 2000, rate: float = 0.5) -> tuple[RBM, float, float]:
+def rbms(X: Rows, seed: int, *, updates: int = 2000, rate: float = 0.5) -> Fit:
     """PCD of the package rbms, and its CPU seconds without imports."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "rows.npy")
         np.save(path, X)
         order = json.dumps({"rows": path, "seed": seed, "hidden": HIDDEN, "updates": updates, "rate": rate})
         answer = bench.answer_of(os.environ["RIVAL_PYTHON"], _RIVAL, order, OMP_NUM_THREADS="1", PYTHONPATH="")
-    return as_rbm(*map(np.array, answer["parts"])), np.nan, answer["seconds"]
+    return Fit(as_rbm(*map(np.array, answer["parts"])), seconds=answer["seconds"])
 
 
 def as_rbm(*parts: Rows) -> RBM:
     return RBM(*(tf.constant(part, tf.float32) for part in parts))
 
 
-FITS: dict[str, Callable[[Rows, int], tuple[Any, ...]]] = {
+FITS: dict[str, Callable[[Rows, int], Fit]] = {
     "TrackedRBM(100)": tracked,
     "BernoulliRBM(100)": bernoulli(),
     "BernoulliRBM(100, n_iter=240, learning_rate=0.01)": bernoulli(n_iter=240, learning_rate=0.01),
@@ -140,8 +148,8 @@ def measured(name: str, seed: int, parts: list[Rows]) -> bench.Row:
     """One fit and its log-likelihoods."""
     train, test = parts
     begin = time.process_time()
-    rbm, stated, *own = FITS[name](train, seed)
-    seconds = own[0] if own else time.process_time() - begin  # of a process of its own
+    rbm, stated, own_seconds = FITS[name](train, seed)
+    seconds = time.process_time() - begin if own_seconds is None else own_seconds
     # log Z by a long AIS, for all fits alike.
     betas = linear_schedule(3000)
     base_b = base_rate_biases(train)

@@ -153,7 +153,7 @@ def main(FLAGS: flags.FlagValues) -> None:
             bench.print_row({"set": name, "rate": rate, "found": reported, **row}, COLUMNS)
             bench.keep({"table": table}, "by name")
     inside = [row["is_inside"] for row in table.values() if row["is_reported"]]
-    worse = max(row["better_seen_nats"] for row in table.values() if row["is_reported"])
+    worse = max((row["better_seen_nats"] for row in table.values() if row["is_reported"]), default=0.0)
     print(f"\n{sum(inside)} of {len(inside)} intervals hold the long AIS; none is more than {worse:.2f} nats worse")
 
 

@@ -15,7 +15,7 @@ Log-likelihoods of RBMs are by one long AIS for all.
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import bench
 import numpy as np
@@ -81,7 +81,7 @@ def autoregressive(train: Rows, valid: Rows, hidden: int) -> tuple[str, Score]:
     bits = sparse.csr_matrix(train.bits().astype(np.float64))
     shares = train.weights / train.weights.sum()
 
-    def log_p(rows_of_bits: Any, b: Array, J: Array) -> Array:
+    def log_p(rows_of_bits: sparse.csr_matrix, b: Array, J: Array) -> Array:
         logits = (rows_of_bits @ J + b).reshape(-1, num_sites, NUM_LETTERS)
         normalised: Array = logits - logsumexp(logits, axis=2, keepdims=True)
         return normalised.reshape(len(normalised), -1)
@@ -127,7 +127,7 @@ def joined(train: Rows, valid: Rows) -> Rows:
     return Rows(np.concatenate([train.codes, valid.codes]), np.concatenate([train.weights, valid.weights]))
 
 
-def ours(family: Any) -> Callable[[Rows, Rows, int], tuple[str, Score]]:
+def ours(family: Literal["bernoulli", "drelu"]) -> Callable[[Rows, Rows, int], tuple[str, Score]]:
     """Our defaults, which set rows aside by themselves."""
 
     def fit(train: Rows, valid: Rows, hidden: int) -> tuple[str, Score]:
@@ -144,7 +144,7 @@ def published(train: Rows, valid: Rows, hidden: int) -> tuple[str, Score]:
     updates = flags.FLAGS.updates
 
     def fit(rate: float, l1: float) -> Score:
-        def schedule(step: Any) -> Any:
+        def schedule(step: tf.Tensor) -> tf.Tensor:
             return rate * 0.01 ** tf.maximum(0.0, 2.0 * tf.cast(step, tf.float32) / updates - 1.0)
 
         ladder = LadderConfig(n_temps=2, n_chains=2, n_target_chains=100)

@@ -229,16 +229,20 @@ def train_ensemble(
     return network, float(np.mean(mixture(mean, variance, parts[1][1][:, 0]).log_density))
 
 
-def fit_deep_gp(num_layers: int | str, **settings: Any) -> Callable[[Array, Array, int], Any]:
+Fit = Callable[[Array, Array, int], object]
+"""Inputs [N, D], targets [N] and a seed to a model; None for one that is none for these rows."""
+
+
+def fit_deep_gp(num_layers: int | str, **settings: Any) -> Fit:
     """The estimator with its defaults, but for these."""
 
-    def fit(X: Array, y: Array, seed: int) -> Any:
+    def fit(X: Array, y: Array, seed: int) -> object:
         return DeepGPRegressor(num_layers, random_state=seed, **settings).fit(X, y).predictor_
 
     return fit
 
 
-MODELS: dict[str, Callable[[Array, Array, int], Any]] = {
+MODELS: dict[str, Fit] = {
     "linear": fit_linear,
     "gpr": fit_gpr,
     "sgpr": fit_sgpr,

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import bench
 import numpy as np
@@ -98,7 +98,7 @@ def reached(turns: Sequence[Turn], target: float) -> int | None:
     return first if first < len(turns) else None
 
 
-def command(program: str, seed: int, data: str, FLAGS: Any) -> list[str] | None:
+def command(program: str, seed: int, data: str, FLAGS: flags.FlagValues) -> list[str] | None:
     """Of a program such as "gpflux:0.03"; None if its environment is not given.
 
     :raises ValueError: if it is not of this form.
@@ -122,7 +122,7 @@ def write_data(path: str, data_dir: str | None) -> None:
     np.savez(path, **rows._asdict(), Z=gpflow_deep.inducing_inputs(rows.X, M, seed=0))
 
 
-def race(programs: Sequence[Program], FLAGS: Any) -> None:
+def race(programs: Sequence[Program], FLAGS: flags.FlagValues) -> None:
     """Let all take turns until each has stayed above the target, or has had its time."""
     end = time.monotonic() + 60 * FLAGS.max_minutes
     while time.monotonic() < end and (active := [program for program in programs if not program.is_done]):

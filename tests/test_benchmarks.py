@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -91,11 +91,15 @@ def test_what_is_kept_says_what_made_it(tmp_path: Path) -> None:
 
 
 def test_programs_of_another_python_answer_until_they_end() -> None:
-    program = "import sys\nprint(1, flush=True)\nfor line in sys.stdin:\n    print(2 * int(line), flush=True)"
-    with shared().Rival(sys.executable, program, threads=1) as rival:
-        assert (rival.greeting, rival.ask(3), rival.ask(4)) == (1, 6, 8)
-    with pytest.raises(RuntimeError, match=r"has ended \(exit code 7\)"):
-        shared().Rival(sys.executable, "import sys; sys.exit(7)", threads=1)
+    program = "import sys\nprint('noise\\n1', flush=True)\nfor line in sys.stdin:\n    print(2 * int(line), flush=True)"
+    with shared().Rival(sys.executable, "-c", program) as rival:
+        assert (rival.answer(), rival.ask(3), rival.ask(4)) == (1, 6, 8)
+    failing = "import os, sys; sys.exit(int(os.environ['STATUS']))"
+    with (
+        shared().Rival(sys.executable, "-c", failing, STATUS="7") as rival,
+        pytest.raises(RuntimeError, match=r"has ended \(exit code 7\)"),
+    ):
+        rival.answer()
     assert shared().answer_of(sys.executable, "import sys; print('noise ANSWER' + sys.argv[1])", "[5]") == [5]
     with pytest.raises(RuntimeError, match="process failed"):
         shared().answer_of(sys.executable, "print(1)", "")
@@ -155,3 +159,22 @@ def test_published_names_are_methods_of_results() -> None:
     names = {f"{weights} {output}" for weights in ("real", "binary") for output in "DP"} | {"arow", "bp"}
     assert all(set(errors) <= names for errors in module.PUBLISHED.values())
     assert [module.paper_of("reuters_i6", method) for method in ("bp_ce", "bp_clipped", "arow")] == [13.3, None, 11.72]
+
+
+def test_passes_that_an_earlier_call_has_made_keep_their_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Of `ebp_images.py`, which goes on with the passes of its folder."""
+    module = load("ebp_images")
+    part = SimpleNamespace(X=rng.uniform(size=[30, 784]), Y=np.arange(30.0)[:, None] % 10)
+    data = SimpleNamespace(parts={"all": part}, folds=lambda count: [(np.arange(20), np.arange(20, 30))])
+    monkeypatch.setattr(module.bench, "load", lambda *names, **options: data)
+    output = tmp_path / "passes.jsonl"
+    for epochs in (1, 3):
+        flag_values = flags.FlagValues()
+        module.define_flags(flag_values)
+        words = ["script", f"--run_dir={tmp_path}", "--filters=", "--weights=real", f"--epochs={epochs}"]
+        flag_values([*words, f"--output={output}"])
+        monkeypatch.setattr(flags, "FLAGS", flag_values)
+        module.main(flag_values)
+        assert [json.loads(line)["pass"] for line in output.read_text().splitlines()] == [*range(1, epochs + 1)]

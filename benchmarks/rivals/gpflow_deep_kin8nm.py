@@ -10,6 +10,7 @@ The other flags are for trying what else might be faster.
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -32,7 +33,9 @@ from gpflow_deep.train import fitting
 class Antithetic(MonteCarlo):
     """Draws in pairs, eps and -eps."""
 
-    def noise(self, dims: Any, num_components: int, num_points: Any, seed: Any, dtype: Any) -> list[tf.Tensor]:
+    def noise(
+        self, dims: Sequence[int], num_components: int, num_points: tf.Tensor, seed: tf.Tensor, dtype: tf.DType
+    ) -> list[tf.Tensor]:
         half = super().noise(dims, num_components // 2, num_points, seed, dtype)
         return [tf.concat([eps, -eps], axis=0) for eps in half]
 
@@ -62,7 +65,7 @@ def settings(own: argparse.Namespace, rate: float) -> tuple[ModelConfig, Trainin
     return ModelConfig(**model), TrainingConfig(**course), own.max_iter or DeepGPRegressor().max_iter
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def _given(**values: object) -> dict[str, object]:
     return {name: value for name, value in values.items() if value}
 
 
@@ -88,7 +91,7 @@ def main() -> None:
     score()
     clock = turns.Clock(score, args.steps)
 
-    def batch_at(step: int) -> Any:
+    def batch_at(step: int) -> tuple[tf.Tensor, tf.Tensor]:
         clock.before(step)
         rows = fitting.minibatch(args.seed, step, len(X), args.batch_size)
         return tf.constant(X[rows], gpflow.default_float()), tf.constant(Y[rows], gpflow.default_float())

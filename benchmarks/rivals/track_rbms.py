@@ -14,6 +14,7 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ halves: list[float] = []
 flags: list[str] = []
 
 
-def swapped(v: torch.Tensor, log_q: Any) -> torch.Tensor:
+def swapped(v: torch.Tensor, log_q: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> torch.Tensor:
     """Neighbouring temperatures exchange particles, the even pairs and then the odd ones."""
     for start in (0, 1):
         i = torch.arange(start, len(beta) - 1, 2)
@@ -92,7 +93,7 @@ def watch(optimizer: torch.optim.Optimizer, *_: object) -> None:
 count = 0
 
 
-def tracked_sgd(parameters: Any, **options: Any) -> torch.optim.Optimizer:
+def tracked_sgd(parameters: Iterable[torch.Tensor], **options: Any) -> torch.optim.Optimizer:
     """What the trainer takes for its optimiser."""
     optimizer = torch.optim.SGD(parameters, **options)
     optimizer.register_step_pre_hook(watch)

@@ -71,7 +71,7 @@ def minibatches(num_rows: int, batch_size: int, seed: int) -> Iterator[np.ndarra
         rest = rest[batch_size:]
 
 
-def report(**values: Any) -> None:
+def report(**values: float) -> None:
     """Print a line and wait for the next turn; ends the program when nobody asks for one."""
     print(json.dumps(values), flush=True)
     if sys.stdin.readline().strip() != "go":
@@ -107,7 +107,9 @@ class Clock:
         self._start = time.process_time()
 
 
-def train(step: Callable[[np.ndarray], Any], score: Callable[[], float], data: Data, args: argparse.Namespace) -> None:
+def train(
+    step: Callable[[np.ndarray], object], score: Callable[[], float], data: Data, args: argparse.Namespace
+) -> None:
     """Take turns until nobody asks for another one.
 
     :param step: makes one step with the rows of these numbers.
