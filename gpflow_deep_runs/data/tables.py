@@ -129,7 +129,7 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
             f"{where} must have at least 2 rows below its header, got {len(table.columns)}; check the file."
         )
     # Rows that hold nothing, repeat the names, or sum up others by their words
-    table, totals = _without_odd(table, spec)
+    table, numbers, totals = _without_odd(table, spec)
     for name in (name for name in targets if name in table.columns.column_names and name not in spec.categorical):
         if gaps := _gaps_of(table.columns[name]):
             table = table._replace(columns=_with_gaps(table.columns, name, gaps))
@@ -150,8 +150,10 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
     for row, step in ((len(table.columns) - 1, 1), (0, -1)) if spec.file.total_rows != "keep" else ():
         is_used = len(used.kept) > 0 and used.kept[::step][-1] == row
         if is_used and (why := total_of_numbers({name: values[::step] for name, values in numeric.items()})):
-            rest = encode_table(_without_totals(table, {row: why}, spec), targets, spec)
-            return rest._replace(notes=[*totals, f"row {row} (from 0), a total, left out as {why}", *rest.notes])
+            others = _rows_besides(table, {row: why}, spec)
+            rest = encode_table(_taken(table, others), targets, spec)
+            said = [*totals, f"row {row} (from 0), a total, left out as {why}", *rest.notes]
+            return rest._replace(kept=numbers[others][rest.kept], notes=said)
     # Values that may stand for a missing one: the user is asked about all of them at once
     dates = _of_kind(columns, "date")
     doubtful = {name: used.found[name] for name in _of_kind(columns, "number", "date")}
@@ -170,7 +172,7 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
         Schema.of(columns, targets, survey, spec, where=where)
     X = schema.encode(used.found, where=where)
     Y = schema.encode_targets(used.found, where=where) if targets else None
-    return Encoded(schema, X, Y, used.kept, notes)
+    return Encoded(schema, X, Y, numbers[used.kept], notes)
 
 
 def _gaps_of(values: pa.ChunkedArray) -> list[str]:
@@ -338,12 +340,13 @@ def _named(name: str, values: pa.ChunkedArray, spec: TableSpec, where: str) -> C
         return infer(name, values, where=where, forced=Forced("category"), na_values=spec.na_values)
 
 
-def _without_odd(table: Table, spec: TableSpec) -> tuple[Table, list[str]]:
-    """A table without rows that hold nothing, repeat the names or sum up others; and what is to be said of them.
+def _without_odd(table: Table, spec: TableSpec) -> tuple[Table, Indices, list[str]]:
+    """A table without rows that hold nothing, repeat the names or sum up others, which rows these are, and what to say.
 
     :raises ValueError: naming row and flags, unless `spec` says what to do.
     """
     notes = list[str]()
+    numbers = np.arange(len(table.columns))
     if table.delimiter:
         is_empty, repeats = names_again(table.columns)
         if repeats.any() and spec.bad_rows == "error":
@@ -356,13 +359,21 @@ def _without_odd(table: Table, spec: TableSpec) -> tuple[Table, list[str]]:
         for rows, reason in ((is_empty, "without any value"), (repeats, "that repeat the names")):
             notes += [f"{rows.sum()} rows {reason} left out"] if rows.any() else []
         if notes:
-            table = table._replace(columns=table.columns.filter(pa.array(~(is_empty | repeats))))
+            numbers = np.flatnonzero(~(is_empty | repeats))
+            table = _taken(table, numbers)
     totals = {} if spec.file.total_rows == "keep" else totals_of_texts(table.columns)
     if totals:
-        table = _without_totals(table, totals, spec)
+        others = _rows_besides(table, totals, spec)
+        table = _taken(table, others)
+        numbers = numbers[others]
         notes += [f"row {row} (from 0), a total, left out as {why}" for row, why in list(totals.items())[:3]]
         notes += [f"{len(totals) - 3} more totals left out"] if len(totals) > 3 else []
-    return table, notes
+    return table, numbers, notes
+
+
+def _taken(table: Table, rows: Indices) -> Table:
+    """Some rows of a table."""
+    return table._replace(columns=table.columns.take(pa.array(rows)))
 
 
 def _check_other(table: Table, row: int) -> None:
@@ -381,8 +392,8 @@ def _check_other(table: Table, row: int) -> None:
         )
 
 
-def _without_totals(table: Table, totals: Mapping[int, str], spec: TableSpec) -> Table:
-    """A table without some rows, numbers and reasons of which are given.
+def _rows_besides(table: Table, totals: Mapping[int, str], spec: TableSpec) -> Indices:
+    """The rows besides those that sum up others, whose numbers and reasons are given.
 
     :raises ValueError: naming row and flags, unless `spec` says what to do.
     """
@@ -393,8 +404,7 @@ def _without_totals(table: Table, totals: Mapping[int, str], spec: TableSpec) ->
             f"row {row} (from 0) of {table.where} seems to sum up others, as {why}{more}; give --total_rows=drop to "
             "leave out such rows, or --total_rows=keep if they are rows like the others."
         )
-    rows = np.delete(np.arange(len(table.columns)), list(totals))
-    return table._replace(columns=table.columns.take(pa.array(rows)))
+    return np.delete(np.arange(len(table.columns)), list(totals))
 
 
 def _of_kind(columns: Mapping[str, Column], *kinds: str) -> list[str]:
@@ -409,8 +419,8 @@ def _left_out(used: Usable, spec: TableSpec) -> list[str]:
 
 
 def _renumbered(pair: tuple[Indices, Indices], kept: Indices, num_rows: int) -> tuple[Indices, Indices]:
-    """Row numbers of a standard split among the rows that are kept."""
-    if len(kept) == num_rows:
+    """Row numbers of a standard split among the rows that are kept; as they are if one of them does not exist."""
+    if len(kept) == num_rows or any(((rows < 0) | (rows >= num_rows)).any() for rows in pair):
         return pair
     # A row that is left out has the number -1
     numbers = np.full(num_rows, -1)

@@ -137,8 +137,8 @@ def _check_split(pair: tuple[Indices, Indices], num_data: int, what: str) -> Non
     for name, rows in zip(("training", "test"), map(np.asarray, pair), strict=True):
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or len(rows) == 0:
             raise ValueError(f"the {name} rows of {what} must be a list of integers, got {rows.dtype} {rows.shape}.")
-        if rows.min() < 0 or rows.max() >= num_data:
-            raise ValueError(f"the {name} rows of {what} must be from 0 to {num_data - 1}, got {rows.max()}.")
+        if (is_outside := (rows < 0) | (rows >= num_data)).any():
+            raise ValueError(f"the {name} rows of {what} must be from 0 to {num_data - 1}, got {rows[is_outside][0]}.")
         if is_used[rows].any() or len(np.unique(rows)) < len(rows):
             raise ValueError(f"{what} must name each row at most once, but its {name} rows repeat one; check the file.")
         is_used[rows] = True

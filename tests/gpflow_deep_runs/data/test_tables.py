@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from gpflow_deep_runs.data.rows import Rows, divide
-from gpflow_deep_runs.data.tables import TableSpec, apply_schema, read_table, schema_of
+from gpflow_deep_runs.data.tables import FileSpec, TableSpec, apply_schema, read_table, schema_of
 
 _HOUSES = "size,colour,garden,price\n50,red,True,1.5\n60,blue,False,2.5\n70,red,False,3.25\n80,green,True,4.0\n"
 
@@ -58,6 +58,22 @@ def test_npz_with_matrices_names_and_splits(tmp_path: Path, rng: np.random.Gener
     assert dataset.feature_names == ("u", "v")
     assert dataset.target_names == ("y",)
     np.testing.assert_array_equal(divide(dataset, valid_fraction=0).test.X, X[4:])
+
+
+def test_splits_keep_their_rows_where_others_are_left_out(tmp_path: Path, rng: np.random.Generator) -> None:
+    """A total above all rows, and a row without a target, which a split may name."""
+    X, y = rng.normal(5, 1, (20, 3)).round(2), rng.normal(5, 1, 20).round(2)
+    y[2] = np.nan
+    arrays = {"X": np.vstack([X.sum(axis=0), X]), "y": np.append(np.nansum(y), y)}
+    np.savez(tmp_path / "m.npz", **arrays, train_idx=[np.arange(1, 16)], test_idx=[np.arange(16, 21)])
+    dataset = read(tmp_path / "m.npz", file=FileSpec(total_rows="drop"))
+    splits = divide(dataset, valid_fraction=0)
+    np.testing.assert_array_equal(splits.train.X, np.delete(X, 2, axis=0)[:14])
+    np.testing.assert_array_equal(splits.test.X, X[15:])
+    for row in (99, -1):
+        np.savez(tmp_path / "m.npz", X=X, y=y, train_idx=[[0, 1, 2]], test_idx=[[3, row]])
+        with pytest.raises(ValueError, match=f"the test rows of split 0 of .* must be from 0 to 18, got {row}"):
+            read(tmp_path / "m.npz")
 
 
 def test_npz_with_several_targets(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -143,6 +159,8 @@ def test_impossible_task_is_refused(tmp_path: Path, values: list[Any], task: Any
         ({"X": np.ones((3, 2)), "y": np.ones(3), "Y": np.ones(3)}, "may hold X, y or Y"),
         ({"X": np.ones(3), "y": np.ones(3)}, r"X in .* must be \[N, D\]"),
         ({"X": np.ones((3, 2)), "y": np.ones(3), "feature_names": ["a"]}, "1 names"),
+        ({"X": np.ones((3, 2)), "y": np.ones(3), "feature_names": "ab"}, "1 names"),
+        ({"X": np.ones((3, 2)), "y": np.ones(3), "feature_names": [b"a", b"\xff"]}, "must be texts in UTF-8"),
         ({"X": np.ones((3, 2)), "y": np.ones(4)}, "with N = 3"),
         ({"X": np.ones((3, 2)), "y": np.ones(3), "train_idx": np.ones((1, 2), int)}, "train_idx and test_idx"),
         ({"X": np.ones((3, 2))}, "--target must be a column"),
