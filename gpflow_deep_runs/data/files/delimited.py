@@ -28,7 +28,17 @@ from gpflow_deep_runs.data.files.libraries import pa
 from gpflow_deep_runs.data.files.packed import PIECE, Pieces
 from gpflow_deep_runs.data.values.cells import quoted
 
-__all__ = ["DELIMITERS", "HEAD_BYTES", "Dialect", "check_names", "check_quotes", "dialect_of", "foot_of", "joined"]
+__all__ = [
+    "DELIMITERS",
+    "HEAD_BYTES",
+    "Dialect",
+    "check_names",
+    "check_quotes",
+    "dialect_of",
+    "foot_of",
+    "is_of_encoding",
+    "joined",
+]
 __all__ += ["read_batches", "read_text", "unnamed"]
 
 HEAD_BYTES = 2**18
@@ -48,7 +58,7 @@ _NOTE = re.compile(
 )
 _YEAR = re.compile("(?:1[89]|20|21)[0-9]{2}")
 _DATE = re.compile(r"[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}\b.*|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4}\b.*")
-_RULE = re.compile(r"[\s|+]*[-=_]{3,}[-=_+|:\s]*")
+_RULE = re.compile(r"[\s|+]*[-=_]{3}[-=_+|:\s]*")
 _MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _SPACES = " "
 _MARK = codecs.BOM_UTF8
@@ -467,7 +477,10 @@ def foot_of(table: pa.Table) -> int:
 
 def _read_spaced(stream: IO[bytes], dialect: Dialect, where: str, *, has_header: bool, skip_footer: int) -> pa.Table:
     """The rows of a text whose columns stand between white space of any width."""
-    text = stream.read().decode(_CODECS.get(dialect.encoding, dialect.encoding))
+    try:
+        text = stream.read().decode(_CODECS.get(dialect.encoding, dialect.encoding))
+    except UnicodeDecodeError as error:
+        raise ValueError(_unreadable(error, where)) from error
     lines = [line for line in _line_ends(text)[dialect.num_titles :] if line.strip()][int(has_header) :]
     lines = lines[: len(lines) - skip_footer] if skip_footer else lines
     rows = [_cut(line, dialect.places) if dialect.places else _words(line) for line in lines]
@@ -590,8 +603,13 @@ def _ragged(row: pa.csv.InvalidRow, number: int, dialect: Dialect, where: str) -
 def _unreadable(error: Exception, where: str) -> str:
     if "straddling" in str(error):
         return f"{where} has a row of more than {_BLOCK >> 20} MiB; perhaps a quotation mark is never closed."
-    cure = "give --encoding=NAME, such as windows-1252" if "UTF8" in str(error) else "write it again"
+    cure = "give --encoding=NAME, such as windows-1252" if is_of_encoding(error) else "write it again"
     return f"{where} is no readable, complete CSV file in UTF-8 ({error}); {cure}."
+
+
+def is_of_encoding(error: BaseException | None) -> bool:
+    """Whether a text cannot be read because it is in another encoding."""
+    return isinstance(error, UnicodeError) or "UTF8" in str(error)
 
 
 def _decoded(head: bytes, where: str, is_whole: bool, encoding: str = "") -> tuple[str, str]:

@@ -32,6 +32,7 @@ from gpflow_deep_runs.data.files.delimited import (
     check_quotes,
     dialect_of,
     foot_of,
+    is_of_encoding,
     joined,
     read_batches,
     read_text,
@@ -43,7 +44,16 @@ from gpflow_deep_runs.data.files.typed import kind_of_type
 from gpflow_deep_runs.data.table.doubts import labels_of
 from gpflow_deep_runs.data.table.spec import TableSpec
 
-__all__ = ["SUFFIXES", "Table", "file_dialect", "is_delimited", "names_of_pandas", "read_source", "text_batches"]
+__all__ = [
+    "SUFFIXES",
+    "Table",
+    "decoded_texts",
+    "file_dialect",
+    "is_delimited",
+    "names_of_pandas",
+    "read_source",
+    "text_batches",
+]
 
 SUFFIXES = (
     ".csv, .tsv, .txt, .dat, .data, .train or .test (each also with .gz, .bz2, .xz, .zst or .zip), .jsonl, .ndjson, "
@@ -167,7 +177,7 @@ def _json_frame(content: str, budget: Budget, *, is_lines: bool) -> pd.DataFrame
     except json.JSONDecodeError:
         parsed = None
     if is_lines or parsed is None:  # a single line is a row, too
-        parsed = [json.loads(line) for line in content.splitlines() if line]
+        parsed = [json.loads(line) for line in content.split("\n") if line.strip()]  # texts may hold other line ends
     # The orders in which pandas writes a frame, or a list of rows
     if isinstance(parsed, dict) and isinstance(parsed.get("data"), list) and "columns" not in parsed:
         parsed = parsed["data"]  # of the order "table", or of a service
@@ -350,7 +360,7 @@ def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
     try:
         columns = joined(text_batches(path, dialect, spec))
     except ValueError as error:
-        if dialect.encoding != "utf-8" or "UTF8" not in str(error):
+        if dialect.encoding != "utf-8" or not is_of_encoding(error.__cause__):
             raise
         with open_unpacked(path, spec.file.max_bytes) as stream:  # it is no UTF-8 below its first lines
             guess = encoding_of(stream.read(), where)
@@ -639,7 +649,9 @@ def _npz_table(arrays: Mapping[str, np.ndarray], where: str, name: str) -> Table
     if X.ndim in (3, 4) and 0 not in X.shape:  # images [N, H, W] or [N, H, W, C]
         shape = (X.shape[1], X.shape[2])
         X = X.reshape(len(X), -1)
-    names = [str(name) for name in arrays.get("feature_names", [f"x{d}" for d in range(X.shape[-1] if X.ndim else 0)])]
+    names = [f"x{d}" for d in range(X.shape[-1] if X.ndim else 0)]
+    if "feature_names" in arrays:
+        names = list(map(str, np.ravel(decoded_texts(arrays["feature_names"], f"feature_names in {where}"))))
     if X.ndim != 2 or len(set(names)) != X.shape[1]:
         raise ValueError(
             f"X in {where} must be [N, D] with D different feature names, or images [N, H, W] or [N, H, W, C], got "
@@ -664,13 +676,23 @@ def _target_columns(key: str, array: np.ndarray, num_data: int, names: list[str]
 
 
 def _array_column(array: np.ndarray, what: str) -> pa.Array:
-    if array.dtype.kind == "S":
-        array = np.char.decode(array, "utf-8")
+    array = decoded_texts(array, what)
     if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
         array = array.astype(np.float64)
     if array.dtype.kind not in "biufUMm":
         raise ValueError(f"{what} must hold real numbers, texts, dates or true and false, got type {array.dtype}.")
     return pa.array(np.ascontiguousarray(array))
+
+
+def decoded_texts(array: np.ndarray, what: str) -> np.ndarray:
+    """Texts of bytes in UTF-8 as texts; other arrays as they are.
+
+    :raises ValueError: naming `what`, if they are in another encoding.
+    """
+    try:
+        return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{what} must be texts in UTF-8 ({error}); write it again as texts.") from error
 
 
 def _stored_splits(arrays: Mapping[str, np.ndarray], where: str) -> tuple[tuple[Indices, Indices], ...] | None:

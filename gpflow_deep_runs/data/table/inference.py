@@ -338,9 +338,10 @@ def _form_of_days(values: pa.ChunkedArray | pa.Array, found: np.ndarray) -> str:
     if found.dtype.kind == "f" and (not 1e7 <= found[is_value].min() <= found[is_value].max() < 1e14):
         return ""
     # The first texts, then all: one format must read nearly all of them as days of these centuries
+    value_rows = pa.array(np.flatnonzero(is_value))
     for size in (100, len(values)):
-        texts = pa.concat_arrays(one_chunk(values.slice(0, size)).chunks)
-        value_texts = pc.utf8_trim_whitespace(texts.filter(pa.array(is_value[:size])))
+        texts = pa.concat_arrays(one_chunk(values.take(value_rows.slice(0, size))).chunks)
+        value_texts = pc.utf8_trim_whitespace(texts)
         widths = pc.unique(pc.utf8_length(value_texts)).to_pylist()
         forms = _DIGIT_FORMS.get(widths[0], ()) if len(widths) == 1 else ()
         shares = {form: _share_of_moments(value_texts, form) for form in forms}

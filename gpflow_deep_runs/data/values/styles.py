@@ -39,10 +39,11 @@ Sign = Literal["", ".", ","]
 
 _GAP = f"[{SPACES}]*"
 _CELL = re.compile(
-    f"(?P<open>\\(?){_GAP}(?P<sign>[{SIGNS}]?){_GAP}"
-    f"(?P<before>[^{SIGNS}()0-9.,]*?(?:[^\\W\\d_]\\.(?={_GAP}[0-9]))?){_GAP}(?P<inner>[{SIGNS}]?){_GAP}"  # of "Rs.500"
+    f"(?P<open>\\(?){_GAP}(?:(?P<sign>[{SIGNS}]){_GAP})?"
+    f"(?P<before>(?![{SPACES}])[^{SIGNS}()0-9.,]*?(?:[^\\W\\d_]\\.(?={_GAP}[0-9]))?){_GAP}"  # of "Rs.500"
+    f"(?:(?P<inner>[{SIGNS}]){_GAP})?"
     f"(?P<body>(?:[0-9.,](?:[0-9.,'\u2019{SPACES}]*[0-9.,])?{EXPONENT}|(?i:inf(?:inity)?)))"
-    f"{_GAP}(?P<after>(?:[^()0-9.,'\u2019][^()]*?)?){_GAP}(?P<close>\\)?)",
+    f"{_GAP}(?P<after>(?:(?!(?<=[{SPACES}])[{SPACES}])[^()0-9.,'\u2019][^()]*?)?){_GAP}(?P<close>\\)?)",
     re.DOTALL,
 )
 """A number with a unit on either side, in parentheses or not."""

@@ -1,4 +1,5 @@
 import io
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -133,6 +134,18 @@ def test_errors_far_behind_the_head() -> None:
         dialect = dialect_of(content[:HEAD_BYTES], "F", is_whole=False)
         with pytest.raises(ValueError, match=message):
             read_text(io.BytesIO(content), dialect, "F")
+
+
+def test_a_text_between_spaces_in_another_encoding() -> None:
+    content = b"a b\n" + b"1 2\n" * HEAD_BYTES + b"1 \xe9\n"
+    with pytest.raises(ValueError, match=r"F is no readable, .* in UTF-8 .*--encoding"):
+        read_text(content, dialect_of(content[:HEAD_BYTES], "F", is_whole=False), "F")
+
+
+def test_a_long_line_that_nearly_is_drawn() -> None:
+    start = time.process_time()
+    assert _read(f"a,b\n1,{'-' * 50_000}x\n") == {"a": ["1"], "b": ["-" * 50_000 + "x"]}
+    assert time.process_time() - start < 10  # 0.1 s
 
 
 def test_a_head_that_ends_anywhere(rng: np.random.Generator) -> None:

@@ -478,7 +478,15 @@ def test_large_columns_take_no_longer_than_they_should() -> None:
     start = time.process_time()
     column = infer("c", cells, where="F")
     assert parse(cells, column, where="F").sum() == 500_000 * 1020.5
-    assert time.process_time() - start < 10  # 0.1 s
+    for gap in (" " * 2000, "\u00a0" * 2000):  # within a text that nearly is a number
+        assert _infer([f"5{gap}x({i}" for i in range(9)]).kind == "category"
+    assert time.process_time() - start < 10  # 2 s
+
+
+def test_days_in_digits_may_begin_below_many_gaps() -> None:
+    cells = [""] * 1500 + [f"202001{day:02d}" for day in range(1, 29)]
+    assert _infer(cells).date_format == "%Y%m%d"
+    assert _infer(cells[1400:]) == _infer(cells)
 
 
 @pytest.mark.parametrize(
