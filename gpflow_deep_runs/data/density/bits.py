@@ -18,7 +18,7 @@ from gpflow_deep_base.numbers.bins import Bins
 from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_base.storage.container import read_npz
 from gpflow_deep_runs.data import tables
-from gpflow_deep_runs.data.files.sources import read_source
+from gpflow_deep_runs.data.files.sources import decoded_texts, read_source
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.table.features import Feature
 from gpflow_deep_runs.data.table.schema import Schema
@@ -298,14 +298,19 @@ def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], tuple[str, ...], tuple
     if not is_matrix or len({shape[1] for shape in shapes.values()}) != 1:
         raise ValueError(f"{path} must hold matrices [n, D] with the same D and at least one row, got {shapes}.")
     D = parts["train"].shape[1]
-    names = tuple(map(str, arrays["feature_names"])) if "feature_names" in arrays else tuple(f"x{d}" for d in range(D))
+    names = tuple(f"x{d}" for d in range(D))
+    if "feature_names" in arrays:
+        names = tuple(map(str, np.ravel(decoded_texts(arrays["feature_names"], f"feature_names in {path}"))))
     return parts, names, _image_shape(arrays, D, path)
 
 
 def _image_shape(arrays: Mapping[str, np.ndarray], num_pixels: int, path: Path) -> tuple[int, int] | None:
     if "image_shape" not in arrays:
         return None
-    sizes = [int(size) for size in np.ravel(arrays["image_shape"])]
-    if len(sizes) != 2 or np.prod(sizes) != num_pixels:
-        raise ValueError(f"image_shape in {path} must be two numbers with the product {num_pixels}, got {sizes}.")
-    return sizes[0], sizes[1]
+    sizes = np.ravel(arrays["image_shape"])
+    is_whole = sizes.dtype.kind in "iuf" and not (sizes % 1).any()
+    if len(sizes) != 2 or not is_whole or np.prod(sizes) != num_pixels:
+        raise ValueError(
+            f"image_shape in {path} must be two numbers with the product {num_pixels}, got {sizes.tolist()}."
+        )
+    return int(sizes[0]), int(sizes[1])

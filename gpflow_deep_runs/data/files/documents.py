@@ -23,7 +23,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from gpflow_deep_runs.data.files.packed import COMPRESSIONS, UNPACK_ERRORS, check_file, open_unpacked
-from gpflow_deep_runs.data.files.sparse import LABELS, checksum, is_matrix, labels_of, read_matrix
+from gpflow_deep_runs.data.files.sparse import LABELS, checked_labels, checksum, is_matrix, labels_of, read_matrix
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.table.spec import TableSpec
 
@@ -178,9 +178,9 @@ def read_new(
         if X.shape[1] != num_columns:
             raise ValueError(f"{path} must have {num_columns} columns as the training data, got {X.shape[1]}.")
         key = next((name for name in (*table.target, *LABELS) if name in arrays), None)
-        labels = [None] if key is None else arrays[key].tolist()
+        labels = [None] if key is None else checked_labels(arrays[key], X.shape[0], f"{key} in {path}")
     # There are scores only if each row has a label
-    if any(label is None for label in labels) or len(labels) != X.shape[0]:
+    if any(label is None for label in labels):
         return X, None
     numbers = {name: number for number, name in enumerate(class_names)}
     if unknown := sorted({_name(label) for label in labels} - set(numbers)):

@@ -18,7 +18,7 @@ import scipy.sparse
 
 from gpflow_deep_base.storage.container import read_npy, read_npz
 
-__all__ = ["LABELS", "checksum", "is_matrix", "labels_of", "read_matrix"]
+__all__ = ["LABELS", "checked_labels", "checksum", "is_matrix", "labels_of", "read_matrix"]
 
 LABELS = ("labels", "label", "y", "Y")
 """Names of an array of labels."""
@@ -114,6 +114,15 @@ def labels_of(
             f"{path} must hold labels beside its matrix, as an array called labels (--target names another), got "
             f"{', '.join(sorted(arrays)) or 'none'}; give a file with a label for each row by --labels."
         )
+    return checked_labels(labels, num_rows, where)
+
+
+def checked_labels(labels: np.ndarray, num_rows: int, where: str) -> list[Any]:
+    """Labels [N] or [N, 1] one by one.
+
+    :param where: they are, for the error.
+    :raises ValueError: if they are no labels of so many rows, or one is missing.
+    """
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.shape != (num_rows,) or labels.dtype.kind not in "biufUS":
         raise ValueError(f"{where} must be a label for each of {num_rows} rows, got {labels.dtype} {labels.shape}.")

@@ -26,6 +26,9 @@ CIFAR_MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
 LARGEST: Mapping[str, int] = {"digits": 16}
 """The largest value of a pixel of known sets, if it is not 255."""
 
+MAX_CLASSES = 2**16
+"""Each class has weights in a model, whether or not an image is of it."""
+
 _CIFAR_FILES = (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin")
 _CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
@@ -129,10 +132,11 @@ def read_own(path: str | os.PathLike[str]) -> Rows:
     for name, part, part_labels in (("X", X, labels), ("X_test", X_test, labels_test)):
         if part.ndim != 4 or part.dtype != np.uint8 or part.shape[1:] != X.shape[1:] or 0 in part.shape:
             raise ValueError(f"{name} in {path} must be uint8 images [N, H, W, C], got {part.dtype} {part.shape}.")
-        if part_labels.shape != part.shape[:1] or part_labels.dtype.kind not in "iu" or part_labels.min() < 0:
+        is_label = part_labels.shape == part.shape[:1] and part_labels.dtype.kind in "iu"
+        if not is_label or not 0 <= part_labels.min() <= part_labels.max() < MAX_CLASSES:
             raise ValueError(
-                f"{path} must have a label of 0 or more for each image of {name}, got "
-                f"{part_labels.dtype} {part_labels.shape}."
+                f"{path} must have a label from 0 to {MAX_CLASSES - 1} for each image of {name}, got "
+                f"{part_labels.dtype} {part_labels.shape}{f' up to {part_labels.max()}' if is_label else ''}."
             )
     num_classes = 1 + int(max(labels.max(), labels_test.max()))
     names = tuple(str(number) for number in range(num_classes))

@@ -138,6 +138,8 @@ ONES = np.ones((4, 3), np.uint8)
         (save_npz(train=ONES, n_features=25), "3 bytes in each row, which are not 25 bits"),
         (save_npz(train=ONES.astype(float), n_features=24), "parts must be np.packbits"),
         (save_npz(X=ONES, image_shape=[2, 2]), r"two numbers with the product 3, got \[2, 2\]"),
+        (save_npz(X=ONES, image_shape=["a", "b"]), r"two numbers with the product 3, got \['a', 'b'\]"),
+        (save_npz(X=np.ones((40, 3)), feature_names="abc"), "must have 3 column names, got 1"),
         (save_npz(X=np.ones((40, 3)), feature_names=["a", "b"]), "must have 3 column names, got 2"),
     ],
 )

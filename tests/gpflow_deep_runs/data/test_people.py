@@ -225,6 +225,8 @@ def test_objects_within_rows_and_values_with_labels(tmp_path: Path) -> None:
     (path := tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, people)))
     rows = read_table(path, TableSpec(target=("y",)))
     assert rows.feature_names == ("at.city=A", "at.city=B", "at.place.x")
+    path.write_text('{"a": "one\u2028text", "y": 1.5}\n\n  \n{"a": "x", "y": 2}\n', encoding="utf-8")
+    assert read_table(path, TableSpec(target=("y",))).feature_names == ("a=one\u2028text", "a=x")
     path.write_text('{"a.b": 1, "a": {"b": 2}}\n' * 3)
     with pytest.raises(ValueError, match=r"would be called 'a\.b'"):
         read_table(path, SPEC)

@@ -50,9 +50,14 @@ def test_labels_in_the_file(key: str, X: scipy.sparse.csr_matrix, tmp_path: Path
     data = read_documents(tmp_path / "X.npz", table=table)
     assert data.class_names == ("-1", "1")
     np.testing.assert_array_equal(data.parts["all"].Y[:, 0], [1, 0] * 10)
-    numbers = read_new(tmp_path / "X.npz", None, 9, data.class_names, table)[1]
-    assert numbers is not None
-    np.testing.assert_array_equal(numbers, [1, 0] * 10)
+    for labels in (np.array([1, -1] * 10), np.array([[1.0], [-1.0]] * 10), np.array([b"1", b"-1"] * 10)):
+        np.savez(tmp_path / "X.npz", **parts(X), **{key: labels})
+        numbers = read_new(tmp_path / "X.npz", None, 9, data.class_names, table)[1]
+        assert numbers is not None
+        np.testing.assert_array_equal(numbers, [1, 0] * 10)
+    np.savez(tmp_path / "X.npz", **parts(X), **{key: 1})
+    with pytest.raises(ValueError, match=f"{key} in .* must be a label for each of 20 rows"):
+        read_new(tmp_path / "X.npz", None, 9, data.class_names, table)
 
 
 def test_entries_of_one_place_are_added(tmp_path: Path) -> None:

@@ -163,8 +163,9 @@ def test_own_images(tmp_path: Path, arrays: dict[str, Any]) -> None:
         ({"extra": np.zeros(1)}, "must hold X, labels, X_test, labels_test, got .*extra"),
         ({"X": np.zeros((5, 4, 6, 2))}, "X in .* must be uint8 images"),
         ({"X_test": np.zeros((2, 4, 4, 2), np.uint8)}, "X_test in .* must be uint8 images"),
-        ({"labels": np.zeros(4, int)}, "a label of 0 or more for each image of X"),
-        ({"labels_test": np.array([-1, 0])}, "a label of 0 or more for each image of X_test"),
+        ({"labels": np.zeros(4, int)}, "a label from 0 to 65535 for each image of X"),
+        ({"labels_test": np.array([-1, 0])}, "a label from 0 to 65535 for each image of X_test"),
+        ({"labels_test": np.array([10**12, 0])}, "for each image of X_test, got int64 .* up to 1000000000000"),
     ],
 )
 def test_wrong_own_images_are_refused(
