@@ -37,6 +37,7 @@ __all__ = [
     "Density",
     "Member",
     "Mixture",
+    "completion_of",
     "drawn",
     "load_density",
     "log_prob",
@@ -162,7 +163,9 @@ class Mixture:
             log_known[~lacks] = self.log_prob(rows[~lacks])
         # The others: p(x_j = 1 | known) of the members, by w_m p_m(known).
         if lacks.any():
-            completions = [_completed(member, rows[lacks], mask[lacks], seed, refuses) for member in self.members]
+            completions = [
+                completion_of(member, rows[lacks], mask[lacks], seed=seed, refuses=refuses) for member in self.members
+            ]
             log_joint = np.stack([part.log_known for part in completions]) + self.log_weights[:, None]
             log_known[lacks] = np.logaddexp.reduce(log_joint, axis=0)
             with np.errstate(invalid="ignore"):
@@ -259,11 +262,24 @@ def log_prob_of_known(
     log_p = np.zeros(len(rows))
     log_p[~lacks] = log_prob(density, rows[~lacks], num_samples=num_samples, seed=seed)
     if lacks.any():
-        if isinstance(density, Mixture):
-            log_p[lacks] = density.complete(rows[lacks], is_missing[lacks], seed=seed, refuses=False).log_known
-        else:
-            log_p[lacks] = _completed(density, rows[lacks], is_missing[lacks], seed, False).log_known
+        log_p[lacks] = completion_of(density, rows[lacks], is_missing[lacks], seed=seed, refuses=False).log_known
     return log_p
+
+
+def completion_of(
+    density: Density, x: ArrayLike, is_missing: ArrayLike, *, seed: int = 0, refuses: bool = True
+) -> Completed:
+    """Missing bits of any density given the known ones. Parameters and errors as :meth:`Mixture.complete`.
+
+    :param density: of which model.
+    :param x: [N, n]; what stands where bits are missing does not matter.
+    :param is_missing: booleans [N, n].
+    :param seed: of draws.
+    :param refuses: raise an error for known bits that no row of a chain or a network has.
+    """
+    if isinstance(density, Ordered | Mixture):
+        return density.complete(x, is_missing, seed=seed, refuses=refuses)
+    return completed(density, x, is_missing, seed=seed)
 
 
 def drawn(density: Density, num: int, seed: int) -> NDArray[np.uint8]:
@@ -408,9 +424,3 @@ def _config(header: dict[str, Any]) -> DARNConfig:
 
 def _width(member: Member) -> int:
     return member.num_columns if isinstance(member, Ordered) else member.config.visible
-
-
-def _completed(member: Member, x: ArrayLike, is_missing: ArrayLike, seed: int, refuses: bool) -> Completed:
-    if isinstance(member, Ordered):
-        return member.complete(x, is_missing, seed=seed, refuses=refuses)
-    return completed(member, x, is_missing, seed=seed)

@@ -6,13 +6,12 @@
 
 Rows may have weights: a row of weight 2 counts as two rows. `darn.train.density_choice` chooses among them.
 
-Variables that decide others: a city says in which state it is, and one bit may be the copy of another.
-
-A variable is a category, or a column that is a bit by itself. A decides B where each level of A was seen beside one
-level of B alone, so that other pairs of levels never occur. Where E rows would have such pairs, if A and B knew nothing
-of each other, it is a priori as probable as not that no row ever will, and the next one has such a pair with a
-probability of about 1 / E^2 (Laplace's rule of succession). That is a logit of -2 log(E + 1), where a regression with a
-penalty leaves one of about -4.
+Some variables decide others: a city says in which state it is, and one bit may be the copy of another. A variable is a
+category, or a column that is a bit by itself. A decides B where each level of A was seen beside one level of B alone,
+so that other pairs of levels never occur. Where E rows would have such pairs, if A and B knew nothing of each other, it
+is a priori as probable as not that no row ever will, and the next one has such a pair with a probability of about
+1 / E^2 (Laplace's rule of succession). That is a logit of -2 log(E + 1), where a regression with a penalty leaves one
+of about -4.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -54,6 +53,7 @@ _MOST_WORK = 2e10  # that times levels; tables that are larger are not looked at
 _LEAST_EVIDENCE = 20.0  # nats, beyond a bit for each pair of levels
 
 Bits = NDArray[np.bool_]
+Columns = TypeVar("Columns", NDArray[np.uint8], scipy.sparse.csr_matrix)
 
 
 class Clause(NamedTuple):
@@ -361,7 +361,7 @@ class Regressions:
         n = len(bias)
         return Chain(self.order, bias, scipy.sparse.csc_matrix((weights, rows, starts), shape=(n, n)), self.categories)
 
-    def _at_risk(self, j: int, before: Any) -> tuple[NDArray[np.uint8], Any, NDArray[np.float64]]:
+    def _at_risk(self, j: int, before: Columns) -> tuple[NDArray[np.uint8], Columns, NDArray[np.float64]]:
         """Column j, those before it, and weights of the rows that have no earlier level of its category."""
         level = self._levels.get(j)
         if level is None or not len(level.earlier):
@@ -390,7 +390,9 @@ def _fitted(
     return Regression(float(regression.intercept_[0]), regression.coef_[0].astype(np.float64))
 
 
-def _sorted_column(order: NDArray[np.int32], weights: NDArray[np.float64]) -> tuple[NDArray[np.int32], Any]:
+def _sorted_column(
+    order: NDArray[np.int32], weights: NDArray[np.float64]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Columns of the weights that are not zero, in their order, and these."""
     nonzero = np.flatnonzero(weights)
     nonzero = nonzero[np.argsort(order[nonzero])]
@@ -398,11 +400,16 @@ def _sorted_column(order: NDArray[np.int32], weights: NDArray[np.float64]) -> tu
 
 
 def _regression(strength: float) -> LogisticRegression:
-    settings: dict[str, Any] = {"C": strength, "solver": "liblinear", "tol": _TOLERANCE, "random_state": 0}
-    settings["intercept_scaling"] = _INTERCEPT
     # scikit-learn 1.8 and later say L1 by a ratio, earlier ones by a name.
     by_name = LogisticRegression().get_params()["penalty"] == "l2"
-    return LogisticRegression(**settings, **({"penalty": "l1"} if by_name else {"l1_ratio": 1.0}))
+    return LogisticRegression(
+        C=strength,
+        solver="liblinear",
+        tol=_TOLERANCE,
+        random_state=0,
+        intercept_scaling=_INTERCEPT,
+        **({"penalty": "l1"} if by_name else {"l1_ratio": 1.0}),
+    )
 
 
 def fit_chow_liu(x: ArrayLike, *, categories: Sequence[Category] = (), weights: ArrayLike | None = None) -> Chain:
@@ -453,6 +460,8 @@ def fit_mixture_of_bernoullis(
     """
     rows = checked_bits(x, np.shape(x)[-1] if np.ndim(x) else 1)
     N, n = rows.shape
+    if N < 1 or members < 1:
+        raise ValueError(f"there must be rows and members, got {N} and {members}.")
     counted = row_weights(weights, N)
     # Products of matrices of single precision are twice as fast, and EM needs no more.
     ones = rows.astype(np.float32)

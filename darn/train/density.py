@@ -19,10 +19,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from darn.model.categories import as_categories
 from darn.model.model import DARN, DARNConfig
 from darn.more.blame import blame
-from darn.more.completion import complete, warn_of_few_draws
+from darn.more.completion import warn_of_few_draws
 from darn.more.mixture import (
     Density,
     Mixture,
+    completion_of,
     drawn,
     log_prob,
     log_prob_by_column,
@@ -169,8 +170,9 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         # Bits, where they are missing, and their weights.
         x, is_missing, _ = self._bits(X, reset=True)
         groups = self._groups
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, dtype=np.float64)
-        if weights is not None:
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, x, dtype=np.float64)
             if weights.min() < 0:
                 raise ValueError(
                     f"sample_weight must not be negative, got {weights.min():g} of row {weights.argmin()}."
@@ -205,9 +207,16 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         # Trees, mixtures, chains and networks.
         if kinds:
             self._say(1, f"trying trees, mixtures and {' and '.join(kinds)}s on {len(x):,} rows")
-            settings: dict[str, Any] = {"weights": x_weights, "valid_weights": valid_weights, "kinds": kinds}
-            settings["report"] = lambda line: self._say(2, line)
-            self.density_choice_ = choose_density(x, valid, seed=seed, groups=groups, **settings)
+            self.density_choice_ = choose_density(
+                x,
+                valid,
+                seed=seed,
+                groups=groups,
+                kinds=kinds,
+                weights=x_weights,
+                valid_weights=valid_weights,
+                report=lambda line: self._say(2, line),
+            )
         # A DARN, which stands beside these.
         if has_darn and kinds and len(x) < _FEW_ROWS:
             self._say(
@@ -295,11 +304,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         x, is_missing, _ = self._fitted_bits(X)
         if is_missing is not None:
             # Missing bits are the more probable value given the known ones.
-            if isinstance(self.model_, DARN):
-                p = complete(self.model_, x, is_missing, seed=self._seed)
-            else:
-                p = self.model_.complete(x, is_missing, seed=self._seed).probabilities
-            x = np.where(is_missing, p > 0.5, x).astype(np.uint8)
+            x = np.where(is_missing, self._probabilities(x, is_missing) > 0.5, x).astype(np.uint8)
         # The codes of all DARNs in the model, with noise that makes each bit its more probable value.
         codes = [np.zeros([len(x), 0], (self.model or {}).get("dtype", "float32"))]
         for model in self._darns():
@@ -335,14 +340,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             bits = self.variables_.bits(np.where(_missing(X, numbers), np.nan, numbers))
             is_missing = np.isnan(bits) if mask is None else is_missing[:, self.variables_.owners]
             numbers = bits
-        rows = self._as_bits(np.where(is_missing, 0, numbers))
-        # The probabilities of the missing bits.
-        if isinstance(self.model_, DARN):
-            probabilities = complete(self.model_, rows, is_missing, seed=self._seed)
-        else:
-            completed = self.model_.complete(rows, is_missing, seed=self._seed)
-            warn_of_few_draws(completed)
-            probabilities = completed.probabilities
+        probabilities = self._probabilities(self._as_bits(np.where(is_missing, 0, numbers)), is_missing)
         return probabilities if self.variables_ is None else self.variables_.named(probabilities)
 
     def __sklearn_tags__(self) -> Any:
@@ -357,6 +355,12 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
     def _n_features_out(self) -> int:
         """Columns of :meth:`transform`, which scikit-learn names darndensity0, darndensity1, ..."""
         return sum(sum(model.config.hidden) for model in self._darns())
+
+    def _probabilities(self, rows: NDArray[np.uint8], is_missing: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """The known bits, and of each missing one the probability that it is 1, [N, n_x]."""
+        completed = completion_of(self.model_, rows, is_missing, seed=self._seed)
+        warn_of_few_draws(completed)
+        return completed.probabilities
 
     def _darns(self) -> list[DARN]:
         """Those in the model."""
@@ -436,9 +440,16 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             self._say(1, words)
             if not self.verbose:
                 tell(words)
-            settings: dict[str, Any] = {"search": search, "batch_size": self.batch_size}
-            settings["report"] = lambda line: self._say(2, line)
-            self.choice_ = choose(x, valid, seed=seed, model=model, training=training, **settings)
+            self.choice_ = choose(
+                x,
+                valid,
+                seed=seed,
+                search=search,
+                batch_size=self.batch_size,
+                model=model,
+                training=training,
+                report=lambda line: self._say(2, line),
+            )
             return self.choice_.model, self.choice_.training
         return DARNConfig(visible=x.shape[1], **model), TrainingConfig(**OPTIMIZER, **training)
 

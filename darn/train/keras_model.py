@@ -12,10 +12,12 @@ affair: `shuffle=False`, or batches that come as a function of the step, make a 
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from darn.model.description_length import code_lengths
 from darn.model.gradients import check_estimator, estimate
@@ -54,28 +56,28 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         self.built = True
 
     @property
-    def metrics(self) -> list[Any]:
+    def metrics(self) -> list[tf.keras.metrics.Metric]:
         """Means over the rows of an epoch: the description length and, of it, what the stochastic units carry; nats."""
         return self.means
 
     @property
-    def trainable_weights(self) -> list[Any]:
+    def trainable_weights(self) -> list[tf.Variable]:
         """Variables of the DARN that training changes."""
         return list(self.darn.trainable_variables) if self.trainable else []
 
     @property
-    def trainable_variables(self) -> list[Any]:
+    def trainable_variables(self) -> list[tf.Variable]:
         """The same."""
         return self.trainable_weights
 
     @property
-    def non_trainable_weights(self) -> list[Any]:
+    def non_trainable_weights(self) -> list[tf.Variable]:
         """Its other variables."""
         trainable = {id(variable) for variable in self.trainable_weights}
         return [variable for variable in self.darn.variables if id(variable) not in trainable]
 
     @property
-    def weights(self) -> list[Any]:
+    def weights(self) -> list[tf.Variable]:
         """All of them, which `get_weights`, `set_weights` and files hold."""
         return list(self.darn.variables)
 
@@ -95,7 +97,7 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         self.compile(tf.keras.optimizers.deserialize(config["optimizer"]), jit_compile=config["jit_compile"])
         self.optimizer.build(self.trainable_weights)
 
-    def fit(self, x: Any = None, *arguments: Any, **options: Any) -> Any:
+    def fit(self, x: object = None, *arguments: object, **options: Any) -> tf.keras.callbacks.History:
         """As Keras does. Arrays and tensors are checked at once, rows of a data set when they come.
 
         :raises ValueError: for arrays that the model cannot have produced, such as NaN.
@@ -104,12 +106,12 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
             self._check(part, name)
         return super().fit(x, *arguments, **options)
 
-    def evaluate(self, x: Any = None, *arguments: Any, **options: Any) -> Any:
+    def evaluate(self, x: object = None, *arguments: object, **options: Any) -> float | list[float] | dict[str, float]:
         """As Keras does, likewise."""
         self._check(x, "x")
         return super().evaluate(x, *arguments, **options)
 
-    def predict(self, x: tf.Tensor, *arguments: object, **options: Any) -> Any:
+    def predict(self, x: object, *arguments: object, **options: Any) -> NDArray:
         """As Keras does, likewise: log p(x) of each row, nats."""
         self._check(x, "x")
         return super().predict(x, *arguments, **options)
@@ -118,7 +120,7 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         """log p(x), [B], nats: what `predict` gives; see `DARN.log_prob`."""
         return self.darn.log_prob(self._rows(x), seed=self.seed)
 
-    def train_step(self, data: tf.Tensor | tuple[tf.Tensor, ...]) -> dict[str, Any]:
+    def train_step(self, data: tf.Tensor | tuple[tf.Tensor, ...]) -> dict[str, tf.Tensor]:
         """One update by a minibatch: x, or a tuple whose first part it is."""
         x = self._rows(data)
         # Noise of each step by its number.
@@ -139,7 +141,7 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         self.optimizer.apply(gradients, variables)
         return self._noted(estimated.prior + estimated.bits_back, estimated.visible)
 
-    def test_step(self, data: tf.Tensor | tuple[tf.Tensor, ...]) -> dict[str, Any]:
+    def test_step(self, data: tf.Tensor | tuple[tf.Tensor, ...]) -> dict[str, tf.Tensor]:
         """The description length of a minibatch, by noise that is the same in each evaluation."""
         prior, bits_back, visible = code_lengths(self.darn, self._rows(data), as_seed(self.seed))
         return self._noted(prior + bits_back, visible)
@@ -155,12 +157,12 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         del custom_objects
         return cls(**{**config, "darn": DARN(DARNConfig.from_json(config["darn"]))})
 
-    def save_own_variables(self, store: Any) -> None:
+    def save_own_variables(self, store: MutableMapping[str, NDArray]) -> None:
         """Put all weights into a file of Keras."""
         for number, variable in enumerate(self.weights):
             store[str(number)] = variable.numpy()
 
-    def load_own_variables(self, store: Any) -> None:
+    def load_own_variables(self, store: MutableMapping[str, NDArray]) -> None:
         """Take all weights from such a file.
 
         :raises ValueError: if the file holds others.
@@ -176,12 +178,12 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
         with tf.control_dependencies(assertions(x, self.darn.config)):
             return tf.identity(x)
 
-    def _check(self, data: tf.Tensor | tuple[tf.Tensor, ...], name: str) -> None:
+    def _check(self, data: object, name: str) -> None:
         data = data[0] if isinstance(data, tuple | list) and len(data) else data
         if isinstance(data, np.ndarray | tf.Tensor):
             check_data(data, self.darn.config, name)
 
-    def _noted(self, kl: tf.Tensor, visible: tf.Tensor) -> dict[str, Any]:
+    def _noted(self, kl: tf.Tensor, visible: tf.Tensor) -> dict[str, tf.Tensor]:
         for mean, values in zip(self.means, (kl + visible, kl), strict=True):
             mean.update_state(values)
         return {mean.name: mean.result() for mean in self.means}

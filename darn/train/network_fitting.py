@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from darn.more.masked import MaskedNetwork, masks
 from darn.more.ordered import Category, checked_bits, levels_in_order
+from darn.train.chain_fitting import row_weights
 from gpflow_deep_base.stopping import Best
 
 __all__ = ["FittedNetwork", "NetworkSettings", "fit_network", "work_of_step"]
@@ -45,11 +46,19 @@ class NetworkSettings:
     :ivar hidden: units of its layer.
     :ivar dropout: share of them that is left out in a step.
     :ivar input_dropout: share of the columns that is not seen in a step.
+    :raises ValueError: naming the field that is wrong.
     """
 
     hidden: int = 300
     dropout: float = 0.1
     input_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.hidden, int | np.integer) or self.hidden < 0:
+            raise ValueError(f"hidden must be a whole number of units, got {self.hidden!r}.")
+        for name in ("dropout", "input_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)!r}.")
 
     def __str__(self) -> str:
         return f"{self.hidden} hidden units, dropout {self.dropout:.2g}, of columns {self.input_dropout:.2g}"
@@ -107,7 +116,7 @@ def fit_network(
     :param patience: evaluations in a row without improvement after which training stops.
     :param most_work: multiplications after which it stops, too; at least one evaluation is made.
     :param behind: stop after so many steps, too, if validation rows have more than so many nats a row then.
-    :raises ValueError: for other values, or no rows.
+    :raises ValueError: for other values, no rows, weights that are none, or an order that has not each column once.
     """
     rows = checked_bits(x, np.shape(x)[-1] if np.ndim(x) else 1)
     N, n = rows.shape
@@ -116,6 +125,8 @@ def fit_network(
         raise ValueError(f"there must be training and validation rows, got {N} and {len(held_out)}.")
     rng = np.random.default_rng([seed, 7])
     places = rng.permutation(n) if order is None else np.asarray(order)
+    if not np.array_equal(np.sort(places), np.arange(n)):
+        raise ValueError(f"order must have each of the {n} columns once, got {order!r}.")
     training = _Training(rows, places.astype(np.int32), settings, categories, weights, rng)
     valid_share = _normalised(valid_weights, len(held_out))
     # An evaluation an epoch, but not more often than its cost allows.
@@ -330,7 +341,5 @@ class _Training:
 
 def _normalised(weights: ArrayLike | None, number: int) -> NDArray[np.float64]:
     """Weights of rows that sum to 1."""
-    if weights is None:
-        return np.full(number, 1.0 / number)
-    row_weights = np.asarray(weights, np.float64)
-    return row_weights / row_weights.sum()
+    counted = row_weights(weights, number)
+    return counted / counted.sum()

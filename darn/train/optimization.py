@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import tensorflow as tf
 
@@ -145,7 +145,7 @@ class LearningRate(tf.keras.optimizers.schedules.LearningRateSchedule):  # type:
             rate *= 0.5 * (1.0 + tf.cos(math.pi * tf.minimum(t / self.cosine, 1.0)))
         return rate * tf.minimum((t + 1.0) / self.warm_up, 1.0) if self.warm_up else rate
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """What it is made of."""
         return {name: getattr(self, name) for name in ("initial", "half_life", "warm_up", "cosine")}
 
@@ -155,7 +155,7 @@ class FusedAdam(tf.keras.optimizers.Adam):  # type: ignore[misc]
     up to rounding. On several devices it is Keras' own.
     """
 
-    def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: tf.Tensor) -> None:
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
         """One variable's update."""
         if tf.distribute.has_strategy():
             super().update_step(gradient, variable, learning_rate)
@@ -208,7 +208,7 @@ def make_optimizer(
     if half_life is not None and not half_life > 0:
         raise ValueError(f"half_life must be positive, got {half_life}; None for a constant learning rate.")
     # A schedule where the rate is not constant.
-    rate: Any = learning_rate
+    rate: float | tf.keras.optimizers.schedules.LearningRateSchedule = learning_rate
     if warm_up or cosine is not None:
         rate = LearningRate(learning_rate, half_life, warm_up, cosine)
     elif half_life is not None:
@@ -230,8 +230,7 @@ def move_means(means: Sequence[tf.Variable], variables: Sequence[tf.Variable], s
     """Move running means: at each of the first 100 steps, then at each tenth one for ten of them.
 
     :param step: number of the step just made, [].
-    :param average: decay; after t steps it is at most t / (t + 10), so
-        that early means forget faster.
+    :param average: decay; after t steps it is at most t / (t + 10), so that early means forget faster.
     """
     # Early means forget faster; at each tenth step ten steps are made up for.
     step = tf.cast(step, tf.int32)

@@ -13,10 +13,11 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from darn.model.config import used_fields
 from darn.model.model import DARN, DARNConfig
@@ -26,6 +27,9 @@ from gpflow_deep_base.files import atomic_path, write_text
 from gpflow_deep_base.numbers.groups import by_group
 from gpflow_deep_base.seeds import Seed, as_seed
 from gpflow_deep_base.storage.container import read_npz
+
+if TYPE_CHECKING:
+    from darn.train.selection import SearchConfig
 
 __all__ = [
     "HIDDEN",
@@ -212,15 +216,15 @@ class Maker:
 
     :ivar x: training rows.
     :ivar valid: validation rows.
-    :ivar fields: of `DARNConfig` that are given. :ivar
-        training_fields: of `TrainingConfig`, likewise.
+    :ivar fields: of `DARNConfig` that are given.
+    :ivar training_fields: of `TrainingConfig`, likewise.
     :ivar folder: where rivals are kept; None: nowhere.
     :ivar budget: of the search.
     :ivar look: is called after each evaluation, when all is kept that it may interrupt.
     """
 
-    x: Any
-    valid: Any
+    x: NDArray
+    valid: NDArray
     seed: tf.Tensor
     batch_size: int
     fields: dict[str, Any]
@@ -260,7 +264,7 @@ class Maker:
         return Course(trainer, self.rows, self.valid, seed=other, batch_size=self.batch_size)
 
 
-def claim(maker: Maker, search: Any) -> bool:
+def claim(maker: Maker, search: SearchConfig) -> bool:
     """Make the folder of the rivals, or see that it belongs to this search; whether it was there.
 
     :raises ValueError: if it belongs to another one.

@@ -266,7 +266,10 @@ def stored_choice(path: Path, make: Callable[[Path], Choice]) -> Choice:
         text = json.dumps(make(folder).to_json(), indent=1)
         write_text(path, text)
     shutil.rmtree(folder, ignore_errors=True)
-    return Choice.from_json(json.loads(path.read_text(encoding="utf-8")))
+    try:
+        return Choice.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise ValueError(f"{path} holds no choice of a model ({error}); delete it to choose anew.") from error
 
 
 def _without_units(candidate: Candidate) -> Candidate:

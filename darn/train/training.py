@@ -21,7 +21,7 @@ import functools
 import json
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -64,11 +64,10 @@ class Observed(NamedTuple):
 
     :ivar objective: what was minimised, with penalties.
     :ivar prior: -log p(h).
-    :ivar bits_back: log q(h | x). :ivar
-        visible: -log p(x | h).
+    :ivar bits_back: log q(h | x).
+    :ivar visible: -log p(x | h).
     :ivar activity: mean of q over units.
-    :ivar gradient_norm: of the whole gradient; of
-        the last step alone.
+    :ivar gradient_norm: of the whole gradient; of the last step alone.
     """
 
     objective: tf.Tensor
@@ -132,7 +131,7 @@ class Trainer(tf.Module):
             if self.noise is not None and config.weight_decay:
                 self.optimizer.exclude_from_weight_decay(var_list=self.noise.log_variances)
             self.optimizer.build([*self._variables, *(self.noise.log_variances if self.noise else [])])
-        self._seen: Callable[[], Any] = lambda: None
+        self._seen: Callable[[], tf.Tensor | None] = lambda: None
         self._run = self.compiled_steps(jit_compile=jit_compile)
 
     def advance(self, data: ArrayLike, rows: ArrayLike, seed: Seed) -> Observed:
@@ -264,7 +263,7 @@ class Trainer(tf.Module):
 
         self._strategy.run(on_replica, args=(gradients,))
 
-    def _scope(self) -> contextlib.AbstractContextManager[Any]:
+    def _scope(self) -> contextlib.AbstractContextManager[object]:
         return contextlib.nullcontext() if self._strategy is None else self._strategy.scope()
 
     def averaged(self) -> contextlib.AbstractContextManager[None]:
@@ -329,7 +328,9 @@ class Trainer(tf.Module):
                 count = self._strategy.num_replicas_in_sync
                 raise ValueError(f"a minibatch must be a multiple of the {count} replicas, got {x.shape[0]} rows.")
 
-            def on_replica(at: Any, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
+            def on_replica(
+                at: Sequence[tf.Tensor] | None, x: tf.Tensor, seeds: Sequence[tf.Tensor]
+            ) -> tuple[list[tf.Tensor], tf.Tensor]:
                 start = size * tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)
                 return self._own_gradients(at, x[start : start + size], seeds)
 
@@ -413,6 +414,7 @@ class Course:
     :param seed: of minibatches, noise, and of these rows.
     :param batch_size: rows of a minibatch.
     :param interval: steps between evaluations; that of :func:`evaluation_interval` if not given.
+    :raises ValueError: for a number below 1.
     """
 
     def __init__(
@@ -425,6 +427,8 @@ class Course:
         batch_size: int = 100,
         interval: int | None = None,
     ) -> None:
+        if batch_size < 1 or (interval is not None and interval < 1):
+            raise ValueError(f"batch_size and interval must be at least 1, got {batch_size} and {interval}.")
         self.trainer = trainer
         self.batch_size = batch_size
         self._x = tf.convert_to_tensor(x)
@@ -499,7 +503,7 @@ class Course:
             variable.assign(value)
         return model
 
-    def _variables(self) -> list[Any]:
+    def _variables(self) -> list[tf.Variable]:
         """All that training changes."""
         trainer = self.trainer
         noise = [] if trainer.noise is None else trainer.noise.log_variances

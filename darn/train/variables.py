@@ -12,12 +12,16 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_base.numbers.bins import Bins
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 __all__ = ["Variables", "moments"]
 
@@ -74,7 +78,7 @@ class _Part:
         """What is binned of its columns of numbers [N, width], [N]: of dates the days since 1970."""
         return block[:, 0] + block[:, 1] / 24.0 if self.kind == "date" else block[:, 0]
 
-    def values(self, numbers: NDArray[np.float64]) -> Any:
+    def values(self, numbers: NDArray[np.float64]) -> pd.Index | NDArray:
         """Numbers of :meth:`numbers` as a frame has them."""
         import pandas as pd
 
@@ -135,7 +139,12 @@ class Variables:
 
     @classmethod
     def of(
-        cls, numbers: NDArray[np.float64], encoder: Any, most_bins: int, names: Sequence[str], groups: Any = ()
+        cls,
+        numbers: NDArray[np.float64],
+        encoder: Any,
+        most_bins: int,
+        names: Sequence[str],
+        groups: Sequence[Sequence[int]] = (),
     ) -> Variables:
         """The variables of training rows.
 
@@ -194,7 +203,7 @@ class Variables:
         for part, (begin, end) in zip(self._parts, itertools.pairwise(starts), strict=True):
             yield part, numbers[:, begin:end]
 
-    def by_column(self, by_bit: NDArray[np.float64], reduce: Any = np.add) -> NDArray[np.float64]:
+    def by_column(self, by_bit: NDArray[np.float64], reduce: np.ufunc = np.add) -> NDArray[np.float64]:
         """Numbers of bits [N, n] as those of the table's columns, [N, C].
 
         :param reduce: how those of one column are joined.
@@ -203,11 +212,11 @@ class Variables:
         joined: NDArray[np.float64] = reduce.reduceat(by_bit, firsts, axis=1)
         return joined
 
-    def frame(self, bits: np.ndarray) -> Any:
+    def frame(self, bits: np.ndarray) -> pd.DataFrame:
         """Rows [N, n] as a frame of pandas: texts of levels, truth values, and of a bin a number, date or time."""
         import pandas as pd
 
-        columns: dict[str, Any] = {}
+        columns: dict[str, pd.Index | NDArray] = {}
         for part, (begin, end) in zip(self._parts, itertools.pairwise(self._starts), strict=True):
             block = np.asarray(bits[:, begin:end])
             if part.levels:
@@ -219,7 +228,7 @@ class Variables:
                 columns[part.name] = block[:, 0].astype(bool if part.kind == "boolean" else np.int64)
         return pd.DataFrame(columns)
 
-    def named(self, bits: NDArray[np.float64]) -> Any:
+    def named(self, bits: NDArray[np.float64]) -> pd.DataFrame:
         """Numbers of bits [N, n] as a frame of pandas, a column a bit."""
         import pandas as pd
 

@@ -156,3 +156,6 @@ def test_a_row_of_weight_two_counts_as_two_rows() -> None:
 def test_settings_are_checked(settings: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"strength must be positive|order each of its"):
         fit_chain(clusters(20, 0), **settings)  # type: ignore[arg-type]
+    for rows, members in ((20, 0), (20, -1), (0, 2)):
+        with pytest.raises(ValueError, match=f"there must be rows and members, got {rows} and {members}"):
+            fit_mixture_of_bernoullis(clusters(20, 0)[:rows], members)

@@ -117,8 +117,9 @@ def test_too_few_draws_are_warned_of() -> None:
     x = rows()[:20]
     with pytest.warns(
         UserWarning, match=r"missing bits of 20 of 20 rows have fewer than 200 effective .* after 20 draws"
-    ):
+    ) as found:
         complete(trained("factorial"), x, np.arange(N_X) < 5 + 0 * x, max_exact_bits=0, max_samples=20)
+    assert [warning.filename for warning in found] == [__file__]
 
 
 def test_what_is_wrong_is_said() -> None:

@@ -144,18 +144,22 @@ def test_a_fit_that_is_behind_is_given_up_once_it_had_as_many_steps() -> None:
 
 
 def test_weights_count_rows() -> None:
-    """A row of weight 2 counts as two rows: the biases that a fit starts from are the same."""
+    """A row of weight 2 counts as two rows: the means that a fit starts from are theirs."""
     x = patterns(60, 0)
     weights = 1.0 + (np.arange(60) < 20)
-    settings = NetworkSettings(hidden=4)
     order = np.arange(N, dtype=np.int32)
-    starts = [
-        _Training(rows, order, settings, (), w, np.random.default_rng(0)).log_prob(x)
-        for rows, w in ((x, weights), (np.concatenate([x, x[:20]]), None))
-    ]
-    share = _Training(x, order, settings, (), weights, np.random.default_rng(0))._mean
+    share = _Training(x, order, NetworkSettings(hidden=4), (), weights, np.random.default_rng(0))._mean
     np.testing.assert_allclose(share, np.concatenate([x, x[:20]]).mean(axis=0), rtol=1e-6)
-    assert np.isfinite(starts).all()
+
+
+def test_settings_of_a_fit_are_checked() -> None:
+    for settings in ({"hidden": -1}, {"hidden": 2.5}, {"dropout": 1.0}, {"input_dropout": -0.1}):
+        with pytest.raises(ValueError, match=f"{next(iter(settings))} must be"):
+            NetworkSettings(**settings)  # type: ignore[arg-type]
+    x = patterns(60, 0)
+    for given in ({"order": [0, 0, 1]}, {"weights": np.ones(3)}, {"weights": -np.ones(60)}):
+        with pytest.raises(ValueError, match=r"order must have each|weights must be 60 numbers"):
+            fit_network(x, x, **given)  # type: ignore[arg-type]
 
 
 def test_categories_in_a_fit() -> None:

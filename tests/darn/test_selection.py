@@ -85,6 +85,9 @@ def test_a_course_keeps_the_best_and_stops(rows: tuple[np.ndarray, np.ndarray]) 
     assert course.step < 3000
     assert course.step == course.best_step + 50
     assert course.best_value == min(value for _, value in course.values) == dict(course.values)[course.best_step]
+    for wrong in ({"batch_size": 0}, {"interval": 0}):
+        with pytest.raises(ValueError, match="batch_size and interval must be at least 1"):
+            Course(trainer, x, valid, seed=0, **wrong)
     again = Course(Trainer(course.best(), TrainingConfig(), num_data=len(x)), x, valid, seed=0)
     again._evaluate()
     assert again.best_value == pytest.approx(course.best_value)
@@ -347,6 +350,10 @@ def test_an_interrupted_search_goes_on_and_chooses_the_same(
     path = tmp_path / "choice.json"
     assert stored_choice(path, lambda folder: choose(x, valid, folder=folder, **how)) == whole
     assert [file.name for file in tmp_path.iterdir() if file != tmp_path / "search"] == ["choice.json"]
+    for text in ("{", "[]", "{}"):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"choice\.json holds no choice of a model .* delete it to choose anew"):
+            stored_choice(path, lambda folder: whole)
 
 
 def test_a_search_beside_others_is_shorter_in_wide_tables() -> None:
