@@ -24,6 +24,7 @@ from rbm_tracking.model.conditionals import log_label_probs
 from rbm_tracking.model.families.groups import blocks
 from rbm_tracking.model.rbm import RBM
 from rbm_tracking.use.estimator import TrackedRBM
+from rbm_tracking.use.estimator_rows import Matrix
 
 __all__ = ["RBMClassifier", "discriminate"]
 
@@ -123,15 +124,15 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         )
         return self
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Matrix) -> Array:
         """p(y | x), exact, [n_samples, n_classes]."""
         check_is_fitted(self)
         X = as_numbers(X, self, reset=False)
         X = validate_data(self, X, accept_sparse="csr", reset=False, dtype=(np.float64, np.float32))
         rows = X.toarray() if sparse.issparse(X) else X
         W, U, c, d = self.parameters_
-        both: Any = (np.hstack([W, U]), np.concatenate([np.zeros(W.shape[1]), d]), c)
-        return np.exp(log_label_probs(RBM(*both), rows, self._columns))
+        both = RBM(np.hstack([W, U]), np.concatenate([np.zeros(W.shape[1]), d]), c)
+        return np.exp(log_label_probs(both, rows, self._columns))
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The most probable classes, [n_samples]."""
@@ -166,7 +167,7 @@ class _Parameters(NamedTuple):
 
 def discriminate(
     parameters: _Parameters,
-    X: Any,
+    X: Matrix,
     labels: NDArray[np.int64],
     rng: np.random.Generator,
     *,
@@ -180,6 +181,7 @@ def discriminate(
     :param X: [N, D], dense or CSR.
     :param labels: [N], from 0.
     """
+    # Parameters, and the averages of their slopes and squares
     theta = [np.array(part) for part in parameters]
     first = [0 * part for part in theta]
     second = [0 * part for part in theta]
@@ -209,6 +211,7 @@ def gradient(parameters: _Parameters, v: Array, labels: NDArray[np.int64]) -> _P
     # log p(y | v) is a softmax over the free energies with each label
     o = (v @ W.T + c)[:, None] + U.T[None]  # [B, K, n_h]
     residual = (np.arange(len(d)) == labels[:, None]) - softmax(np.logaddexp(0.0, o).sum(axis=2) + d, axis=1)
+    # Each label's part of the slopes, summed over labels for what they share
     moved = residual[:, :, None] * expit(o) / len(v)
     of_hidden = moved.sum(axis=1)
     return _Parameters(of_hidden.T @ v, moved.sum(axis=0).T, of_hidden.sum(axis=0), residual.mean(axis=0))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -73,6 +73,7 @@ from rbm_tracking.track.updates.schedules import learning_rate_at, without_rate
 from rbm_tracking.use.averages import averaged, settled
 from rbm_tracking.use.estimator_config import TrainingConfig, check_whole
 from rbm_tracking.use.estimator_rows import (
+    Matrix,
     Rows,
     as_categories,
     at_temperature,
@@ -301,6 +302,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Arguments and errors as for :meth:`fit`. The first call takes the visible biases from X, so begin with many
         rows. Numbers of rows up to the next power of two share what is compiled.
         """
+        # The first rows make the model, as in `fit`
         is_first = not hasattr(self, "components_")
         self._check_parameters()
         rows = self._validated(X, reset=is_first)
@@ -317,6 +319,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         count = rows.shape[0]
         padded = packed(self._drawn(rows), 1 << (count - 1).bit_length())
         weights = (np.arange(len(padded)) < count) / count
+        # The rate is held where there is no last update to fall to
         config = self._config()
         dtype = self._state.rbm.W.dtype
         config = dataclasses.replace(config, schedule="constant") if config.schedule in FALLING else config
@@ -349,17 +352,11 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_whole(2, n_temps=n_temps, n_chains=n_chains)
         seed = tf.constant(check_random_state(random_state).randint(2**31 - 1, size=2), tf.int32)
         if self._is_along(along):
-            both = trajectory_bracket(
-                self._path(self.trajectory_),
-                n_temps,
-                num_chains=n_chains,
-                seed=seed,
-                generator=self._generator,
-                jit_compile=self._jit,
-            )
+            path = self._path(self.trajectory_)
+            both = trajectory_bracket(path, n_temps, num_chains=n_chains, seed=seed, **self._execution)
         else:
             config = evaluation.EvidenceConfig(final_ais_betas=str(n_temps), ais_chains=n_chains)
-            both = evaluation.bracket(self._model, self._base_b, seed, config, self._generator, jit_compile=self._jit)
+            both = evaluation.bracket(self._model, self._base_b, seed, config, **self._execution)
         # What AIS says is evidence from now on
         lower, upper = (evaluation.annealing(result) for result in both)
         if self._lower is not None and along == "temperatures" and n_temps > 3 * self._settings.ais_temps:
@@ -376,7 +373,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         v = self._validated(X, reset=False)
         return np.asarray(self._hidden.mean(self._field(v)), v.dtype)
 
-    def _field(self, v: Any) -> np.ndarray:
+    def _field(self, v: Matrix) -> np.ndarray:
         """Activations of the hidden units."""
         return np.asarray(
             safe_sparse_dot(v, self.components_.T.astype(v.dtype)) + self.intercept_hidden_.astype(v.dtype)
@@ -385,7 +382,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     @property
     def _hidden(self) -> Visible:
         """The hidden units, with arrays."""
-        hidden: Visible = tf.nest.map_structure(np.asarray, self._parameters.hidden)
+        hidden: Visible = plain.arrays(self._parameters.hidden)
         return hidden
 
     def score_samples(self, X: ArrayLike, *, return_interval: bool = False) -> Array | tuple[Array, Array, Array]:
@@ -403,6 +400,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 "score_samples needs rows of 0 and 1, of which there is a probability, got values between them; "
                 "binarise X as the model should see it, for example X > 0.5."
             )
+        # log q~ less log Z, which all rows share; of a frame in its own units
         log_q = log_probs_unnormalised(self._parameters, v)
         if self._frame is not None:
             log_q = log_q - self._frame.log_volume
@@ -417,6 +415,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def gibbs(self, v: ArrayLike) -> np.ndarray:
         """One step of Gibbs sampling from rows v [n_samples, n_features]: h given v, then v given h."""
         check_is_fitted(self)
+        # h given v, then v given h
         a = self._field(self._validated(v, reset=False))
         hidden = self._hidden
         visible = self._visible
@@ -459,7 +458,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         rng = self.random_state_ if random_state is None else check_random_state(random_state)
         seed = tf.constant(rng.randint(2**31 - 1, size=2), tf.int32)
         model = self._model
-        noise: Execution = {"generator": self._generator, "jit_compile": self._jit}
+        noise = self._execution
+        # Clamped units, another temperature or the way of training have new chains; else those of training go on
         rbm = model.rbm if temperature == 1 else at_temperature(model.rbm, temperature)
         if given is not None:
             known = given if self._frame is None else self._frame.standardised(given)
@@ -482,7 +482,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self._returned(rows)
 
     def impute(
-        self, X: Any, mask: Any = None, *, n_chains: int = 20, n_steps: int = 200, random_state: int | None = 0
+        self, X: Matrix, mask: Matrix = None, *, n_chains: int = 20, n_steps: int = 200, random_state: int | None = 0
     ) -> Imputed:
         """Means of missing values given the others, and their errors: see :func:`conditionals.impute`.
 
@@ -495,14 +495,15 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)
-        rows: Any = X.toarray() if sparse.issparse(X) else X
+        # Rows as the units take them, NaN where a value is missing
+        rows: Matrix = X.toarray() if sparse.issparse(X) else X
         if self.visible != "softmax":
             rows = self._columns(rows, reset=False)
         if mask is None:
             if self.visible == "softmax" and self.groups is None:
                 rows = self._encoded(rows, reset=False)
             mask = np.isnan(np.asarray(rows, np.float64))
-        is_missing: Any = mask.toarray() if sparse.issparse(mask) else mask
+        is_missing: Matrix = mask.toarray() if sparse.issparse(mask) else mask
         found = impute(self._parameters, rows, is_missing, rng=rng, num_chains=n_chains, num_steps=n_steps)
         if self._frame is None:
             return found
@@ -529,6 +530,11 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     @property
     def _settings(self) -> TrainingConfig:
         return TrainingConfig() if self.training is None else self.training
+
+    @property
+    def _execution(self) -> Execution:
+        """How noise is made, and whether functions are compiled."""
+        return {"generator": self._generator, "jit_compile": self._jit}
 
     def _is_along(self, along: Along) -> bool:
         """Whether to follow the trajectory."""
@@ -580,16 +586,18 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Its standard deviation, nats."""
         return (self.evidence_.high - self.evidence_.low) / (2 * Z_95)
 
-    def _validated(self, X: Any, *, reset: bool) -> Any:
+    def _validated(self, X: Matrix, *, reset: bool) -> Matrix:
         """X as numbers, dense or CSR, after checking that it is in [0, 1]; in :meth:`fit` also NaN."""
+        # Masked entries, categories as they come, and columns of a frame become numbers
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64), np.nan)
         if self.visible == "softmax" and self.groups is None:
             X = self._encoded(X, reset=reset)
         if self.visible != "softmax" or self.groups is None:  # of groups, `checked` says what helps
             X = self._columns(X, reset=reset)
+        # scikit-learn's checks, then those of the units
         types = (*_FLOATS, np.uint8, np.bool_) if reset else _FLOATS
-        finite: Any = "allow-nan" if reset else True
+        finite: bool | str = "allow-nan" if reset else True
         validate = functools.partial(
             validate_data, self, X, accept_sparse="csr", reset=reset, dtype=types, ensure_all_finite=finite
         )
@@ -604,7 +612,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self._visible.check(X.toarray() if sparse.issparse(X) else X, name="X")
         return X
 
-    def _columns(self, X: ArrayLike, *, reset: bool) -> Any:
+    def _columns(self, X: ArrayLike, *, reset: bool) -> Matrix:
         """The columns of a frame as the units take them; anything else as it is."""
         X = as_numbers(X, self, reset=reset, may_miss=True)
         if reset:
@@ -624,7 +632,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Rows of the units as the user has them."""
         return rows if self._frame is None else self._frame.in_units_of_the_frame(rows)
 
-    def _encoded(self, X: ArrayLike, *, reset: bool) -> Any:
+    def _encoded(self, X: ArrayLike, *, reset: bool) -> Matrix:
         """A column for each level, where X has categories as they come; NaN in all columns of one that is absent."""
         if reset:
             self.encoder_ = as_categories(X)
@@ -643,13 +651,15 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 tuple(range(end - len(levels), end))
                 for end, levels in zip(ends.tolist(), self.encoder_.categories_, strict=True)
             )
+        # As the user names them
         if self.groups is None:
             return ()
         return blocks(int(self.groups), n_features) if isinstance(self.groups, int | np.integer) else self.groups
 
-    def _units(self, X: Any) -> Visible:
+    def _units(self, X: Matrix) -> Visible:
         """The visible units that all rows of X call for."""
         learn_variances = self._settings.learn_variances
+        # Columns of several families, numbers of one family, then bits and categories
         if not isinstance(self._layer, str):
             return layer(self._layer, self._drawn(X), learn_variances=learn_variances)
         if self.visible in ("relu", "drelu"):
@@ -660,9 +670,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             return Bernoulli()
         return choose_units(config, {"X": self._drawn(X)}, self._known_groups(X.shape[1]), part="X").visible
 
-    def _held_out(self, X: Any, missing: NDArray[np.bool_] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _held_out(self, X: Matrix, missing: NDArray[np.bool_] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows to train with, and rows to validate with, which are whole (none without early stopping)."""
         settings = self._settings
+        # Rows with gaps have no likelihood to validate by
         everything = np.arange(X.shape[0])
         complete_rows = everything if missing is None else np.flatnonzero(~missing.any(axis=1))
         if not self.early_stopping or X.shape[0] < _FEW_ROWS:
@@ -680,7 +691,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         valid = np.sort(self.random_state_.permutation(complete_rows)[:count])
         return np.setdiff1d(everything, valid), valid
 
-    def _validation(self, X: Any, weights: np.ndarray | None, valid: NDArray[np.int64]) -> Evaluations | None:
+    def _validation(self, X: Matrix, weights: np.ndarray | None, valid: NDArray[np.int64]) -> Evaluations | None:
         """What scores the rows to validate with; None if there are none."""
         if not len(valid):
             return None
@@ -701,6 +712,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         activations once, however many columns it has."""
         if self.learning_rate is not None:
             return self.learning_rate
+        # Each bit or category moves all activations once, however many columns it has
         share = 1.0 if self.hidden in ("bernoulli", "spin") else _SHARE_OF_NUMBERS
         if not isinstance(self._visible, Bernoulli | Softmax) or size < _MANY_IN_BATCH:
             return share * _RATE
@@ -713,20 +725,23 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _num_updates(self, num_rows: int, size: int) -> int:
         """How many there are at most."""
+        # Fifty passes, within limits; `n_iter` passes at most
         a_pass = -(-num_rows // size)
         total = self.max_updates
         if total is None:
             total = min(max(_PASSES * a_pass, _LEAST_UPDATES), _MOST_UPDATES)
         return total if self.n_iter is None else min(total, -(-self.n_iter * num_rows // size))
 
-    def _start(self, X: Any, total: int, width: int, decay: float) -> None:
+    def _start(self, X: Matrix, total: int, width: int, decay: float) -> None:
         settings = self._settings
         self._decay_steps = total
         self._decay = decay
+        # A graph pays where there is much to do
         is_long = total > _MOST_UPDATES or width * X.shape[1] > _MOST_WEIGHTS
         self._jit = is_long if settings.jit_compile is None else settings.jit_compile
         best: Generator = "threefry" if self._jit else "numpy"
         self._generator = best if settings.generator is None else settings.generator
+        # Parameters from the base rates of some rows, and noise or their leading modes
         sample = X if X.shape[0] <= _SCORE_ROWS else X[self.random_state_.permutation(X.shape[0])[:_SCORE_ROWS]]
         data = self._drawn(sample)
         seed = self._new_seed()
@@ -739,17 +754,14 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError(f"n_modes is for bits, got {wrong}; leave it out.")
         if settings.n_modes:
             rbm = low_rank_rbm(width, settings.n_modes, seed=seed, data=data, clip=clip)
+        # Chains, ladder and filter
         ladder = linear_ladder(settings.ladder.n_temps)
         config = self._config()
         self._state = initial_state(
             rbm, ladder, settings.ladder.n_chains, seed=self._new_seed(), data=data, config=config
         )
-        self._verdict = None
+        self._forget()
         self._kept = None
-        self._lower = None
-        self._along = None
-        self._rise = 0.0
-        self._exact = None
         self._is_refuted = False
         self._seed = self._new_seed()
         self.n_updates_ = 0
@@ -761,6 +773,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         :return: the best validation score, and whether it fell since then.
         """
         train = rows.X
+        # Minibatches, and what is counted and kept along the way
         batches = minibatches(self.random_state_, train.shape[0], size, rows.weights)
         best = None
         counted = Best()
@@ -799,8 +812,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                     self._base_b,
                     watch.config,
                     seed,
-                    self._generator,
-                    jit_compile=self._jit,
+                    **self._execution,
                 )
                 watch(self._model, self._observed, by_ais)
                 self._verdict = watch.verdict or self.evidence_
@@ -894,7 +906,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self._verdict = judge(evidence)
             return
         seed = tf.random.fold_in(self._seed, self.n_updates_)
-        options: Execution = {"generator": self._generator, "jit_compile": self._jit}
+        options = self._execution
         # AIS from each cluster of the rows
         base_b = strata.starts(rows, model.rbm.visible)
         self._lower, self._rise = evaluation.checked_again(model.rbm, base_b, settings.ais_temps, seed, **options)
@@ -914,14 +926,15 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _advance(self, rows: Rows, batches: Iterator[NDArray[np.int64]], count: int, size: int) -> None:
         """`count` updates in one compiled call."""
+        # The rows of all minibatches, one after the other; absent entries are drawn by the parameters of now
         chosen = np.concatenate([next(batches) for _ in range(count)])
         if rows.is_missing is not None:
             refill(rows, chosen, self._state.rbm, self.random_state_)
         data = packed(self._drawn(rows.X[chosen]), _BLOCK * size)
         index = np.arange(_BLOCK * size, dtype=np.int32).reshape(_BLOCK, size)
-        state, observed = _updates(self._config(), self._jit)(
-            self._state, tf.constant(data), tf.constant(index), tf.constant(count), self._seed
-        )
+        # What is compiled is kept for each configuration
+        updates = compiled_updates(self._config(), jit_compile=self._jit)
+        state, observed = updates(self._state, tf.constant(data), tf.constant(index), tf.constant(count), self._seed)
         self._take(state, Observed._make(part.numpy()[count - 1] for part in observed))
 
     def _config(self) -> SMLConfig:
@@ -951,16 +964,20 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._is_refuted = self._is_refuted if self._verdict is None else self._verdict.is_refuted
         self._state = state
         self._observed = observed
-        self._verdict = None
-        self._lower = None
-        self._along = None
-        self._rise = 0.0
-        self._exact = None
+        self._forget()
         self.components_, self.intercept_visible_, self.intercept_hidden_ = (
             part.numpy().astype(np.float64) for part in self._parameters[:3]
         )
         self.flags_ = tuple(flag_names(int(observed.flags)))
         self.n_updates_ = int(state.step)
+
+    def _forget(self) -> None:
+        """What was known of log Z of other parameters."""
+        self._verdict = None
+        self._lower = None
+        self._along = None
+        self._rise = 0.0
+        self._exact = None
 
     @property
     def _parameters(self) -> RBM:
@@ -971,15 +988,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _model(self) -> SMLState:
         """The state with the parameters of the model and their log Z."""
         if self._kept is None or int(self._kept.step) != int(self._state.step):
-            options: Execution = {"generator": self._generator, "jit_compile": self._jit}
-            self._kept = averaged(self._state, seed=self._seed, **options)
+            self._kept = averaged(self._state, seed=self._seed, **self._execution)
         return self._kept
-
-
-@functools.lru_cache(maxsize=32)
-def _updates(config: SMLConfig, jit_compile: bool) -> Any:
-    """Compiled once for each configuration, so that estimators can be copied and pickled."""
-    return compiled_updates(config, jit_compile=jit_compile)
 
 
 def _update_plain(
@@ -993,7 +1003,7 @@ def _update_plain(
 
 
 @functools.lru_cache(maxsize=32)
-def _update(config: SMLConfig, jit_compile: bool) -> Any:
+def _update(config: SMLConfig, jit_compile: bool) -> Callable[..., tuple[SMLState, Observed]]:
     """One update with weighted rows [B, n_v], compiled once for each configuration."""
     if config.generator == "numpy":
         return functools.partial(_update_plain, config)

@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from rbm_tracking.model.units import FAMILIES, FamilyName, Layer
 from rbm_tracking.model.visible import Discrete
 
 __all__ = [
+    "Matrix",
     "Rows",
     "as_categories",
     "at_temperature",
@@ -36,6 +37,9 @@ __all__ = [
     "resampled",
 ]
 
+Matrix: TypeAlias = Any
+"""Rows, an array or a CSR matrix of SciPy, which has no types."""
+
 _SCORE_ROWS = 5000
 _SHOWN = 5  # levels, in errors
 _ROUNDS = 2  # of Gibbs sampling at each new draw of what is absent
@@ -47,7 +51,7 @@ _CATEGORIES = (
 )
 
 
-def checked(validate: Callable[[], Any], X: Any, visible: Layer) -> Any:
+def checked(validate: Callable[[], Matrix], X: Matrix, visible: Layer) -> Matrix:
     """The rows that `validate` gives, with messages that name what helps where scikit-learn's cannot know.
 
     :param validate: scikit-learn's validation of X.
@@ -60,6 +64,7 @@ def checked(validate: Callable[[], Any], X: Any, visible: Layer) -> Any:
             "X must be [n_samples, n_features], got a list of texts; for a letter in each column give "
             "np.array([list(row) for row in X])."
         )
+    # Messages of scikit-learn that know nothing of these units
     try:
         return validate()
     except ValueError as error:
@@ -119,7 +124,7 @@ def check_groups(groups: object) -> None:
         ) from None
 
 
-def check_values(X: Any, visible: Layer) -> None:
+def check_values(X: Matrix, visible: Layer) -> None:
     """Check that the values are in the range of the units.
 
     :raises ValueError: saying what to do.
@@ -131,6 +136,7 @@ def check_values(X: Any, visible: Layer) -> None:
         for name in visible:
             check_values(X[:, _columns_of(visible, name)], name)
         return
+    # Each family by its range; of sparse rows the values that are not 0
     values = np.asarray(X.data if sparse.issparse(X) else X)
     if np.issubdtype(values.dtype, np.floating):
         values = values[np.isfinite(values)]
@@ -148,6 +154,7 @@ def check_values(X: Any, visible: Layer) -> None:
         if sparse.issparse(X):
             raise ValueError("codes of categories must be dense for visible='softmax'; X.toarray() makes them so.")
         raise ValueError(_CATEGORIES.format(f"values from {values.min():g} to {values.max():g}"))
+    # Bits, or probabilities of bits
     if values.min() < 0 or values.max() > 1:
         negative = "Negative values in data: " if values.min() < 0 else ""
         is_spin = (np.abs(values) == 1).all()
@@ -162,7 +169,7 @@ def check_values(X: Any, visible: Layer) -> None:
         )
 
 
-def drawn(rows: Any, visible: Layer, rng: np.random.RandomState) -> np.ndarray:
+def drawn(rows: Matrix, visible: Layer, rng: np.random.RandomState) -> np.ndarray:
     """Dense rows as the units take them: numbers and signs in float32, bits as uint8; of probabilities between 0 and 1
     bits are drawn.
     """
@@ -171,6 +178,7 @@ def drawn(rows: Any, visible: Layer, rng: np.random.RandomState) -> np.ndarray:
     dense = rows.toarray() if sparse.issparse(rows) else rows
     if is_numeric(visible):
         return np.asarray(dense, np.float32)
+    # No number is drawn where all are bits
     binary = dense.astype(np.uint8)
     if not (binary == dense).all():
         binary = (rng.uniform(size=dense.shape) < dense).astype(np.uint8)
@@ -200,6 +208,7 @@ def minibatches(
 
 def resampled(rng: np.random.RandomState, weights: np.ndarray, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """As many rows, each as often as its weight among the others asks for, up to less than one."""
+    # Systematic resampling: one random number shifts all places at which rows are taken
     ends = np.cumsum(weights / weights.sum()) * len(rows)
     ends[-1] = len(rows)
     return np.repeat(rows, np.diff(np.floor(ends + rng.uniform()), prepend=0).astype(np.int64))[: len(rows)]
@@ -212,12 +221,14 @@ class Rows(NamedTuple):
     """Rows to train with, their weights [N], and which entries are absent [N, n_v]; None where all are alike, or
     there."""
 
-    X: Any
+    X: Matrix
     weights: np.ndarray | None = None
     is_missing: NDArray[np.bool_] | None = None
 
 
-def filled(X: Any, groups: Sequence[Sequence[int]], rng: np.random.RandomState) -> tuple[Any, NDArray[np.bool_] | None]:
+def filled(
+    X: Matrix, groups: Sequence[Sequence[int]], rng: np.random.RandomState
+) -> tuple[Matrix, NDArray[np.bool_] | None]:
     """Rows whose NaN are values of other rows, drawn column by column, or category by category; and where they were.
 
     :param groups: columns of one category, which are absent together.
@@ -227,6 +238,7 @@ def filled(X: Any, groups: Sequence[Sequence[int]], rng: np.random.RandomState) 
     values = X.data if sparse.issparse(X) else X
     if not np.issubdtype(values.dtype, np.floating) or not np.isnan(values).any():
         return X, None
+    # Each category, and each other column, from rows that have it
     X = X.toarray() if sparse.issparse(X) else X.copy()
     is_missing = np.isnan(X)
     alone = set(range(X.shape[1])) - {column for group in groups for column in group}
@@ -245,6 +257,7 @@ def filled(X: Any, groups: Sequence[Sequence[int]], rng: np.random.RandomState) 
 def refill(rows: Rows, chosen: NDArray[np.int64], rbm: RBM, rng: np.random.RandomState) -> None:
     """Draw what is absent in the chosen rows anew given what is there, in place."""
     assert rows.is_missing is not None
+    # Only rows that have gaps
     index = np.unique(chosen)
     index = index[rows.is_missing[index].any(axis=1)]
     numpy_rng = np.random.default_rng(rng.randint(2**31 - 1))
@@ -268,6 +281,7 @@ def as_categories(X: ArrayLike) -> OneHotEncoder | None:
         there = values[~np.isnan(values)] if values.dtype.kind == "f" else values
         if not np.isfinite(there).all() or (there != np.round(there)).any() or np.isin(there, (0, 1)).all():
             return None
+    # Levels of each column in their order, without what is absent
     is_absent = _is_absent(values)
     levels = []
     for column in range(values.shape[1]):
@@ -285,6 +299,7 @@ def one_hot(encoder: OneHotEncoder, X: ArrayLike) -> NDArray[np.float32]:
 
     :raises ValueError: if X has another number of columns, or levels that were not there before.
     """
+    # What is absent is any level for now, so that the encoder takes it
     values = np.asarray(X)
     is_absent = _is_absent(values)
     if values.ndim == 2 and values.shape[1] == len(encoder.categories_):
@@ -330,6 +345,7 @@ def drawn_given(rbm: RBM, given: ArrayLike, n_samples: int, num_steps: int, rng:
     n_v = int(rbm.b.shape[0])
     if row.shape != (n_v,):
         raise ValueError(f"given must be [{n_v}], one value or NaN for each unit, got shape {row.shape}.")
+    # A start by the visible biases alone, then rounds in which the given units stay
     is_missing = np.broadcast_to(np.isnan(row), (n_samples, n_v))
     noise = rng.random((n_samples, rbm.visible.num_noise(n_v)))
     field = np.broadcast_to(np.asarray(rbm.b, np.float64), (n_samples, n_v))
@@ -339,12 +355,13 @@ def drawn_given(rbm: RBM, given: ArrayLike, n_samples: int, num_steps: int, rng:
     return rbm.visible.stored(drawn_rows)
 
 
-def log_probs_unnormalised(rbm: RBM, X: Any) -> NDArray[np.float64]:
+def log_probs_unnormalised(rbm: RBM, X: Matrix) -> NDArray[np.float64]:
     """log q~(x) of each row, dense or sparse, in float64, nats, [N]."""
     W, b, c = (np.asarray(part, np.float64) for part in (rbm.W, rbm.b, rbm.c))
+    # Blocks of rows, dense or sparse; the measure of bits is 1
     parts = []
     hidden = rbm.hidden
-    is_measured = not isinstance(rbm.visible, Discrete)  # else the measure is 1
+    is_measured = not isinstance(rbm.visible, Discrete)
     for start in range(0, X.shape[0], _SCORE_ROWS):
         v = X[start : start + _SCORE_ROWS].astype(np.float64)
         a = safe_sparse_dot(v, W.T) + c

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rbm_tracking.model.units import Layer
+from rbm_tracking.model.units import FamilyName, Layer
 
 __all__ = ["FrameUnits", "units_of_frame"]
 
@@ -65,6 +65,7 @@ def units_of_frame(encoder: Any, X: Any) -> FrameUnits | None:
     numbers = [column for column in range(rows.shape[1]) if not is_bit[column]]
     if not groups and not ((rows[:, numbers] < 0) | (rows[:, numbers] > 1)).any():
         return None
+    # Numbers by their mean and deviation; bits stay
     centre = np.zeros(rows.shape[1])
     scale = np.ones(rows.shape[1])
     for column in numbers:
@@ -76,5 +77,9 @@ def units_of_frame(encoder: Any, X: Any) -> FrameUnits | None:
                 f"columns of numbers must vary, but {names[column]!r} of X is {values[0]:g} in every row; leave it out."
             )
     bits = [column for column in range(rows.shape[1]) if is_bit[column] and column not in of_groups]
-    families: dict[Any, Any] = {"bernoulli": bits, "gaussian": numbers, "softmax": groups}
+    families: dict[FamilyName, list[int] | list[list[int]]] = {
+        "bernoulli": bits,
+        "gaussian": numbers,
+        "softmax": groups,
+    }
     return FrameUnits({name: columns for name, columns in families.items() if columns}, centre, scale)
