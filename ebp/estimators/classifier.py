@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
@@ -47,13 +47,16 @@ from .inputs.seen_columns import SeenColumns
 from .streams.continual import Stream
 from .streams.recency import Recency
 
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
 __all__ = ["EBPClassifier"]
 
 #: Rows of calls of `partial_fit` by which it calibrates.
 MAX_REMEMBERED = 1000
 
 
-def _gives_probabilities(estimator: Any) -> bool:
+def _gives_probabilities(estimator: EBPClassifier) -> bool:
     if estimator.output == "deterministic":
         raise AttributeError(
             "predict_proba needs output='probabilistic' or 'vote'; the deterministic network only decides."
@@ -341,7 +344,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags

@@ -5,13 +5,13 @@ How good a trained network is on labelled rows, and how much it knows of its wei
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import _check_sample_weight
 
 from gpflow_deep_base.numbers.scores import label_scores
@@ -49,18 +49,13 @@ def layer_widths(hidden: object) -> tuple[int, ...]:
     :param hidden: a whole number, for one layer, or a sequence of them.
     :raises ValueError: if it is anything else, or a width is not positive.
     """
-    widths: Any = (hidden,) if isinstance(hidden, Integral) else hidden
-    try:
-        is_valid = not isinstance(widths, str) and all(
-            isinstance(width, Integral) and int(width) >= 1 for width in widths
-        )
-    except TypeError:
-        is_valid = False
-    if not is_valid:
+    widths: list[object] = list(hidden) if isinstance(hidden, Iterable) and not isinstance(hidden, str) else [hidden]
+    sizes = [int(n) for n in widths if isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 1]
+    if len(sizes) < len(widths):
         raise ValueError(
             f"hidden must be a positive whole number or a sequence of them such as (120,), got {hidden!r}."
         )
-    return tuple(int(width) for width in widths)
+    return tuple(sizes)
 
 
 def say_pass(verbose: int, number: int, total: int, what: str = "") -> None:
@@ -122,7 +117,7 @@ def start_classes(classes: ArrayLike | None) -> np.ndarray:
     return np.unique(classes)
 
 
-def check_classes(estimator: Any, classes: ArrayLike | None) -> None:
+def check_classes(estimator: ClassifierMixin, classes: ArrayLike | None) -> None:
     """Raises ValueError if a later call of `partial_fit` names other classes than the first one."""
     if classes is not None and not np.array_equal(np.unique(classes), estimator.classes_):
         raise ValueError(
@@ -131,7 +126,7 @@ def check_classes(estimator: Any, classes: ArrayLike | None) -> None:
         )
 
 
-def dense_rows(X: Any, columns: SeenColumns) -> Any:
+def dense_rows(X: Matrix, columns: SeenColumns) -> np.ndarray:
     """Rows as an array: networks of second order centre their inputs, so that zeros do not stay zeros.
 
     :param X: [N, D], an array or a sparse matrix.
@@ -151,7 +146,7 @@ def dense_rows(X: Any, columns: SeenColumns) -> Any:
     return X.toarray()
 
 
-def is_plain(estimator: Any, X: object, y: object = None, kinds: str = "biuU") -> bool:
+def is_plain(estimator: object, X: object, y: object = None, kinds: str = "biuU") -> bool:
     """Whether rows need no more of scikit-learn's checks, which take longer than a network learns a row.
 
     :param X: they do not if it is an array [N, n_features_in_] of finite float64, after a call with such an array.

@@ -117,9 +117,9 @@ class Result:
 class Fold(NamedTuple):
     """A fold's coded training rows [N, D] with targets [N, C], the same of its test rows, and the coding."""
 
-    X: Any
+    X: Matrix
     Y: np.ndarray
-    X_test: Any
+    X_test: Matrix
     Y_test: np.ndarray
     coding: InputCoding
 
@@ -156,7 +156,7 @@ class Training:
         *,
         class_names: Sequence[str] | None = None,
         first_seed: int = 0,
-        fill: Callable[[Any, Any], tuple[Any, Any]] | None = None,
+        fill: Callable[[Matrix, Matrix], tuple[Matrix, Matrix]] | None = None,
         dataset: str = "",
         export: str | None = None,
     ) -> None:
@@ -191,7 +191,7 @@ class Training:
         if self._export is not None:
             self._check_export(self._export)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, EBPNetwork | tf.Variable]:
         """All that changes, by name, for a checkpoint: numbers of the last network, and what was recorded."""
         return {"network": self.network, "records": self._records}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.special
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gpflow_deep_base.numbers.columns import as_numbers
 
-from ..network.coding import Moments
+from ..network.coding import Matrix, Moments
 from ..network.heads import encode_labels
 from ..second_order.joint import AMPLITUDES, MAX_NUMBERS, JointNetwork
 from ..second_order.second_order import Derivatives, Gaussian, batch_update, forward
@@ -34,6 +34,9 @@ from .inputs.decorrelation import decorrelation
 from .inputs.row_order import copies
 from .inputs.seen_columns import SeenColumns
 from .second_order_estimator import Design, Rows, SecondOrderEstimator
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 __all__ = ["EBPGaussianClassifier", "sign_derivatives"]
 
@@ -217,7 +220,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
             return log_probs[0]
         return np.asarray(scipy.special.logsumexp(log_probs, axis=0) - math.log(len(log_probs)))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
@@ -229,7 +232,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
         """By which inputs are standardised."""
         return self._inputs.with_common_scale() if self.common_scale else self._inputs
 
-    def _check(self, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool) -> Rows:
+    def _check(self, X: Matrix, y: Any, sample_weight: ArrayLike | None, *, reset: bool) -> Rows:
         X = as_numbers(X, self, reset=reset)
         if reset or not is_plain(self, X, y):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)

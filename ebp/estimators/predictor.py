@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,9 @@ from gpflow_deep_base.storage.limits import refuse_damaged
 from ..network.coding import InputCoding, Matrix
 from ..network.network import EBPNetwork
 from .calibration import Calibration, fit_calibration, log_probabilities
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 __all__ = ["Predicted", "Predictor"]
 
@@ -174,9 +177,9 @@ class Predictor:
         return np.log(np.maximum(scores, np.finfo(np.float64).tiny)) if self._is_softmax else scores
 
 
-def _variables(network: EBPNetwork) -> dict[str, Any]:
+def _variables(network: EBPNetwork) -> dict[str, tf.Variable]:
     """All numbers of the posterior by name."""
-    parts: dict[str, Sequence[Any]] = {"h": network.h, "b": network.b}
+    parts = {"h": network.h, "b": network.b}
     return {f"{name}_{layer}": value for name, values in parts.items() for layer, value in enumerate(values, 1)}
 
 

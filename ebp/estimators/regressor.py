@@ -6,7 +6,7 @@ import functools
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.special
@@ -26,6 +26,9 @@ from .estimators import check_second_order, dense_rows, is_plain, weight_of_rows
 from .inputs.far_values import edges
 from .inputs.seen_columns import SeenColumns
 from .second_order_estimator import Design, Rows, SecondOrderEstimator
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 __all__ = ["EBPRegressor"]
 
@@ -216,14 +219,14 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         return np.asarray(mixed - np.sum(np.log(self._targets.scale)))
 
     @property
-    def noise_std_(self) -> Any:
+    def noise_std_(self) -> float | Array:
         """Standard deviation of the noise as predictions have it, a number or [Q]."""
         check_is_fitted(self, "posteriors_")
         variance = self._spread * np.mean([noise.variance for noise in self.noises_], axis=0)
         std = np.sqrt(variance) * self._targets.scale
         return float(std[0]) if self._is_single else std
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.target_tags.multi_output = True

@@ -81,7 +81,7 @@ class Trial(NamedTuple):
     :ivar held: their numbers, [H].
     """
 
-    model: Any
+    model: SecondOrderEstimator
     others: Rows
     held: NDArray[np.intp]
 
@@ -104,7 +104,7 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
     max_count: int | str
     batch_size: int
     num_networks: int
-    random_state: Any
+    random_state: int | np.random.RandomState | None
     verbose: int
 
     posteriors_: list[Any]

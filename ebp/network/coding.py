@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,7 @@ MAX_DENSE = 400_000_000
 """Numbers of the largest sparse matrix that is made dense."""
 
 
-def is_sparse(X: Matrix) -> bool:
+def is_sparse(X: object) -> TypeGuard[scipy.sparse.csr_matrix]:
     """Whether `X` is a sparse matrix of SciPy; it is not imported for that."""
     return hasattr(X, "tocsr")
 
@@ -96,7 +96,7 @@ class Moments:
     varies: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, X: Any, weight: NDArray[np.float64] | None = None) -> Moments:
+    def of(cls, X: Matrix, weight: NDArray[np.float64] | None = None) -> Moments:
         """Those of rows.
 
         :param X: [N, D], N >= 1, an array or a SciPy sparse matrix.
@@ -118,7 +118,7 @@ class Moments:
             unit = _power_of_two(largest)
             scaled = X.data / unit[X.col]
             share = weight[X.row] / total
-            mean = np.bincount(X.col, share * scaled, X.shape[1])
+            mean: np.ndarray = np.bincount(X.col, share * scaled, X.shape[1])
             square = np.bincount(X.col, share * scaled**2, X.shape[1])
             var = np.maximum(square - mean**2, 0.0)
             varies = var > 1e-12 * square
@@ -215,7 +215,7 @@ class InputCoding:
         factor = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=is_used)
         return cls(cast(Kind, kind), moments.mean, factor)
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Matrix) -> Matrix:
         """Code `X` [N, D]: a float32 array, or CSR matrix if `X` is sparse and zeros stay zeros.
 
         :raises ValueError: if `X` has another number of columns, or is sparse and too large to be made dense.
@@ -245,7 +245,7 @@ class InputCoding:
             return np.where(self.mean < X, np.float32(1), np.float32(-1))
         return _rounded((X if self.kind in _SPARSE else X - self.mean) * self.factor)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A dictionary of lists and numbers for JSON; exact."""
         return {"kind": self.kind, "mean": self.mean.tolist(), "factor": self.factor.tolist()}
 

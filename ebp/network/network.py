@@ -249,7 +249,7 @@ class EBPNetwork(tf.Module):
             parts.append(u / math.sqrt(self.architecture.fan_ins[-1]))
         return np.concatenate(parts)
 
-    def _chunks(self, X: Matrix, dtype: tf.DType) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    def _chunks(self, X: Matrix, dtype: tf.DType) -> Iterator[tuple[tf.Tensor, tuple[tf.Tensor, ...]]]:
         """Rows of X and h for them; of a sparse matrix, only the columns that occur and their rows of h_1."""
         X = check_inputs(X, self.layer_sizes[0], dtype)
         widest = self.architecture.widest

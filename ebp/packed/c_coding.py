@@ -6,8 +6,7 @@ Constants and comments of C.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from .packed import PackedNetwork
 __all__ = ["INT32_MAX", "array", "comment", "floats", "input_coding"]
 
 
-def array(kind: str, name: str, values: Any) -> str:
+def array(kind: str, name: str, values: Iterable[int | np.integer]) -> str:
     """A constant array, and its size in bytes as a comment."""
     size = {"uint8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "uint32_t": 4, "int64_t": 8}[kind]
     form = "INT64_C({})" if kind == "int64_t" else "{}"

@@ -22,7 +22,7 @@ from __future__ import annotations
 import itertools
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,7 +123,7 @@ class PackedNetwork:
         The output of a network is sign(score), or if there are several, +1 for the largest score and -1 for the others.
         """
         inputs = self._inputs(X, is_coded)
-        total: Any = 0.0
+        total: np.ndarray | float = 0.0
         for network in range(self.num_networks):
             scores = self._scores(self._sums(inputs, network), network)
             if scores.shape[1] == 1:
@@ -146,7 +146,7 @@ class PackedNetwork:
         if not 0 <= network < self.num_networks:
             raise ValueError(f"network must be from 0 to {self.num_networks - 1}, got {network}.")
 
-    def _inputs(self, X: Any, is_coded: bool) -> _Inputs:
+    def _inputs(self, X: Matrix, is_coded: bool) -> _Inputs:
         X = X if is_sparse(X) else np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.layer_sizes[0] or X.dtype.kind not in "biuf":
             raise ValueError(

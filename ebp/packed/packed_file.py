@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -207,7 +207,7 @@ def _num_bytes(shapes: Sequence[tuple[int, int]], bias_size: int) -> int:
 # The numbers of a coding: for `common` and `centred` the factor of the columns that vary comes but once.
 
 
-def _check_kind(kind: Any, fraction_bits: int | None) -> None:
+def _check_kind(kind: str | None, fraction_bits: int | None) -> None:
     if kind is not None and kind not in get_args(Kind):
         raise ValueError(f"coding must be null or one of {', '.join(get_args(Kind))}, got {kind!r:.40}")
     expected = {"raw": fraction_bits, None: fraction_bits, "sign": None}.get(kind, FRACTION_BITS)

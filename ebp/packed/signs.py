@@ -11,12 +11,12 @@ import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..network.coding import is_sparse
+from ..network.coding import Matrix, is_sparse
 from ..network.convolution import Convolved, pooled, unfolded
 
 __all__ = [
@@ -100,7 +100,7 @@ class Units(NamedTuple):
     :ivar largest: no row's absolute values add up to more.
     """
 
-    values: Any
+    values: Matrix
     largest: float
 
 
@@ -166,7 +166,7 @@ def sign_products(
     return out
 
 
-def units(X: Any, fraction_bits: int) -> Units:
+def units(X: Matrix, fraction_bits: int) -> Units:
     """Multiples of 2^-fraction_bits as whole numbers.
 
     :param X: [N, K], an array of numbers or a SciPy sparse matrix.

@@ -28,7 +28,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.special
@@ -269,7 +269,7 @@ def batch_update(
     # Forward pass, and log Z with its derivatives by mu_L and sigma2_L.
     layers = forward(posterior, X, units)
     last = derivatives(layers[-1].mu, layers[-1].sigma2)
-    column: Any = 1.0 if weight is None else weight[:, None]
+    column = np.ones((len(X), 1)) if weight is None else weight[:, None]
     by_mu = last.by_mu
     by_sigma2 = last.by_sigma2
     means = list(posterior.mean)
@@ -296,7 +296,7 @@ def batch_update(
     return Gaussian(tuple(means), tuple(gains)), layers[-1], last
 
 
-def _changes(layer: Layer, mean: Array, weight: Any, by_mu: Array, by_sigma2: Array) -> tuple[Array, Array]:
+def _changes(layer: Layer, mean: Array, weight: Array, by_mu: Array, by_sigma2: Array) -> tuple[Array, Array]:
     """Sums over rows of d log Z / dm, and of (d log Z / dm)^2 - 2 d log Z / ds, [n_in + 1, n_out] each.
 
     d log Z / dm = by_mu v / sqrt(K) + by_sigma2 2 m Var(v) / K, and d log Z / ds = by_sigma2 <v^2> / K.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 import tensorflow as tf
 
@@ -18,13 +18,14 @@ from ..network.architecture import Architecture, Posterior
 from ..network.update import Increments, bayes_increments, updated
 from .prepared import SparseRows
 
-__all__ = ["dense_epoch", "sparse_epoch", "stream_epoch"]
+__all__ = ["Epoch", "dense_epoch", "sparse_epoch", "stream_epoch"]
+
+#: A pass: to the posterior (or the layers above the first), the sum of log P(y), damped updates and scores.
+Epoch: TypeAlias = Callable[..., tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]]
 
 
 @functools.lru_cache(maxsize=64)
-def dense_epoch(
-    architecture: Architecture, batch_size: int, jit_compile: bool, has_weights: bool = False
-) -> Callable[..., Any]:
+def dense_epoch(architecture: Architecture, batch_size: int, jit_compile: bool, has_weights: bool = False) -> Epoch:
     """(posterior, X, Y, rows [S, B], weight [S, B], num_steps) -> posterior, sum of log P(y), damped updates, scores.
 
     The first `num_steps` batches are learned; scores are [S, B, n_L]. Weights are 0 for padding; of single examples
@@ -35,7 +36,9 @@ def dense_epoch(
     def epoch(
         posterior: Posterior, X: tf.Tensor, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor, num_steps: tf.Tensor
     ) -> tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]:
-        def body(t: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor, damped: tf.Tensor, scores: tf.Tensor) -> Any:
+        def body(
+            t: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor, damped: tf.Tensor, scores: tf.TensorArray
+        ) -> tuple[object, ...]:
             # A batch by its row numbers, its increments by Eq. (4.5), and the posterior after it.
             x = tf.ensure_shape(tf.gather(X, rows[t]), [batch_size, architecture.layer_sizes[0]])
             weight = weights[t] if has_weights or batch_size > 1 else None
@@ -82,7 +85,7 @@ def _signature(architecture: Architecture, batch_size: int) -> list[tf.TensorSpe
 @functools.lru_cache(maxsize=64)
 def sparse_epoch(
     architecture: Architecture, batch_size: int, has_empty_rows: bool = False, has_weights: bool = False
-) -> Callable[..., Any]:
+) -> Epoch:
     """(h_1, the other layers, X, Y, rows, weights) -> the other layers, sum of log P(y), damped updates, scores.
 
     The variable h_1 is changed in place. Single rows without entries need `has_empty_rows`.
@@ -92,7 +95,9 @@ def sparse_epoch(
     def epoch(
         h_1: tf.Variable, rest: Posterior, X: SparseRows, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor
     ) -> tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]:
-        def body(t: tf.Tensor, rest: Posterior, log_prob: tf.Tensor, damped: tf.Tensor, scores: tf.Tensor) -> Any:
+        def body(
+            t: tf.Tensor, rest: Posterior, log_prob: tf.Tensor, damped: tf.Tensor, scores: tf.TensorArray
+        ) -> tuple[object, ...]:
             # Of h_1 only the rows of columns that occur in the batch are read and changed.
             x, columns = _sparse_batch(X, rows[t], batch_size, has_empty_rows)
             y = tf.gather(Y, rows[t])
@@ -116,16 +121,16 @@ def sparse_epoch(
 
 
 @functools.lru_cache(maxsize=64)
-def stream_epoch(architecture: Architecture) -> Callable[..., Any]:
+def stream_epoch(architecture: Architecture) -> Callable[..., tuple[Posterior, tuple[tf.Tensor, ...]]]:
     """(iterator, limit, h_1 or None, layers) -> layers, (steps, examples, sum of log P(y), damped updates)."""
 
     @counted_alone
     def stream(
-        iterator: object, limit: tf.Tensor, h_1: tf.Variable | None, posterior: Posterior
+        iterator: tf.data.Iterator, limit: tf.Tensor, h_1: tf.Variable | None, posterior: Posterior
     ) -> tuple[Posterior, tuple[tf.Tensor, ...]]:
         def body(
             t: tf.Tensor, more: tf.Tensor, posterior: Posterior, seen: tf.Tensor, log_prob: tf.Tensor, damped: tf.Tensor
-        ) -> Any:
+        ) -> tuple[object, ...]:
             x, y = more.get_value()
             x = tf.cast(x, architecture.dtype)
             y = _checked_targets(architecture, x, tf.cast(y, architecture.dtype))
@@ -155,7 +160,7 @@ def stream_epoch(architecture: Architecture) -> Callable[..., Any]:
     return tf.function(stream, autograph=False, reduce_retracing=True)
 
 
-def _next(iterator: Any, wanted: tf.Tensor) -> Any:
+def _next(iterator: tf.data.Iterator, wanted: tf.Tensor) -> tf.experimental.Optional:
     """The next element, or none at the end or if it is not wanted (it then stays in the pipeline)."""
     return tf.cond(
         wanted,

@@ -10,8 +10,8 @@ update rounds, and moves earlier errors by (1 - mean'^2) / (1 - mean^2) <= e^(2 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +22,7 @@ from ..network import update
 from ..network.architecture import Architecture, Posterior
 from ..network.heads import head_scores
 from ..network.posterior import BinaryWeights
+from .loops import Epoch
 
 __all__ = ["MAX_CHANGE", "MAX_DRIFT", "MIN_LAZY_WEIGHTS", "REFRESH_EVERY", "online_epoch"]
 
@@ -55,14 +56,16 @@ class _Segment(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def online_epoch(architecture: Architecture) -> Callable[..., Any]:
+def online_epoch(architecture: Architecture) -> Epoch:
     """`loops.dense_epoch` for B = 1, without weights: the same arguments -> posterior, log P(y), 0, scores."""
 
     @counted_alone
     def epoch(
         posterior: Posterior, X: tf.Tensor, Y: tf.Tensor, rows: tf.Tensor, weights: tf.Tensor, num_steps: tf.Tensor
     ) -> tuple[Posterior, tf.Tensor, tf.Tensor, tf.Tensor]:
-        def segment(start: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor, scores: tf.Tensor) -> tuple[Any, ...]:
+        def segment(
+            start: tf.Tensor, posterior: Posterior, log_prob: tf.Tensor, scores: tf.Tensor
+        ) -> tuple[tf.Tensor, Posterior, tf.Tensor, tf.Tensor]:
             # Up to the next multiple of `REFRESH_EVERY` updates, or until the means have drifted too far.
             end = tf.minimum((start // REFRESH_EVERY + 1) * REFRESH_EVERY, num_steps)
 

@@ -6,7 +6,7 @@ Of sparse data the loops read single rows, so these stay a CSR matrix, as three 
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -14,7 +14,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from ..network.architecture import Architecture
-from ..network.coding import Matrix
+from ..network.coding import Matrix, is_sparse
 from ..network.network import EBPNetwork, check_inputs, check_rows
 
 __all__ = ["InputCodingWarning", "Prepared", "SparseRows", "check_coding", "padded", "power_of_two", "prepare"]
@@ -71,9 +71,9 @@ def prepare(network: EBPNetwork, X: Matrix | Prepared, Y: ArrayLike | None = Non
         check_coding(X)
     # Tensors; of a sparse matrix the three of CSR.
     targets = tf.constant(Y, architecture.dtype)
-    if scipy.sparse.issparse(X) and architecture.convolutions:
+    if is_sparse(X) and architecture.convolutions:
         raise ValueError("inputs of convolutions are images and cannot be sparse; give a dense array.")
-    if scipy.sparse.issparse(X):
+    if is_sparse(X):
         rows = SparseRows(tf.constant(X.indptr, tf.int64), tf.constant(X.indices, tf.int32), tf.constant(X.data))
         return Prepared(rows, targets)
     return Prepared(tf.constant(X), targets)
@@ -114,7 +114,7 @@ def check_coding(X: Matrix) -> None:
         return
     # Columns that vary by less than a third of their mean.
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).reshape(-1)
-    square = scipy.sparse.csr_matrix(X).multiply(X) if scipy.sparse.issparse(X) else np.square(X)
+    square = scipy.sparse.csr_matrix(X).multiply(X) if is_sparse(X) else np.square(X)
     mean_square = np.asarray(square.mean(axis=0), dtype=np.float64).reshape(-1)
     is_constant = mean_square - mean**2 < 0.1 * mean**2
     # How much of the inputs' mean square is theirs.
@@ -130,8 +130,8 @@ def check_coding(X: Matrix) -> None:
         )
 
 
-def _check_empty_rows(X: Any, has_biases: bool) -> None:
-    is_empty = X.getnnz(axis=1) == 0 if scipy.sparse.issparse(X) else ~np.any(X, axis=1)
+def _check_empty_rows(X: Matrix, has_biases: bool) -> None:
+    is_empty = X.getnnz(axis=1) == 0 if is_sparse(X) else ~np.any(X, axis=1)
     rows = np.flatnonzero(is_empty)
     if not rows.size:
         return

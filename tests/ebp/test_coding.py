@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ebp.network.coding import InputCoding, Kind, Moments, common_fraction_bits, fraction_bits, recommended
+from ebp.network.coding import InputCoding, Kind, Moments, common_fraction_bits, fraction_bits, is_sparse, recommended
 
 KINDS = get_args(Kind)
 
@@ -45,10 +45,8 @@ def test_sparse_is_as_dense(kind: str, X: np.ndarray) -> None:
     sparse = scipy.sparse.csr_matrix(X)
     coding = InputCoding.fit(kind, sparse)
     coded = coding.transform(sparse)
-    assert scipy.sparse.issparse(coded) == (kind in ("raw", "scaled", "root", "common"))
-    np.testing.assert_array_equal(
-        coded.toarray() if scipy.sparse.issparse(coded) else coded, InputCoding.fit(kind, X).transform(X)
-    )
+    assert is_sparse(coded) == (kind in ("raw", "scaled", "root", "common"))
+    np.testing.assert_array_equal(coded.toarray() if is_sparse(coded) else coded, InputCoding.fit(kind, X).transform(X))
     np.testing.assert_array_equal(sparse.toarray(), X)  # the argument is left alone
 
 

@@ -25,7 +25,7 @@ def test_chunks_change_nothing(sparse: bool, rng: np.random.Generator) -> None:
         some = slice(start, start + 45)
         parts, _ = parts.after(X[some], numbers[some], weight[some], size=7, seed=3)
     for memory in (whole, parts):
-        places = (memory.X.toarray() if sparse else memory.X)[:, 0].astype(int)
+        places = scipy.sparse.csr_matrix(memory.X).toarray()[:, 0].astype(int)
         np.testing.assert_array_equal(places, np.flatnonzero(is_kept))
         np.testing.assert_array_equal(memory.numbers, numbers[places])
         np.testing.assert_array_equal(memory.weight, weight[places])

@@ -15,6 +15,7 @@ import scipy.sparse
 from sklearn.datasets import load_digits
 
 import ebp
+from ebp.network.coding import is_sparse
 from ebp.packed.export import Exported, Weights, export_checked, export_network, export_packed, packed
 from ebp.packed.packed import PackedNetwork
 from ebp.packed.signs import Layer, sign_products, units
@@ -488,7 +489,7 @@ def test_units(rng: np.random.Generator) -> None:
     X = rng.integers(-30, 30, size=(7, 9)) / 4
     for rows in (X, X.astype(np.float32), scipy.sparse.csr_matrix(X), scipy.sparse.csc_matrix(X)):
         q, largest = units(rows, 2)
-        np.testing.assert_array_equal(q.toarray() if scipy.sparse.issparse(q) else q, 4 * X)
+        np.testing.assert_array_equal(q.toarray() if is_sparse(q) else q, 4 * X)
         assert largest >= np.abs(4 * X).sum(axis=1).max()
     big = np.full((1, 9), 2.0**22)
     assert units(big, 0).largest == 9 * 2.0**22

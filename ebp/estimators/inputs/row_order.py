@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -94,7 +93,7 @@ def _column(values: np.ndarray, number: int, rows: NDArray[np.intp]) -> list[np.
     return [values[rows, number]]
 
 
-def _steps_of_sparse(X: Any) -> Iterator[_Step]:
+def _steps_of_sparse(X: scipy.sparse.csr_matrix) -> Iterator[_Step]:
     """One number that is not 0 after the other."""
     X = X.copy()
     X.sum_duplicates()  # sorts the numbers of a row by their columns, too
@@ -103,7 +102,7 @@ def _steps_of_sparse(X: Any) -> Iterator[_Step]:
         yield functools.partial(_element, X, number)
 
 
-def _element(X: Any, number: int, rows: NDArray[np.intp]) -> list[np.ndarray]:
+def _element(X: scipy.sparse.csr_matrix, number: int, rows: NDArray[np.intp]) -> list[np.ndarray]:
     """Sign, column and value of a number of each row; sign 0 if it has no more.
 
     Where two rows differ first, the one that has a number there and the other does not (0) is the greater if that is

@@ -6,7 +6,7 @@ that have occurred are inputs of the network; more of them may come in a stream.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -33,12 +33,13 @@ class SeenColumns(NamedTuple):
     numbers: NDArray[np.intp] | None
 
     @classmethod
-    def of(cls, X: Any) -> SeenColumns:
+    def of(cls, X: Matrix) -> SeenColumns:
         """Those of the first rows: all, if X is dense, or has few columns or many of its columns occur."""
         num_columns = int(X.shape[1])
         if not scipy.sparse.issparse(X) or num_columns <= MIN_ROOM:
             return cls(num_columns, None)
-        columns = cls(num_columns, np.unique(X.indices if X.nnz else 0).astype(np.intp))  # one at least
+        occurring = np.unique(scipy.sparse.csr_matrix(X).indices)
+        columns = cls(num_columns, (occurring if len(occurring) else np.zeros(1)).astype(np.intp))
         return columns if 2 * columns.room <= num_columns else cls(num_columns, None)
 
     def after(self, X: Matrix) -> SeenColumns:
@@ -60,7 +61,7 @@ class SeenColumns(NamedTuple):
             return self.num_columns
         return min(self.num_columns, max(MIN_ROOM, 1 << (len(self.numbers) - 1).bit_length()))
 
-    def inputs(self, X: Matrix) -> Any:
+    def inputs(self, X: Matrix) -> Matrix:
         """Rows [N, D] without the columns that have never occurred, [N, room]; sparse, if those are not all kept."""
         if self.numbers is None:
             return X

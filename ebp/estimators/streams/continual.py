@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ class Chunk(NamedTuple):
     :ivar is_learned: whether the output of a class learns from a row, [M, C]; None: each from all.
     """
 
-    X: Any
+    X: Matrix
     numbers: NDArray[np.intp]
     weight: NDArray[np.float64] | None
     is_learned: NDArray[np.bool_] | None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from ebp.network.coding import Matrix
+from ebp.network.coding import Matrix, is_sparse
 
 __all__ = ["Memory", "stacked"]
 
@@ -26,7 +26,7 @@ class Memory(NamedTuple):
     :ivar num_seen: rows of the stream so far.
     """
 
-    X: Any = None
+    X: Matrix = None
     numbers: NDArray[np.intp] = np.zeros(0, np.intp)
     weight: NDArray[np.float64] = np.zeros(0)
     keys: NDArray[np.float64] = np.zeros(0)
@@ -70,8 +70,8 @@ class Memory(NamedTuple):
         )
 
 
-def stacked(X: Any, others: Any) -> Any:
+def stacked(X: Matrix, others: Matrix) -> Matrix:
     """Rows of two arrays or sparse matrices; sparse if both are."""
-    if scipy.sparse.issparse(X) and scipy.sparse.issparse(others):
+    if is_sparse(X) and is_sparse(others):
         return scipy.sparse.vstack([X, others], format="csr")
-    return np.concatenate([part.toarray() if scipy.sparse.issparse(part) else part for part in (X, others)])
+    return np.concatenate([part.toarray() if is_sparse(part) else part for part in (X, others)])
