@@ -31,8 +31,9 @@ __all__ = [
     "title",
 ]
 
-Records = Sequence[Mapping[str, Any]]
-HalfWidth = Callable[[Mapping[str, Any]], float]
+Record = Mapping[str, float]
+Records = Sequence[Record]
+HalfWidth = Callable[[Record], float]
 FILTER = {
     "tracker/log_z_nats": "log_z",
     "tracker/log_z_std_nats": "log_z_std",
@@ -51,7 +52,7 @@ FILTER = {
 class Curve(NamedTuple):
     """Points over the steps, half the width of their band or error bars, and a Matplotlib format such as "-" or "o"."""
 
-    steps: list[int]
+    steps: list[float]
     values: list[float]
     half_widths: list[float] | None = None
     style: str = "-"
@@ -60,6 +61,7 @@ class Curve(NamedTuple):
 def filter_scalars(trainer: Trainer) -> dict[str, float]:
     """What the filter measured in the last update, the ladder, and swap rates since the last call; nothing if there was
     no update in between."""
+    # Swap rates and temperatures by their numbers, from 1; then what the filter measured
     rates = trainer.mean_swap_rates()
     observed = trainer.observed
     if rates is None or observed is None:
@@ -98,6 +100,7 @@ def filter_curves(records: Records, num_temps: int) -> dict[str, dict[str, Curve
 
 def likelihood_curves(records: Records) -> dict[str, Curve]:
     """Log-likelihood of "train" and "valid" by each estimate of log Z, nats per row."""
+    # The mean log q~ of a part is its log-likelihood plus the tracked log Z: less another log Z where that is known
     curves = {}
     for part in ("train", "valid"):
         tag = f"{part}/log_likelihood_nats"
@@ -112,7 +115,7 @@ def likelihood_curves(records: Records) -> dict[str, Curve]:
     return curves
 
 
-def logged_errors(records: Records) -> dict[str, Any]:
+def logged_errors(records: Records) -> dict[str, float | None]:
     """`tracking_errors` of the tracked log Z over the steps where the exact one was logged, too; {} without such."""
     pairs = [r for r in records if r.get("exact/log_z_nats") is not None and r.get("tracker/log_z_nats") is not None]
     if not pairs:
@@ -133,6 +136,7 @@ def pictures(state: SMLState, shape: tuple[int, int] | None) -> dict[str, NDArra
     """
     if shape is None:
         return {}
+    # Filters by the largest weight of all; probabilities given means of the hidden units
     filters = state.rbm.W.numpy()[:100].reshape(-1, *shape)
     hidden = state.rbm.hidden.mean(tf.boolean_mask(state.chains.a, tf.equal(state.chains.level, 0)), TENSORS)
     samples = visible_probs(state.rbm, hidden).numpy().reshape(-1, *shape)
@@ -159,6 +163,7 @@ def table(result: Mapping[str, Any]) -> list[list[str]]:
 
 def _interval(entry: Mapping[str, Any]) -> str:
     """What is known of an estimate of log Z, as a cell."""
+    # Of the filter to either side; of AIS and of all evidence from end to end
     for name in ("half_width_nats", "std_nats"):
         if name in entry:
             return f"± {entry[name]:.2f}"
@@ -175,6 +180,7 @@ def notes(result: Mapping[str, Any], errors: Mapping[str, Any], ais_chains: int)
     :param errors: of :func:`logged_errors`.
     :param ais_chains: how many chains the effective ones are of.
     """
+    # What the columns of the table are, what makes them doubtful, and the verdict with its reasons
     lines = ["log-likelihoods: nats per row, mean over the rows"]
     lines.append("intervals: 95 % of the filter and of all evidence, three standard errors of AIS")
     estimates = {name.replace("_", " "): result[name] for name in ESTIMATES if name in result}
@@ -200,6 +206,7 @@ def title(settings: str) -> str:
 
     :param settings: "--name=value", one a line.
     """
+    # A table of one's own goes by the name of its file
     values = dict(line.removeprefix("--").split("=", 1) for line in settings.splitlines() if "=" in line)
     if data := values.get("data"):
         values["data"] = PurePath(data).name
@@ -214,7 +221,7 @@ def title(settings: str) -> str:
     return ", ".join(words.format(values[name]) for name, words in phrases.items() if name in values)
 
 
-def _half_width(record: Mapping[str, Any]) -> float:
+def _half_width(record: Record) -> float:
     """Half of the 95 % interval of the tracked log Z, as the lag widens it."""
     return max(Z_95 * (record.get("tracker/log_z_std_nats") or 0.0), record.get("tracker/lag_nats") or 0.0)
 

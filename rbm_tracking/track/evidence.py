@@ -22,7 +22,7 @@ Plain Python; nothing is remembered but what is handed in.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -435,7 +435,7 @@ def is_better(new: Choice, best: Choice) -> bool | None:
 
 def tracking_errors(
     error: ArrayLike, std: ArrayLike, flags: ArrayLike, half_width: ArrayLike | None = None
-) -> dict[str, Any]:
+) -> dict[str, float | None]:
     """How good a tracked log Z was over some updates, and whether its intervals and flags say so.
 
     :param error: [T], the tracked minus the exact log Z, nats.

@@ -242,6 +242,7 @@ def ais_scalars(
     :param seed: int32 [2], of all estimates; the noise is a function of it and of the number of the update.
     :param is_reverse: from above, from the particles of `state` after some rounds of parallel tempering.
     """
+    # Another seed at each step, and for each direction
     at_step = tf.random.fold_in(seed, int(state.step))
     name = "reverse_ais" if is_reverse else "ais"
     if is_reverse:
@@ -286,7 +287,7 @@ def final(
     config: EvidenceConfig = EvidenceConfig(),
     training: SMLConfig = SMLConfig(),
     *,
-    records: Sequence[Mapping[str, Any]] = (),
+    records: Sequence[Mapping[str, float]] = (),
     along: Sequence[RBM] = (),
 ) -> dict[str, Any]:
     """Log-likelihoods of all parts by the tracked log Z, by a bracket of AIS, exactly, and by all of the evidence.
@@ -366,6 +367,7 @@ def bracket(
     :param base_b: visible biases [n_v] that AIS starts from, for example those of the data's base rates.
     :param seed: int32 [2].
     """
+    # From below, then from above with seeds of its own
     forward_seed, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
     betas = config.final_ais_betas
     lower = _ais(state.rbm, base_b, betas, config, forward_seed, generator, jit_compile)
@@ -491,12 +493,13 @@ def _reverse_ais(
     seed: tf.Tensor | Sequence[tf.Tensor],
     generator: str,
     jit_compile: bool,
-    **rounds: Any,
+    **rounds: int,
 ) -> ais.AISResult:
     """From samples of parallel tempering, which starts at the particles.
 
     :param seed: int32 [2], or one for the samples and one for AIS.
     """
+    # Samples from the particles as they are now, then AIS from these
     stage_seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 2)) if tf.is_tensor(seed) else seed
     chains = state.chains._replace(a=tf.linalg.matmul(state.chains.v, state.rbm.W, transpose_b=True) + state.rbm.c)
     beta = state.ladder.beta.numpy()
@@ -515,11 +518,12 @@ def annealing(result: ais.AISResult) -> Annealing:
     return Annealing(result.log_z, result.standard_error, result.ess, len(result.log_weights))
 
 
-def _entry(result: ais.AISResult) -> dict[str, Any]:
+def _entry(result: ais.AISResult) -> dict[str, float | list[float]]:
     return {"log_z_nats": result.log_z, "three_sigma_nats": list(result.interval), "ess": result.ess}
 
 
 def _news(verdict: Verdict, was_refuted: bool) -> str | None:
+    # Nothing is told twice
     if verdict.is_refuted == was_refuted:
         return None
     if was_refuted:
@@ -543,9 +547,10 @@ def _choice(scalars: Mapping[str, float]) -> Choice:
 
 
 def _with_likelihoods(
-    rbm: RBM, parts: Mapping[str, Rows], evidence: Evidence, found: dict[str, Any], line: Mapping[str, object]
+    rbm: RBM, parts: Mapping[str, Rows], evidence: Evidence, found: dict[str, Any], line: Mapping[str, float]
 ) -> dict[str, Any]:
     """What was found, with the verdict on all of it and the log-likelihoods of the parts by each log Z."""
+    # The verdict; rows bound log Z from below
     log_q = {name: log_probs_unnormalised(rbm, rows) for name, rows in parts.items()}
     if found:
         bound = rbm.visible.highest_log_p(rbm.b.shape[0])
@@ -559,6 +564,7 @@ def _with_likelihoods(
             "statement": statement(verdict),
             "reasons": list(verdict.reasons),
         }
+    # By each log Z, that of the verdict among them
     for entry in found.values():
         for name, values in log_q.items():
             entry[f"{name}_log_likelihood_nats"] = float(values.mean()) - entry["log_z_nats"]

@@ -41,6 +41,7 @@ def not_finite(state: SMLState, observed: Observed) -> str | None:
 
     :param observed: of updates up to that of `state`.
     """
+    # Parameters first: log Z is not finite with them
     if not all(np.isfinite(part).all() for part in tf.nest.flatten(state.rbm)):
         return (
             f"the parameters are no longer finite after update {int(state.step)}: training has diverged; lower "
@@ -82,6 +83,7 @@ class Trainer:
         keep_node: Callable[[SavedRBM], object] | None = None,
     ) -> None:
         check_parts(state, config)
+        # Variables for all that changes; sizes with temperatures are open if these are spawned
         num_temps = state.ladder.beta.shape[0]
         changing = {num_temps - 1, num_temps, num_temps + 1} if spawn_up_to else set()
         self.store = tf.Module(name="trainer")
@@ -185,6 +187,7 @@ class Trainer:
 
         :return: the level that it has, or None.
         """
+        # Where swaps or round trips ask for one; swap rates of the old ladder say nothing of the new one
         state = self.state
         if self.num_temps >= self.spawn_up_to:
             return None
@@ -247,6 +250,7 @@ def new_trainer(
         rbm = low_rank_rbm(hidden, modes, seed=seed, data=data, dtype=dtype)
     else:
         rbm = initial_rbm(hidden, seed=seed, data=data, dtype=dtype, visible=visible, hidden=hidden_units)
+    # Chains, ladder and filter; parameters along the way go to a folder
     ladder = linear_ladder(num_temps)
     state = initial_state(rbm, ladder, num_chains, seed=seeds("chains"), data=data, config=config)
     if trajectory is not None:
