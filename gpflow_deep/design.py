@@ -121,12 +121,14 @@ def leave_one_out(predictor: Predictor, X: Array, Y: Array) -> LeftOut:
     Y = np.asarray(Y, np.float64).reshape(len(X), -1)
     x, y = predictor.units.transform(X, Y)
     units = predictor.units.y
+    # Two layers, by draws of the inner outputs.
     if model.is_sampled and len(model.layers) == 2 and isinstance(layer, GlobalInducingLayer) and is_gaussian:
         if layer.Z is None or layer.Z.shape != x.shape or not np.allclose(layer.Z, x):
             raise ValueError(f"inner outputs were drawn at the training rows, got {len(X)} others: give all of these.")
         mean, variance, log_density = _left_out_of_draws(predictor, x, y)
         log_density = log_density - units.log_volume
         return LeftOut(units.mean + mean * units.scale, np.sqrt(variance) * units.scale, log_density)
+    # A single layer, in closed form.
     is_plain = len(model.layers) == 1 and type(layer) is SVGPLayer and is_gaussian
     if not is_plain or len({id(kernel) for kernel in layer.latent_kernels}) > 1:
         raise ValueError(
@@ -141,6 +143,7 @@ def leave_one_out(predictor: Predictor, X: Array, Y: Array) -> LeftOut:
     inverse = cho_solve((root, True), np.eye(len(x)))
     variance = 1 / np.diag(inverse)[:, None]
     residuals = (inverse @ y) * variance  # y_n less its mean by the others
+    # In the units of the data.
     std = np.sqrt(variance) * units.scale
     log_density = norm.logpdf(residuals * units.scale, scale=std).sum(axis=1)
     return LeftOut(Y - residuals * units.scale, std, log_density)
@@ -160,6 +163,7 @@ def _left_out_of_draws(predictor: Predictor, x: Array, y: Array) -> tuple[Array,
     inner, last = model.layers
     values = model.samples.values[0].numpy()  # [K, N, D'], whitened
     K, N, D = values.shape
+    # Given the other rows of W, w_n has the variance 1 / (K1^-1)_nn, and is by (K1^-1 F)_n times it off its mean.
     K1 = np.asarray(inner.kernel(x)) + inner.jitter * np.eye(N)
     inverse = np.linalg.inv(K1)
     spread = 1 / np.diag(inverse)
@@ -169,16 +173,19 @@ def _left_out_of_draws(predictor: Predictor, x: Array, y: Array) -> tuple[Array,
     means = np.empty((K, S, N, y.shape[1]))
     variances = np.empty((K, S, N, 1))
     for k, F in enumerate(cholesky(K1, lower=True) @ values):
+        # The exact GP of the targets at this W.
         W = np.asarray(inner.mean_function(x)) + F
         B = np.linalg.inv(np.asarray(last.kernel(W)) + (last.jitter + noise) * np.eye(N))
         # By the others: B_-n,-n - B_-n,n B_n,-n / B_nn is the inverse of their covariance.
         precise = np.diag(B)
         right = B @ y
         for s in range(S):
+            # Another w_n of each row, and its covariances with all rows but its own.
             w = W - (inverse @ F) * spread[:, None] + np.sqrt(spread)[:, None] * rng.standard_normal((N, D))
             near = np.array(last.kernel(w, W))
             np.fill_diagonal(near, 0.0)
             weighted = near @ B
+            # Mean and variance at w_n, by B and what row n has to do with them.
             own = np.diag(weighted)
             means[k, s] = near @ right - own[:, None] * y - (own / precise)[:, None] * (right - precise[:, None] * y)
             explained = np.sum(weighted * near, axis=1) - own**2 / precise
@@ -190,6 +197,7 @@ def _left_out_of_draws(predictor: Predictor, x: Array, y: Array) -> tuple[Array,
     weights = np.exp(of_draws.min(axis=0) - of_draws)
     weights = np.minimum(weights, np.sqrt(K) * weights.mean(axis=0))
     weights /= weights.sum(axis=0)
+    # Moments of the mixture of all draws.
     shares = (weights / S)[:, None, :, None]
     mean = np.sum(shares * means, axis=(0, 1))
     variance = np.sum(shares * (variances + np.square(means - mean)), axis=(0, 1))
@@ -206,6 +214,7 @@ def link(chain: Sequence[FunctionDraws | Callable[..., ArrayLike]]) -> Callable[
     :return: X [N, D] -> values [S, N, P] of the last one.
     :raises ValueError: if the chain is empty, or the numbers of draws differ.
     """
+    # As many draws of each emulator; draw s of one feeds draw s of the next.
     counts = {draws.num_functions for draws in chain if isinstance(draws, FunctionDraws)}
     if len(counts) != 1:
         raise ValueError(f"a chain needs draws of emulators, equally many of each, got {sorted(counts)} draws.")

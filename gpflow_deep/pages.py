@@ -110,6 +110,7 @@ def dependences(
     :param label: of several labels, whose probability it is; of two it is that of the second.
     :param columns: numbers of the inputs; None: the first 20.
     """
+    # Some rows, and the inputs that are varied.
     X = np.asarray(X, np.float64)
     columns = range(min(X.shape[1], MOST_INPUTS)) if columns is None else columns
     rows = X[np.unique(np.linspace(0, len(X) - 1, min(len(X), NUM_ROWS)).astype(int))]
@@ -131,6 +132,7 @@ def dependences(
         low_limit, high_limit, _ = predicted.interval
         curves += [low_limit[:, 0], high_limit[:, 0]]
     means = [curve.reshape(-1, len(rows)).mean(axis=1) for curve in curves]
+    # The curve of each input.
     ends = np.cumsum([len(grid) for grid in grids])[:-1]
     of_inputs = zip(*(np.split(mean, ends) for mean in means), strict=True)
     all_inputs = [
@@ -204,6 +206,7 @@ def course_part(courses: Mapping[str, Sequence[Mapping[str, float | None]]], tag
     for tag in tags:
         marks = list[Mark]()
         for title, records in courses.items():
+            # Not every record has every scalar.
             logged = [(record["step"], record[tag]) for record in records if record.get(tag) is not None]
             if not logged:
                 continue
@@ -253,6 +256,7 @@ def fit_on_grid(predictor: Predictor, X: np.ndarray, *, num_points: int = 200, n
     low = scaled.min()
     high = scaled.max()
     points = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), num_points)[:, None]
+    # Draws of the inner layers, and what is predicted there.
     draws = predictor.model.predict_all_layers(points.astype(gpflow.default_float()), num_draws, full_cov=True)
     grid = predictor.units.x.inverse_transform(points)
     layers = [np.asarray(draw)[:, :, 0] for draw in draws.samples[:-1]]
@@ -272,6 +276,7 @@ def prediction_parts(
     :param train: training rows, [N, D] and [N, P], beside which the fit is drawn.
     :param input_name: of the only input.
     """
+    # Evenly spread rows; of labels a table, of numbers plots.
     rows = np.unique(np.linspace(0, len(X) - 1, min(len(X), MOST_RESIDUALS)).astype(int))
     predicted = predictor.predict(X[rows])
     if predictor.task != "regression":
@@ -292,6 +297,7 @@ def _intervals(predicted: Predicted, Y: np.ndarray, names: Sequence[str]) -> Pan
         # How often the interval holds, of all rows and not only of those drawn.
         is_inside = np.mean((Y[:, p] >= lower[:, p]) & (Y[:, p] <= upper[:, p]))
         title = f"{interval} interval holds {100 * is_inside:.0f}% of {len(Y)} rows"
+        # Those that are drawn, with their intervals, and the line on which predictions are right.
         mean = predicted.mean[:, p]
         reach = np.maximum(np.stack([mean[few] - lower[few, p], upper[few, p] - mean[few]]), 0.0)
         ends = [min(Y[:, p].min(), mean.min()), max(Y[:, p].max(), mean.max())]
@@ -333,6 +339,7 @@ def shares_below(pit: ArrayLike) -> tuple[Array, Array, Array]:
 
     :param pit: of any shape.
     """
+    # The share of n right ones has the standard deviation sqrt(p (1 - p) / n).
     ordered = np.sort(np.ravel(np.asarray(pit, np.float64)))
     p = np.linspace(0.0, 1.0, 101)
     share = np.searchsorted(ordered, p, side="right") / len(ordered)
@@ -362,6 +369,7 @@ def _of_pit(name: str, found: Evaluation) -> list[Panel]:
 def _of_confidence(name: str, found: Evaluation) -> Panel:
     confidence = np.asarray(found.confidence)
     is_right = np.asarray(found.is_right)
+    # Of each bin mean confidence and share of right labels, with the spread of as many labels that are right so often.
     bins = confidence_bins(confidence, 10)
     groups = [bins == b for b in np.unique(bins)]
     x = np.array([confidence[group].mean() for group in groups])
@@ -408,6 +416,7 @@ def _label_of(predictor: Predictor) -> str:
 
 
 def _residuals(predicted: Predicted, Y: np.ndarray, target: str) -> Panels:
+    # Over the predictions: no trend and no funnel, if all is right.
     residual = Y[:, 0] - predicted.mean[:, 0]
     mean = predicted.mean[:, 0]
     zero = Line([mean.min(), mean.max()], [0, 0], "", is_dashed=True)
@@ -539,6 +548,7 @@ class DependenceDisplay(NamedTuple):
         :raises ValueError: if X has no such input.
         """
         inputs, names = inputs_and_names(estimator, X)
+        # A name, or a number.
         column = names.index(feature) if feature in names else feature
         if not isinstance(column, int | np.integer) or not 0 <= column < len(names):
             raise ValueError(f"feature must be one of {', '.join(names)}, or its number, got {feature!r}.")

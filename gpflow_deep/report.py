@@ -153,6 +153,7 @@ def layer_scalars(model: DeepGP, input_names: Sequence[str] = ()) -> dict[str, f
     :raises FloatingPointError: if a factorisation fails.
     """
     scalars: dict[str, float] = {}
+    # Of each layer what it costs, whether it is well conditioned, and what its kernel has learnt.
     with clear_errors("looking at the layers failed: "):
         layers = diagnose(model)
     for number, layer in enumerate(layers, start=1):
@@ -164,6 +165,7 @@ def layer_scalars(model: DeepGP, input_names: Sequence[str] = ()) -> dict[str, f
         scalars[f"{name}/noise_variance"] = layer.noise_variance
         if len(layer.kernel_variances):
             scalars[f"{name}/kernel_variance"] = float(np.mean(layer.kernel_variances))
+        # Few lengthscales one by one, of many the smallest, the mean and the largest.
         lengthscales = np.ravel(layer.lengthscales)
         if len(lengthscales) <= MAX_SINGLE_LENGTHSCALES:
             tags = [str(d) for d in range(len(lengthscales))]
@@ -175,6 +177,7 @@ def layer_scalars(model: DeepGP, input_names: Sequence[str] = ()) -> dict[str, f
         else:
             for kind in ("min", "mean", "max"):
                 scalars[f"{name}/lengthscale_{kind}"] = float(getattr(np, kind)(lengthscales))
+    # Parameters of the likelihood that are single numbers.
     for name, parameter in gpflow.utilities.parameter_dict(model.likelihood).items():
         if np.size(parameter.numpy()) == 1:
             scalars[f"likelihood/{name.lstrip('.').replace('.', '_')}"] = float(parameter.numpy())
@@ -187,6 +190,7 @@ def histograms(model: DeepGP) -> dict[str, np.ndarray]:
     for number, layer in enumerate(model.layers, start=1):
         if not isinstance(layer, SVGPLayer):
             continue
+        # q(u), and the lengthscales of kernels that have some.
         q_sqrt = layer.q_sqrt.numpy()
         shown[f"layer_{number}/q_mu"] = layer.q_mu.numpy()
         shown[f"layer_{number}/q_sqrt_diagonal"] = q_sqrt if layer.q_diag else np.diagonal(q_sqrt, axis1=1, axis2=2)
@@ -207,6 +211,7 @@ def summary(
         test rows than the simplest model, see `fitting.worse_than_simplest`.
     :return: "calibration" among it, where intervals on the test rows hold far more or fewer rows than they should.
     """
+    # Size, scores and time; how it was fitted, if not by steps.
     entries: Summary = {
         "num_layers": depth(trainer.model),
         "is_settled": trainer.is_settled,
@@ -239,6 +244,7 @@ def summary(
 
 def metrics(summary: Summary) -> dict[str, float | None]:
     """What runs are compared by, of a :func:`summary`: scores of the test rows, and seconds."""
+    # By the names that runs of all kinds of models have in common.
     test = summary.get("test", {})
     names = ("rmse", "crps", "coverage_90", "calibration_error")
     scores = {"log_density_nats": test.get("log_likelihood_nats"), **{name: test.get(name) for name in names}}
@@ -300,6 +306,7 @@ def table(models: Mapping[str, Summary]) -> list[list[str]]:
     :param models: name -> scores of "valid" and "test" by their names, "train_seconds", and of a deep GP "num_layers"
         and "num_steps". The last one says which scores there are.
     """
+    # Scores that the last model has.
     last: Sequence[Summary] = list(models.values())[-1:]
     columns = [(part, key) for part in ("valid", "test") for key in HEADERS for m in last if key in m.get(part, {})]
     lines = [["", *(f"{part} {HEADERS[key]}" for part, key in columns), "steps", "seconds"]]
@@ -336,6 +343,7 @@ def _scores(named: Mapping[str, Evaluation], seconds: Sequence[float]) -> list[l
     has_numbers = any(judged_model.coverage for judged_model in named.values())
     others = ["CRPS", "50%", "90%"] if has_numbers else ["calibration error"]
     lines = [["", *(kinds[kind] for kind in shown), *others, "seconds"]]
+    # A line for each model: scores with their errors, shares, seconds.
     for (name, judged_model), time_taken in zip(named.items(), seconds, strict=True):
         scores = [getattr(judged_model, kind) for kind in shown]
         cells = ["" if score is None else str(score) for score in scores]
@@ -414,6 +422,7 @@ def html(
     judged = {name: evaluate(other, (inputs, targets)) for name, other in (others or {}).items()}
     judged[own_title] = evaluate(predictor, (inputs, targets))
     models = {name: _trained(model, predictor) if name == own_title else {} for name in judged}
+    # The verdict, and what to try where intervals are off.
     can_have_tails = isinstance(predictor.model.likelihood, gpflow.likelihoods.StudentT)
     words = coverage_in_words(
         judged[own_title],
@@ -433,6 +442,7 @@ def _found_by(model: DeepGP) -> str:
 def _trained(model: Any, predictor: Predictor) -> Summary:
     """What is known of the training of a model, for :func:`verdict`."""
     entries: Summary = {"num_layers": depth(predictor.model)}
+    # By L-BFGS, or without steps; or by steps that settled or not; of a predictor alone nothing is known.
     choice = getattr(model, "choice_", None)
     if choice is not None and (_is_single(predictor) or choice.config.posterior == "imputed"):
         return {**entries, "trained_by": _found_by(predictor.model)}

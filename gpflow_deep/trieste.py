@@ -76,6 +76,7 @@ class TriesteModel:
     ) -> None:
         first = model.layers[0]
         last = model.layers[-1]
+        # What trieste changes are variables, so that compiled functions see it.
         if units is None:
             units = Units(Scale.identity(first.input_dim), Scale.identity(last.output_dim))
         self.model = model
@@ -122,6 +123,7 @@ class TriesteModel:
 
     def optimize(self, dataset: Any) -> Any:
         """Train on a data set (`query_points` [N, D], `observations` [N, P]); what `train` returns."""
+        # In the units of the model; the cached posterior follows.
         self.update(dataset)
         rows = (np.asarray(part) for part in (dataset.query_points, dataset.observations))
         result = self.train(self.model, *self.units.transform(*rows))

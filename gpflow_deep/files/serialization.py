@@ -78,6 +78,7 @@ def load_model(
     named = given_names(custom_objects)
     _, structure, arrays = load_container(path, kind=_KIND, versions=(_VERSION,), max_bytes=max_bytes)
     _check_settings(path, structure)
+    # A file can describe any object; a model is asked for.
     model = _decoded(structure.get("model"), arrays, named, str(path))
     if not isinstance(model, DeepGP):
         raise ValueError(f"{path} must have a DeepGP, got {type(model).__name__}; it was not written by save_model.")
@@ -90,6 +91,7 @@ def _keep_jitter(model: DeepGP, jitter: float) -> None:
     """Layers without a jitter of their own get what they were saved with, whatever GPflow's is now."""
     with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
         for layer in model.layers:
+            # Of a layer of images the GP of patches; layers without inducing outputs have no jitter.
             gps = getattr(layer, "gp", layer)
             outputs = getattr(gps, "q_mu", getattr(gps, "pseudo_outputs", None))
             if hasattr(gps, "jitter") and outputs is not None:
@@ -139,9 +141,11 @@ def _refused(error: BaseException | None) -> Refused | None:
 
 def _check_settings(path: str | os.PathLike[str], structure: Mapping[str, object]) -> None:
     """Refuse another float type; warn of other versions, with which predictions may differ."""
+    # Without these it was written by something else.
     float_type, jitter, versions = (structure.get(key) for key in ("float", "jitter", "versions"))
     if not isinstance(versions, dict) or not isinstance(jitter, float) or float_type not in ("float32", "float64"):
         raise ValueError(f"{path} is damaged (it has no settings); save the model again.")
+    # Parameters are as precise as they were saved.
     if float_type != gpflow.default_float().__name__:
         raise ValueError(
             f"{path} has a {float_type} model, but GPflow's default is {gpflow.default_float().__name__}; call "

@@ -66,6 +66,7 @@ def encode(layer: keras.Layer) -> tuple[dict[str, Any], list[keras.Variable]]:
 
     if not layer.built:
         raise Refused("is a Keras layer that has no weights yet: call it once on some inputs")
+    # What Keras says of it, as JSON.
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=".*lambda")
@@ -74,6 +75,7 @@ def encode(layer: keras.Layer) -> tuple[dict[str, Any], list[keras.Variable]]:
         raise Refused(f"is a Keras layer with a lambda: use a function that is decorated by {_DECORATOR}") from error
     except (NotImplementedError, TypeError, ValueError) as error:
         raise Refused(f"is a Keras layer without a configuration ({one_line(error)})") from error
+    # Nothing of training, and a module for every name.
     for part in _parts(config):
         part.pop("compile_config", None)
         if part.get("module", "") is None:  # what Keras writes for a class of the program itself
@@ -108,11 +110,13 @@ def decode(
         remaining[shape] -= 1
         return next_creator(**{**options, "initial_value": tf.zeros(shape, dtype)})
 
+    # The layer with zeros, whose variables have to be those of the file, in order.
     with tf.variable_creator_scope(creator):
         layer = keras.saving.deserialize_keras_object(deepcopy(config), custom_objects, safe_mode=True)
     kinds = [(tuple(value.shape), value.dtype) for value in values]
     if [(tuple(variable.shape), variable.value.dtype) for variable in layer.variables] != kinds:
         raise Refused("has a Keras layer with other variables than it has arrays")
+    # The variables of the file in place of the zeros, which other parts of the model may have, too.
     for variable, value, is_trained in zip(layer.variables, values, trainable, strict=True):
         if variable.trainable != is_trained:
             variable.trainable = is_trained
@@ -136,6 +140,7 @@ def _custom_objects(config: object, given: Mapping[str, Named]) -> dict[str, Nam
 
     objects = {}
     for part in _parts(config):
+        # Of a function Keras keeps the name in another place.
         module = part.get("module")
         name = part["class_name"]
         registered = part.get("registered_name")
@@ -146,6 +151,7 @@ def _custom_objects(config: object, given: Mapping[str, Named]) -> dict[str, Nam
         # Keras' own parts need nothing.
         if name in _VALUES or module in _OPERATIONS or (_is_safe(module, name) and registered in (None, name)):
             continue
+        # Nor are other parts of Keras ever to be had, whoever gives them.
         if f"{module}.".startswith(("None.", "keras.")) or name.startswith("__"):
             raise Refused(f"has the Keras part {module}.{name}, which no file may have")
         # Others by any of their names, from the caller or from what the program has registered.

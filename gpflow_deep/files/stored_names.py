@@ -91,6 +91,7 @@ def given_names(custom_objects: CustomObjects) -> dict[str, Named]:
     """
     if isinstance(custom_objects, Mapping):
         return dict(custom_objects)
+    # Classes and functions themselves, which have names.
     objects = list(custom_objects)
     for thing in objects:
         if not hasattr(thing, "__qualname__"):
@@ -113,17 +114,19 @@ def name_of(thing: Named) -> str:
 
     :raises Refused: if it would not.
     """
+    # By its name on the list, or in its module.
     for name, listed in _listed().items():
         if listed is thing:
             return name
     name = _full_name(thing)
+    # What `find` would refuse, or not find again, is refused here.
     subject = f"{'is of the class' if isinstance(thing, type) else 'is the function'} {_readable(name)}"
     if isinstance(thing, type) and thing.__module__.split(".")[0] in _FOREIGN and not _is_listed(thing):
         raise Refused(f"{subject}, which no file may have (of Keras, layers of version 3 can be saved)")
     if getattr(looked_up(name), "__qualname__", None) != thing.__qualname__:  # a notebook may define it once more
         reason = "is a lambda" if "<lambda>" in name else "its module does not have by this name"
         raise Refused(f"{subject}, which {reason}: define it by `def` or `class` at the top of a module")
-    written[name] = thing
+    written[name] = thing  # for the copy that is made before anything is saved
     return name
 
 
@@ -191,6 +194,7 @@ def _readable(name: str) -> str:
 
 def looked_up(name: str) -> Any:
     """What has this name in a module that is there already, or None. Nothing is imported but own modules."""
+    # Own modules are imported; others count if somebody has imported them.
     module_name, _, qualname = name.partition(":")
     is_own = module_name.split(".")[0] in _OWN_PACKAGES
     if is_own and module_name not in sys.modules:
@@ -201,6 +205,7 @@ def looked_up(name: str) -> Any:
     thing: Any = sys.modules.get(module_name)
     if is_own and qualname in getattr(thing, "__all__", ()):
         return getattr(thing, qualname)  # of own packages, which import their parts when these are used
+    # Down the qualified name, through dictionaries alone.
     for part in qualname.split("."):
         thing = vars(thing).get(part) if hasattr(thing, "__dict__") else None  # a module's __getattr__ may import
     return thing

@@ -57,6 +57,7 @@ def plain_dtype(text: str) -> np.dtype:
 
 def _distinct(items: Iterable[object]) -> list[object]:
     """The same items, unless they are chosen to be hard to find in a set or dictionary."""
+    # Equality of plain values calls no code of a file's objects, and many equal hashes would take for ever.
     items = list(items)
     if not _is_plain(tuple(items)):
         raise Refused("has a set or dictionary of other items than numbers and texts")
@@ -290,6 +291,7 @@ class _Encoder:
     def _object(self, value: object, path: str) -> dict[str, object]:
         cls: type = type(value)
         name = name_of(cls)
+        # An object is its dictionary: slots would be lost.
         if not hasattr(value, "__dict__") or any(getattr(base, "__slots__", ()) for base in cls.__mro__):
             raise Refused("has __slots__")
         self._number(value)
@@ -301,6 +303,7 @@ class _Encoder:
         }
         if isinstance(value, tfp.bijectors.Identity):
             state = {key: item for key, item in state.items() if key not in ("_from_x", "_from_y")}  # nothing uses them
+        # Lists and dictionaries that TensorFlow does not track stay plain ones.
         untracked = [key for key, item in state.items() if isinstance(value, tf.Module) and type(item) in (list, dict)]
         if isinstance(value, HeteroskedasticTFPConditional) and (made_by := distribution_class(value)) is not None:
             # A function inside its constructor, which has this argument, and is called before anything else is set.
@@ -337,6 +340,7 @@ class _Decoder:
             return [self.value(item) for item in node]
         if not isinstance(node, dict):
             return node
+        # A dictionary of one item, which says what it is.
         match next(iter(node.items())) if len(node) == 1 else (None, None):
             case "again", int(number):
                 if not 0 <= number < len(self._met):
@@ -344,6 +348,7 @@ class _Decoder:
                 return self._met[number]
             case "name", str(name):
                 return self._named(name)
+            # What has attributes, Keras' layers, and tuples with names.
             case "object", [str(name), dict(state), [*untracked]]:
                 return self._object(self._class(name), state, untracked)
             case "keras", [dict(config), [*values], [*trainable]]:
@@ -353,6 +358,7 @@ class _Decoder:
                 return layer
             case "namedtuple", [str(name), [*items]]:
                 return tuple.__new__(self._class(name), map(self.value, items))
+            # Rows of the tables: containers, what has an array, what is made of a few other values.
             case str(kind), [*pairs] if kind in _MAPPINGS:
                 keys = _distinct(self.value(key) for key, _ in pairs)
                 return _MAPPINGS[kind](zip(keys, (self.value(item) for _, item in pairs), strict=True))
@@ -393,6 +399,7 @@ class _Decoder:
     def _object(self, cls: type, state: dict[str, object], untracked: list[str]) -> object:
         """An object by its attributes, without its constructor."""
         instance: object = self._numbered(object.__new__(cls))
+        # Attributes in the order in which they were set, past the class' own `__setattr__`.
         for name, node in state.items():
             _check_attribute(cls, name)
             value = self.value(node)

@@ -82,6 +82,7 @@ def conditional(likelihood: Likelihood, X: np.ndarray) -> Conditional:
     :raises ValueError: if targets are labels or of several likelihoods, or y depends on several latent functions
         without a distribution that tells how.
     """
+    # Targets that have no order, or are of several kinds.
     if isinstance(likelihood, Bernoulli | MultiClass | Softmax):
         name = type(likelihood).__name__
         raise ValueError(f"labels have no quantiles, got the likelihood {name}; look at their probabilities.")
@@ -115,6 +116,7 @@ def _student_t(likelihood: StudentT, X: tf.Tensor) -> Conditional:
     df = float(likelihood.df)
 
     def moments(weights: Array, f: Array, scale: Array) -> tuple[Array, Array]:
+        # The variance is infinite for df <= 2; any width will do then.
         factor = df / (df - 2) if df > 2 else 3.0
         return mixed_moments(weights, f, np.broadcast_to(np.square(scale) * factor, f.shape))
 
@@ -188,6 +190,7 @@ def _ordinal(likelihood: Ordinal, X: tf.Tensor) -> Conditional:
     sigma = float(np.asarray(likelihood.sigma))
 
     def cdf(y: Array, f: Array) -> Array:
+        # P(label <= k) = P(f + noise <= edge k); there is no edge above the last label.
         label = np.floor(y)
         edge = edges[np.clip(label, 0, len(edges) - 1).astype(np.int64)]
         below = np.asarray(inv_probit(tf.constant((edge - f) / sigma)), np.float64)
@@ -211,6 +214,7 @@ def _of_distribution(likelihood: MultiLatentTFPConditional) -> Conditional:
         distribution = likelihood.conditional_distribution(tf.convert_to_tensor(f))
         return mixed_moments(weights, np.asarray(distribution.mean()), np.asarray(distribution.variance()))
 
+    # Nobody knows whether targets of another distribution may be scaled: an end below infinity says that they may not.
     is_real = isinstance(likelihood, HeteroskedasticTFPConditional)
     joint = Conditional(lambda f, weights: (f,), cdf, moments, is_joint=True)
     return joint if is_real else joint._replace(support=(-np.inf, np.nextafter(np.inf, 0)))
@@ -231,6 +235,7 @@ def _by_density(likelihood: ScalarLikelihood, X: tf.Tensor) -> Conditional:
         grid = np.linspace(center - _DEVIATIONS * width, center + _DEVIATIONS * width, _GRID, axis=-1)  # [N, P, G]
         density = np.stack([_density(likelihood, X, f, weights, grid[..., g]) for g in range(_GRID)], axis=-1)
         mass = cumulative_trapezoid(density, grid, axis=-1, initial=0)
+        # What the grid does not hold, or is no density over y, is seen by the total.
         if np.any(np.abs(mass[..., -1] - 1) > _MASS_ERROR):
             raise ValueError(
                 f"{type(likelihood).__name__} must be a density over y that twelve standard deviations hold, got a "

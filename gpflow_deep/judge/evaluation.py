@@ -132,6 +132,7 @@ def evaluate(
     if Y.dtype.kind == "f" and not np.all(np.isfinite(Y)):
         row = np.flatnonzero(~np.isfinite(Y).all(axis=1))[0]
         raise ValueError(f"data must have finite targets, got {Y[row]} in row {row}; leave such rows out.")
+    # Some rows at a time, as their distributions take memory.
     forecaster = forecaster_of(model)
     rows = []
     for start in range(0, len(X), BATCH_ROWS):
@@ -151,6 +152,7 @@ def coverage_in_words(
     :return: None if that share is between 40 and 60%, or less than three standard errors of a share of 50% away from
         it, or not known.
     """
+    # Shares near a half, or of too few rows to tell, say nothing.
     half = (found.coverage or {}).get(0.5)
     if half is None or TOO_NARROW < half.value < TOO_WIDE or abs(half.value - 0.5) <= 1.5 / np.sqrt(found.num_rows):
         return None
@@ -177,10 +179,12 @@ class _Rows(NamedTuple):
 
 
 def _rows(found: Forecast, task: str, Y: np.ndarray, coverages: tuple[float, ...]) -> _Rows:
+    # Labels: the probability of the most probable one, and whether it is right.
     if task != "regression":
         p = found.mean if found.mean.shape[1] > 1 else np.concatenate([1 - found.mean, found.mean], axis=1)
         is_right = p.argmax(axis=1) == Y[:, 0]
         return _Rows(found.log_density, found.mean, confidence=p.max(axis=1), is_right=is_right)
+    # Numbers: squared errors, and what the distributions say.
     rows = _Rows(found.log_density, found.mean, np.mean(np.square(found.mean - Y), axis=1))
     if found.predictive is None:
         return rows
@@ -194,6 +198,7 @@ def _rows(found: Forecast, task: str, Y: np.ndarray, coverages: tuple[float, ...
 
 def _of_numbers(rows: _Rows, coverages: tuple[float, ...]) -> Evaluation:
     assert rows.square is not None  # of mypy: numbers have it
+    # The error of a root is that of the square over twice the root.
     square = _mean(rows.square)
     rmse = float(np.sqrt(square.value))
     scores = Evaluation(
@@ -249,6 +254,7 @@ def _mean(values: np.ndarray) -> Score:
 
 def table(evaluations: Mapping[str, Evaluation]) -> list[list[str]]:
     """Scores of models by name as the cells of a table, with a line of headers: value ± standard error."""
+    # Columns that at least one of the models has.
     names = ("log_density", "rmse", "crps", "error", "calibration_error")
     headers = {"log_density": "log density", "rmse": "RMSE", "crps": "CRPS", "calibration_error": "calibration error"}
     shown = [name for name in names if any(getattr(e, name) is not None for e in evaluations.values())]

@@ -74,12 +74,14 @@ class LinearModel:
         X = np.asarray(X, np.float64)
         Y = np.asarray(Y, np.float64)
         center = X.mean(axis=0)
+        # Inputs of one size, so that least squares drops none as noise.
         spread = X.std(axis=0)
-        spread = np.where(spread > 0, spread, 1.0)  # inputs of one size, so that least squares drops none as noise
+        spread = np.where(spread > 0, spread, 1.0)
         coefficients = np.linalg.lstsq(_with_one((X - center) / spread), Y, rcond=None)[0]
         # For inputs as they are, with the constant in the last row.
         slopes = coefficients[:-1] / spread[:, None]
         weights = np.concatenate([slopes, coefficients[-1:] - center @ slopes], axis=0)
+        # Noise: what is left over.
         variance = np.mean(np.square(Y - _with_one(X) @ weights), axis=0)
         variance = np.maximum(variance, least_share * np.var(Y, axis=0))
         if not np.all(variance > _LEAST_SHARE * np.mean(np.square(Y), axis=0)):
@@ -132,12 +134,14 @@ class _Plain:
     def forecast(self, X: np.ndarray, Y: np.ndarray) -> Forecast:
         model = self.model
         dtype = gpflow.default_float()
+        # Log densities and means, as the model says them itself.
         inputs = tf.constant(np.asarray(X, dtype))
         targets = tf.constant(np.asarray(Y, dtype))
         log_density = np.asarray(model.predict_log_density((inputs, targets)), np.float64)
         mean = np.asarray(model.predict_y(inputs)[0], np.float64)
         if self.task != "regression":
             return Forecast(log_density, mean)
+        # The distributions: a mixture of a deep GP, and one Gaussian of another model.
         if hasattr(model, "predict_components"):
             means, variances = model.predict_components(inputs)
             weights = np.asarray(model.component_weights(), np.float64)

@@ -113,6 +113,7 @@ def _edges(predictive: Predictive) -> Array:
 
 def _peaks(heights: Array, prominence: float) -> NDArray[np.int64]:
     """Cells [modes] of the maxima that count."""
+    # Runs of equal heights are one place.
     starts = np.flatnonzero(np.diff(heights, prepend=-1.0))  # of runs of equal heights
     ends = np.append(starts[1:], len(heights))
     runs = heights[starts]
@@ -123,6 +124,7 @@ def _peaks(heights: Array, prominence: float) -> NDArray[np.int64]:
         higher = np.flatnonzero(padded > runs[i])
         higher_before = higher[higher < i + 1]
         higher_behind = higher[higher > i + 1]
+        # The lowest points on the ways to higher ones, or to the ends.
         lows = [
             padded[(higher_before[-1] if len(higher_before) else 0) : i + 1].min(),
             padded[i + 1 : (higher_behind[0] if len(higher_behind) else len(padded) - 1) + 1].min(),
@@ -134,6 +136,7 @@ def _peaks(heights: Array, prominence: float) -> NDArray[np.int64]:
 
 def _shares(heights: Array, peaks: NDArray[np.int64], C: int) -> list[list[int]]:
     """First and last cell [C, 2] of each mode, between the lowest points on either side."""
+    # Neighbours are cut at the lowest cell between them.
     cuts = [0, *(a + int(np.argmin(heights[a : b + 1])) for a, b in pairwise(peaks))]
     ends = [*cuts[1:], len(heights)]
     return [[a, b] for a, b in zip(cuts, ends, strict=True)] + [[0, 0]] * (C - len(peaks))

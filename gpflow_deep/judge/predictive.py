@@ -128,6 +128,7 @@ class Predictive:
 
     def _bracket(self, rows: slice, level: float | Array) -> tuple[Array, Array]:
         """Targets between which the quantile is: P(low) < level <= P(high), as far as the targets' range allows."""
+        # A standard deviation to either side; of counts a whole number of them.
         center = self.center[rows]
         step = np.maximum(self.width[rows], 1e-300)
         if self.is_count:
@@ -213,6 +214,7 @@ def predictive(
         likelihoods of all real numbers.
     :raises ValueError: if the targets are labels, or a likelihood of counts or positive numbers is to be scaled.
     """
+    # A Gaussian likelihood leaves a mixture of Gaussians.
     means = np.asarray(means, np.float64)
     variances = np.maximum(np.asarray(variances, np.float64), 0.0)
     S = len(means)
@@ -222,6 +224,7 @@ def predictive(
     if isinstance(likelihood, Gaussian):
         noise = np.asarray(likelihood.variance_at(tf.convert_to_tensor(X)), np.float64)[None]
         return gaussian(weights, offset + scale * means, np.square(scale) * (variances + noise))
+    # Others are averaged over nodes of f.
     targets_given_f = conditional(likelihood, X)
     if not targets_given_f.is_real and (np.any(offset != 0) or np.any(scale != 1)):
         raise ValueError(f"targets of {type(likelihood).__name__} cannot be scaled; leave them in their own units.")
@@ -266,6 +269,7 @@ def _nodes(weights: Array, means: Array, variances: Array, *, is_joint: bool) ->
         hermite, shares = np.polynomial.hermite_e.hermegauss(int(np.clip(NUM_NODES // S, 6, 60)))
         eps = np.repeat(hermite[:, None], L, axis=1)
         shares = shares / shares.sum()
+    # Of every component its nodes, which share its weight.
     values = means[:, None] + np.sqrt(variances)[:, None] * eps[None, :, None, :]
     return values.reshape(-1, *means.shape[1:]), (weights[:, None] * shares).reshape(-1)
 
@@ -280,6 +284,7 @@ def root(function: Callable[[Array], Array], low: Array, high: Array, tolerance:
     :param low: where a function is at most 0, and `high` where it is at least 0.
     :param tolerance: of each root. An element does not depend on the others.
     """
+    # The root is between x1, the last point, and x2, of the other sign; x3 is the point before.
     x1 = low
     x2 = high
     f1 = function(low)
@@ -292,9 +297,9 @@ def root(function: Callable[[Array], Array], low: Array, high: Array, tolerance:
     for _ in range(_MAX_STEPS):
         if not is_open.any():
             break
+        # A point in the bracket, which replaces the end of its sign.
         x = x1 + share * (x2 - x1)
         f = function(x)
-        # The root is between x1 and x2, and x3 is the point before x1.
         is_same = np.sign(f) == np.sign(f1)
         x3 = np.where(is_same, x1, x2)
         f3 = np.where(is_same, f1, f2)
@@ -303,6 +308,7 @@ def root(function: Callable[[Array], Array], low: Array, high: Array, tolerance:
         x1 = x
         f1 = f
         roots = np.where(is_open, np.where(np.abs(f1) <= np.abs(f2), x1, x2), roots)
+        # The better end is the root so far; done where the bracket is within the tolerance.
         least = tolerance / np.maximum(np.abs(x2 - x1), np.finfo(np.float64).tiny)
         is_open &= (f1 != 0) & (least < 0.5)
         # Inverse quadratic interpolation where that is safe, else bisection.

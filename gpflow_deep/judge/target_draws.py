@@ -29,12 +29,14 @@ def draw_targets(model: DeepGP, units: Units, X: Array, num_samples: int, rng: n
     :raises ValueError: if X has so many rows that the covariances between them would fill the memory, or targets are
         labels.
     """
+    # A joint draw needs covariances between all rows.
     limit = int(np.sqrt(JOINT_FLOATS / max(layer.num_latent_gps or 1 for layer in model.layers)))
     if len(X) > limit:
         raise ValueError(
             f"X must have at most {limit} rows for joint draws from this model, got {len(X)}; draw for parts of the "
             "rows, or take quantiles."
         )
+    # Functions, all rows together.
     seed = tf.constant(rng.randint(2**31 - 1, size=2), tf.int32)
     generator = np.random.default_rng(rng.randint(2**31 - 1, size=4))
     scaled = tf.constant(units.x.transform(X).astype(gpflow.default_float()))
@@ -52,6 +54,7 @@ def _noisy(
     likelihood: Likelihood, y: Scale, functions: Array, scaled: tf.Tensor, generator: np.random.Generator
 ) -> Array:
     """Draws of the targets, [S, N, P], one for each of the draws of the latent functions, [S, N, L]."""
+    # A function is a component without variance: what is left is the noise.
     f = functions.reshape(1, -1, functions.shape[-1])
     X = tf.tile(scaled, [len(functions), 1])
     targets = predictive(likelihood, X, f, np.zeros_like(f), offset=y.mean, scale=y.scale)

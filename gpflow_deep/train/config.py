@@ -196,6 +196,7 @@ class ModelConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}.")
+        # Names.
         if self.preset not in ("paper2017", "modern"):
             raise ValueError(f"preset must be one of paper2017, modern, got {self.preset!r}.")
         if self.posterior not in get_args(Posterior):
@@ -223,6 +224,7 @@ class ModelConfig:
     def _check_kernel(self) -> None:
         if self.kernel not in get_args(KernelName):
             raise ValueError(f"kernel must be one of {', '.join(get_args(KernelName))}, got {self.kernel!r}.")
+        # Images have settings of their own, and cannot have some of the others.
         fields = flat(ModelConfig, vars(self))
         defaults = flat(ModelConfig, vars(ModelConfig))
         names = _DENSE_ONLY if self.is_convolutional else [field.name for field in dataclasses.fields(ImageConfig)]
@@ -247,6 +249,7 @@ class ModelConfig:
         :param targets: Y [N, P] of each part of the data, in its own units.
         :raises ValueError: if the likelihood is not one of the task, or cannot have these targets.
         """
+        # The first of the task, unless it is given; tails are left to latent variables.
         allowed = LIKELIHOODS[task]
         if self.likelihood not in ("auto", *allowed):
             raise ValueError(f"likelihood must be one of {', '.join(allowed)} for {task}, got {self.likelihood}.")
@@ -272,6 +275,7 @@ class ModelConfig:
         config = self.for_task(task, [Y for _, Y in parts])
         if not self.is_convolutional:
             return config
+        # The given shape, or the known size with as many channels as fill a row.
         num_columns = parts[0][0].shape[1]
         shape = self.images.image_shape
         if not shape and image_size is not None:
@@ -301,6 +305,7 @@ class ModelConfig:
             latents = LatentVariableLayer(X.shape[1], self.latents.latent_dim, encoder=encoder)
             X = latents.extend(X, seed=seed)
         noise_variance = self.layers.noise_variance
+        # The layers of the preset, above the latent variables if there are some.
         model = _PRESETS[self.preset](
             X,
             Y,
@@ -318,7 +323,6 @@ class ModelConfig:
             natural_gradients=self.natgrad,
             seed=seed,
         )
-        # The layers of the preset stand above the latent variables.
         if latents is not None:
             model = DeepGP(
                 [latents, *model.layers],
@@ -337,25 +341,7 @@ class ModelConfig:
     def _build_convolutional(
         self, X: np.ndarray, Y: np.ndarray, num_classes: int, num_data: int | None, seed: int
     ) -> DeepGP:
-        shape = shape_of_images(X.shape[1], self.images.image_shape)
-        model = convolutional(
-            X,
-            Y,
-            shape,
-            self.num_layers,
-            likelihood=self._likelihood(num_classes, X, Y),
-            config=self._patch_config(),
-            num_inducing=self.num_inducing,
-            num_samples=self.num_samples,
-            num_data=num_data,
-            precision=self.precision,
-            seed=seed,
-        )
-        model.num_predict_samples = self.num_predict_samples
-        return model
-
-    def _patch_config(self) -> PatchConfig:
-        return PatchConfig(
+        config = PatchConfig(
             patch=self.images.patch,
             stride=self.images.stride,
             channels=self.images.channels,
@@ -364,6 +350,21 @@ class ModelConfig:
             kernel_variance=1.0 if self.layers.kernel_variance is None else self.layers.kernel_variance,
             ard=self.layers.ard,
         )
+        model = convolutional(
+            X,
+            Y,
+            self.images.image_shape,
+            self.num_layers,
+            likelihood=self._likelihood(num_classes, X, Y),
+            config=config,
+            num_inducing=self.num_inducing,
+            num_samples=self.num_samples,
+            num_data=num_data,
+            precision=self.precision,
+            seed=seed,
+        )
+        model.num_predict_samples = self.num_predict_samples
+        return model
 
     def _likelihood(self, num_classes: int, X: np.ndarray, Y: np.ndarray) -> Likelihood:
         """The likelihood before training; that of real numbers with the noise of the preset."""
@@ -391,9 +392,11 @@ class ModelConfig:
 
     def _kernels(self, input_dim: int) -> list[Kernel] | None:
         """One kernel for each layer, or None for those of the preset."""
+        # The preset makes its own where nothing is asked for.
         is_usual = self.kernel == "squared_exponential"
         if is_usual and self.layers.lengthscale is None and self.layers.kernel_variance is None and self.layers.ard:
             return None
+        # Inputs of each layer.
         hidden_dim = min(30, input_dim) if self.hidden_dim is None else self.hidden_dim
         dims = [input_dim] + [hidden_dim + (input_dim if self.layers.input_propagation else 0)] * (self.num_layers - 1)
         variance = 1.0 if self.layers.kernel_variance is None else self.layers.kernel_variance

@@ -122,6 +122,7 @@ class Course(tf.Module):
         """The number of steps to make, as far as is known; whole windows, if less than all."""
         if not self.is_settled:
             return self.num_steps
+        # The rate falls over `decay_share` of all steps that are made then.
         share = self.config.decay_share
         windows = -(-round(self.decay_from / (1 - share)) // WINDOW)
         return min(self.num_steps, windows * WINDOW)
@@ -142,6 +143,7 @@ class Course(tf.Module):
         self._pending.append(bound)
         if (step + 1) % WINDOW:
             return
+        # A window is full: its mean, per row.
         self.flush()
         mean = float(self._total) / max(int(self._count), 1) / self.num_data
         self._total.assign(0.0)
@@ -226,6 +228,7 @@ def best_kl_weight(config: ModelConfig, log_densities: Callable[[ModelConfig], N
     weight = KL_WEIGHTS[best]
     # Beside it a Gaussian posterior, trained by a bound.
     plain = log_densities(config.plain(config.num_layers))
+    # Said where that one is better by more than a standard error.
     loss = plain - log_p[weight]
     note = None
     if loss.mean() > loss.std() / np.sqrt(len(loss)):

@@ -152,6 +152,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def _fit(self, X: Array, Y: Array, class_names: Sequence[str] = ()) -> None:
         """Train on checked arrays, [N, D] and [N, P]."""
+        # The model, and what its training says.
         self._check_parameters()
         seed = self._new_seed()
         fitted = self._fitted(X, Y, class_names, seed)
@@ -188,6 +189,7 @@ class DeepGPEstimator(BaseEstimator):
                 show=show,
                 show_steps=self.verbose > 1,
             )
+        # What is given, by steps.
         return fit(
             config,
             X,
@@ -205,6 +207,7 @@ class DeepGPEstimator(BaseEstimator):
     def _partial_fit(self, X: Array, Y: Array, class_names: Sequence[str] = ()) -> None:
         """One pass over checked arrays, from the first of which the model is made."""
         self._check_parameters()
+        # A stream has no end, so nothing that needs all rows can go on.
         choice = getattr(self, "choice_", None)
         posterior = (self._config() if choice is None else choice.config).posterior
         if posterior != "gaussian":
@@ -212,6 +215,7 @@ class DeepGPEstimator(BaseEstimator):
                 f"posterior must be gaussian in partial_fit, got {posterior!r}: a chain needs all rows; fit with "
                 "posterior='gaussian' before."
             )
+        # The model of the first rows, or one more part for it.
         if not hasattr(self, "predictor_"):
             seed = self._new_seed()
             training = self._training()
@@ -220,8 +224,8 @@ class DeepGPEstimator(BaseEstimator):
             self.n_iter_ = 0
         else:
             count_rows(self.predictor_.model, len(X))
+        # The learning rate of a stream never falls.
         trainer = self._trainer_now()
-        # of a stream it never falls
         trainer.course = None
         trainer.optimizer.learning_rate = self._training().rate
         self.n_iter_ += pass_over(
@@ -303,6 +307,7 @@ class DeepGPEstimator(BaseEstimator):
         if num_spare < 1:
             return
         optimism = num_parameters * Y.shape[1] / num_spare
+        # The model on the same rows, in words if it is behind.
         predictor = fitted.predictor
         checked_rows = (X[rows], Y[rows])
         log_density = float(np.mean(np.asarray(predictor.forecast(*checked_rows).log_density)))
@@ -328,6 +333,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
+        # The model as its files, and the memory of the optimiser, so that a stream goes on as it would have.
         if "predictor_" in state:
             with self._in_float(), tempfile.TemporaryDirectory() as folder:
                 self.predictor_.save(folder)

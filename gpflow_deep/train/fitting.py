@@ -52,6 +52,7 @@ __all__ = [
     "sample",
     "simplest_model",
     "start",
+    "target_names",
     "train",
     "worse_than_simplest",
 ]
@@ -121,6 +122,7 @@ def fit(
     :raises ValueError: if settings do not fit each other or the data.
     :raises FloatingPointError: if a step fails; nothing is left to use then.
     """
+    # What does not go together.
     check_counts(max_iter, batch_size)
     if config.posterior == "imputed":
         raise ValueError(
@@ -152,6 +154,7 @@ def fit(
             show=show,
         )
         config = dataclasses.replace(config, points=dataclasses.replace(config.points, kl_weight=chosen.kl_weight))
+    # The model before its first step, and all steps.
     predictor, trainer = start(
         config, X[rows], Y[rows], training=training, max_iter=max_iter, class_names=class_names, seed=seed
     )
@@ -223,6 +226,7 @@ def choose_kl_weight(
     def make() -> KLWeight:
         return best_kl_weight(config, log_densities)
 
+    # Chosen once; a run that goes on finds the choice in its file.
     chosen = make() if path is None else stored_kl_weight(path, make)
     if chosen.note is not None:
         warnings.warn(chosen.note, UserWarning, stacklevel=2)
@@ -272,15 +276,20 @@ def start(
 
     Parameters and errors as in `fit`; without `max_iter` the learning rate of the trainer never falls.
     """
+    # What the data decide: task, likelihood, units; and the model in these units.
     task: Task = "regression" if not class_names else "binary" if len(class_names) == 2 else "multiclass"
     config = config.for_data(task, [(X, Y)])
     units = Units.fit(X, Y, config.likelihood, standardise=not config.is_convolutional)
     rows = units.transform(X, Y)
     model = config.build(*rows, num_classes=len(class_names), seed=seed)
     model.num_data = tf.Variable(len(X), dtype=gpflow.default_float(), trainable=False, name="num_data")
-    names = [f"y{p}" for p in range(Y.shape[1])] if Y.shape[1] > 1 else ["y"]
-    predictor = Predictor(model, units, task=task, target_names=names, class_names=class_names)
+    predictor = Predictor(model, units, task=task, target_names=target_names(Y), class_names=class_names)
     return predictor, Trainer(model, training, num_steps=max_iter, data=rows)
+
+
+def target_names(Y: np.ndarray) -> list[str]:
+    """Of targets [N, P] that nobody has named."""
+    return [f"y{p}" for p in range(Y.shape[1])] if Y.shape[1] > 1 else ["y"]
 
 
 def train(
@@ -301,6 +310,7 @@ def train(
     :return: number of steps, and the scores after each window of steps.
     :raises FloatingPointError: if a step fails.
     """
+    # A window of steps at a time, after which the course may have another end.
     course = trainer.course
     step = 0
     if course is None:
@@ -403,6 +413,7 @@ def worse_than_simplest(
     simple = -np.inf if density is None else float(np.mean(density(*rows)))
     if log_density >= simple - margin:
         return None
+    # What the simplest model is called.
     if task_of(likelihood) != "regression":
         simplest = "the frequencies of the classes"
     else:

@@ -20,7 +20,6 @@ import tensorflow as tf
 from gpflow.config import default_float
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian, Likelihood
-from gpflow.mean_functions import MeanFunction
 
 from ..layers import ConvolutionalLayer, Patches, Precision, WeightedConvolutionalLayer
 from ..layers.images.patch_sums import sum_covariances
@@ -154,6 +153,7 @@ def convolutional(
     :param seed: of the inducing patches.
     :raises ValueError: if the arrays do not fit, or patches do not fit into the images.
     """
+    # Rows that are images, and labels of the likelihood.
     X = finite_matrix("X", X)
     Y = finite_matrix("Y", Y)
     if len(X) != len(Y):
@@ -183,7 +183,8 @@ def convolutional(
                 name=f"layer_{number}",
             )
         )
-        images = _mean_images(images, patches, mean)
+        # What the next layer sees at the start.
+        images = np.asarray(mean(patches(images))).reshape(len(images), -1)
         shape = (*patches.grid, config.channels)
     # The last layer sums over the patches.
     P = num_outputs(likelihood, Y)
@@ -208,6 +209,7 @@ class _Found(NamedTuple):
     @classmethod
     def of(cls, images: np.ndarray, patches: Patches, M: int, rng: np.random.Generator) -> _Found:
         """Of images [n, D]; patches with equal pixels count once, such as those of a plain background."""
+        # Some patches at random.
         everything = np.asarray(patches(images)).reshape(-1, patches.num_pixels_of_patch)
         count = min(len(everything), max(MAX_PATCHES, 20 * M))
         rows = rng.choice(len(everything), count, replace=False)
@@ -222,13 +224,9 @@ class _Found(NamedTuple):
             first = np.concatenate([first, rng.choice(first, M - len(first))])
             jitter = 0.1 * np.sqrt(spread) * rng.standard_normal((M - len(distinct), distinct.shape[1]))
             distinct = np.concatenate([distinct, sample[first[len(distinct) :]] + jitter])
+        # The number of a patch in its image says its row and column.
         places = np.stack(np.divmod(rows[first[:M]] % patches.num_patches, patches.grid[1]), axis=1) * patches.stride
         return cls(sample, distinct[:M], places, float(np.sqrt(spread * distinct.shape[1])))
-
-
-def _mean_images(images: np.ndarray, patches: Patches, mean: MeanFunction) -> np.ndarray:
-    """What a convolutional layer makes of images at the start, [n, K C]."""
-    return np.asarray(mean(patches(images))).reshape(len(images), -1)
 
 
 def _last_layer(
@@ -241,6 +239,7 @@ def _last_layer(
     precision: Precision,
 ) -> WeightedConvolutionalLayer:
     """With equal weights, such that the prior variance between images is `PRIOR_VARIANCE` on average."""
+    # Inducing patches, with their places if responses may depend on these.
     patches = Patches(shape, (config.patch, config.patch), config.stride or 1)
     drawn_patches = _Found.of(images, patches, num_inducing, rng)
     lengthscale = config.lengthscale or drawn_patches.lengthscale

@@ -151,6 +151,7 @@ class Predictor:
 
     def _compiled(self) -> Callable[..., MeanAndVariance]:
         """The function of `evaluate`: another one once the model has samples to predict from."""
+        # A model with samples has other factors, and so another trace.
         model = self.model
         dtype = gpflow.default_float()
         if (is_mixed := model.num_members > 1) not in self._moments:
@@ -251,6 +252,7 @@ class Predictor:
         """Some rows at a time, pushed through the layers once, with one factorisation for all."""
         model = self.model
         dtype = gpflow.default_float()
+        # The factors are those of all rows.
         with clear_errors("prediction failed: "):
             factors = model.cached_factors()
             weights = model.component_weights(num_samples)
@@ -272,6 +274,7 @@ class Predictor:
         count = model.num_predict_samples if num_samples is None else num_samples
         shapes = [tensor.shape for tensor in tensors[1:]]
         of_trace = [count, model.predict_integrator, shapes, *model.submodules]
+        # Parameters and seeds are arguments, so that a change of these needs no other trace.
         if self._components is None or not _are_same(self._components[0], of_trace):
             specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
             specs[0] = tf.TensorSpec([None, X.shape[1]], X.dtype)
@@ -327,6 +330,7 @@ class Predictor:
         them if there are several. Labels: "label" and "probability_NAME" for each. Both: "log_density" if it is known.
         """
         columns: dict[str, np.ndarray] = {}
+        # Numbers by target; labels with the probability of each.
         if self.task == "regression":
             for p, target in enumerate(self.target_names):
                 suffix = f"_{target}" if len(self.target_names) > 1 else ""
@@ -365,6 +369,7 @@ class Predictor:
         :raises ValueError: if a file is missing or damaged, the files are not of one model, or the model has another
             float type than GPflow's current default; see `stored_float`.
         """
+        # What the data were, then the model.
         path = Path(folder) / INPUTS_FILE
         stored = _read_inputs(path)
         if not (Path(folder) / MODEL_FILE).exists():
@@ -377,6 +382,7 @@ class Predictor:
             units = Units(Scale.from_json(stored["x_scale"]), Scale.from_json(stored["y_scale"]))
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path} is damaged ({error!r}); train again, or take an undamaged copy.") from error
+        # The two files may be of different runs, which shows by the number of inputs.
         model = load_model(Path(folder) / MODEL_FILE, custom_objects=custom_objects)
         try:
             names = {"target_names": tuple(targets), "class_names": tuple(classes)}

@@ -108,6 +108,7 @@ class Preset:
         :param seed: of k-means.
         :raises ValueError: if X or Y are not finite matrices of equal length, or the labels do not fit the likelihood.
         """
+        # Data that the model can have.
         X = finite_matrix("X", X)
         Y = finite_matrix("Y", Y)
         if len(X) != len(Y):
@@ -194,6 +195,7 @@ def with_global_inducing(
     :raises ValueError: if a layer has what global inducing outputs cannot have: several kernels or inducing variables,
         noise, propagated inputs.
     """
+    # The same layers with other posteriors.
     layers: list[GlobalInducingLayer] = []
     for layer in model.layers:
         is_plain = isinstance(layer, SVGPLayer) and type(layer.inducing_variable) is InducingPoints
@@ -212,6 +214,7 @@ def with_global_inducing(
             precision=1.0 if layer is model.layers[-1] else inner_precision,
         )
         layers.append(new)
+    # Starting values by the rows, and the settings of the model.
     if data is not None and type(model.likelihood) is Gaussian and model.likelihood.variance is not None:
         _observe(layers, *data, noise=float(model.likelihood.variance.numpy()))
     names = ("num_data", "num_samples", "num_predict_samples", "prediction_seed", "integrator", "predict_integrator")
@@ -229,6 +232,7 @@ def _observe(layers: Sequence[GlobalInducingLayer], X: np.ndarray, Y: np.ndarray
     # The inducing inputs of the last layer are what the mean functions make of Z.
     for layer in layers[:-1]:
         U = layer.mean_function(U)
+    # An inducing input is as good as a mean over its rows, given what the mean function says already.
     last = layers[-1]
     last.pseudo_outputs.assign(np.where(counts > 0, sums / np.maximum(counts, 1) - last.mean_function(U), 0.0))
     last.precisions.assign(np.where(counts > 0, counts / noise, 1.0) * np.ones_like(sums))
@@ -254,6 +258,7 @@ def finite_matrix(name: str, value: np.ndarray) -> np.ndarray:
         array: np.ndarray = np.asarray(value, dtype=default_float())
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of numbers ({error}); encode text columns first.") from error
+    # A shape that a hint may mend.
     if array.ndim != 2 or 0 in array.shape:
         hint = f"use {name}[:, None] for one column" if array.ndim == 1 else "give at least one row and one column"
         raise ValueError(f"{name} must be a matrix with rows of data points, got shape {list(array.shape)}; {hint}.")

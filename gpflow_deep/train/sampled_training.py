@@ -122,6 +122,7 @@ def trainer_for(
     :param num_steps: of training.
     :raises ValueError: if samples are asked for, but rows are not in memory or there are several devices.
     """
+    # A chain needs all rows, on one device.
     num_data = float(np.asarray(model.num_data or len(data[0])))
     are_all = len(data[0]) == num_data
     trainer = Trainer(model, training, num_steps=num_steps, strategy=strategy, data=data if are_all else None)

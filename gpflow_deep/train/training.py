@@ -76,6 +76,7 @@ class Trainer:
                 )
         elif gamma is None:
             gamma = 0.1 if isinstance(model.likelihood, Gaussian) else 0.01
+        # All that changes while the model is trained.
         with nullcontext() if strategy is None else strategy.scope():
             self.optimizer = tf.keras.optimizers.Adam(config.rate)
         self.model = model
@@ -124,6 +125,7 @@ class Trainer:
         :raises FloatingPointError: if a factorisation or a check in the graph fails.
         :raises ValueError: if the model predicts from samples, which would stay as they are.
         """
+        # Steps by their numbers: batch, learning rate and draws are functions of these.
         self.model.refuse_if_sampled()
         start = time.monotonic()
         for t in range(first, first + count):
@@ -147,6 +149,7 @@ class Trainer:
 
     def _end(self, batch_at: Callable[[int], RegressionData], t: int) -> None:
         """What the last step t does beside a step."""
+        # A single layer of few rows is climbed to the end; of others the noise alone.
         if self._data is not None and t + 1 >= WINDOW and has_collapsed_bound(self.model):
             fit_collapsed(self.model, *self._data, max_iter=(t + 1) // 10)
         elif has_noise(self.model):
@@ -173,6 +176,7 @@ class Trainer:
 
         :raises FloatingPointError: naming parameters that are not finite, or if the bound is not.
         """
+        # A checkpoint of what is not finite could not go on.
         bad = [variable.name for variable in self.model.trainable_variables if not np.all(np.isfinite(variable))]
         if bad:
             raise FloatingPointError(
@@ -202,6 +206,7 @@ def clear_errors(what: str = "", cure: str = "") -> Iterator[None]:
 
 def first_message(error: tf.errors.OpError) -> str:
     """What a failed check says, without TensorFlow's account of where the graph was built."""
+    # From what the check itself says on; or the last line, where TensorFlow puts the reason.
     text = error.message.split("[[{{node")[0]
     for marker in ("assertion failed: [", "Cholesky factorisation failed", "gpflow.Parameter: "):
         if marker in text:
@@ -249,6 +254,7 @@ def make_train_step(
             "use gpflow.set_trainable(model.layers[-1].q_mu, False), and so for q_sqrt, or build it with "
             "natural_gradients=True."
         )
+    # Keras makes its variables now, outside of the graph.
     variables = model.trainable_variables
     natgrad = None if natgrad_gamma is None else NaturalGradient(gamma=natgrad_gamma)
     if strategy is not None:
@@ -287,6 +293,7 @@ def _distributed_step(
     variables: Sequence[tf.Variable],
     strategy: tf.distribute.Strategy,
 ) -> Callable[[RegressionData, tf.Tensor], dict[str, tf.Tensor]]:
+    # Natural gradients need those of q(u) from all replicas.
     last = model.layers[-1]
     q_variables = [] if natgrad is None else [part.unconstrained_variable for part in (last.q_mu, last.q_sqrt)]
 

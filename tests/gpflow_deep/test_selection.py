@@ -3,6 +3,7 @@ should."""
 
 import dataclasses
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,12 @@ Array = NDArray[np.float64]
 def rows(rng: np.random.Generator, num_rows: int = 30, num_targets: int = 2) -> tuple[Array, Array]:
     X = rng.normal(size=(num_rows, 3))
     return X, np.sin(X @ rng.normal(size=(3, num_targets))) + 0.1 * rng.normal(size=(num_rows, num_targets))
+
+
+def begun(X: Array, Y: Array, *, free: Collection[str] = FREE, max_iter: int = 10) -> Any:
+    """A search that has not tried anything."""
+    course = selection._Course(TrainingConfig(), max_iter, 10, 0.0, 0)
+    return selection._Search(ModelConfig(preset="modern"), free, X, Y, course, None, show_steps=False)
 
 
 def theta_of(kernel: KernelName, rng: np.random.Generator) -> Array:
@@ -120,8 +127,7 @@ def test_a_gross_outlier_among_few_rows_moves_nothing(rng: np.random.Generator) 
     X, X_new = rng.normal(size=(2, 25, 3))
     Y = 2 * X[:, :1] + 0.3 * rng.normal(size=(25, 1))
     Y[3] += 15
-    course = selection._Course(TrainingConfig(), 200, 10, 0.0, 0)
-    search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
+    search = begun(X, Y, max_iter=200)
     single, deeper, _ = search._choose()
     mean = single.predict(search.x, search.y, search.units.x.transform(X_new))[0]
     error = search.units.y.inverse_transform(mean) - 2 * X_new[:, :1]
@@ -136,8 +142,7 @@ def test_narrow_valleys_are_no_outliers(design: int) -> None:
     """Of the Michalewicz function, which has no noise, a tenth of the rows lie in them."""
     X = qmc.LatinHypercube(2, seed=design).random(100)
     Y = -np.sum(np.sin(np.pi * X) * np.sin(np.arange(1, 3) * np.square(X) * np.pi) ** 20, axis=1, keepdims=True)
-    course = selection._Course(TrainingConfig(), 200, 10, 0.0, 0)
-    search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
+    search = begun(X, Y, max_iter=200)
     single = search._single(np.arange(100))
     assert search._left_out(single)[0] is single
     assert "studentt" in search.candidates[-1].name
@@ -146,8 +151,7 @@ def test_narrow_valleys_are_no_outliers(design: int) -> None:
 def test_jumps_of_a_simulator_are_no_outliers(rng: np.random.Generator) -> None:
     """Without noise and not rough: long tails of left-out residuals ask for depth."""
     X, Y = rows(rng, 40, 1)
-    course = selection._Course(TrainingConfig(), 10, 10, 0.0, 0)
-    search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
+    search = begun(X, Y)
     single = SingleLayer("matern52", np.log([1.0, 1.0, 1.0, 1.0, 1e-6]), None, 0.0, 0)
     search.left_out_error = 0.5
     residuals = rng.standard_t(1, (40, 1))
@@ -489,8 +493,7 @@ def test_sigma_points_are_tried_where_the_noise_of_many_rows_has_long_tails(
     is_uneven: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, Y = rows(rng, 1200, 1)
-    course = selection._Course(TrainingConfig(), 10, 10, 0.0, 0)
-    search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
+    search = begun(X, Y)
     tried: list[str] = []
 
     def behind(config: ModelConfig, single: SingleLayer, folds: Any, scores: Any, **_: Any) -> tuple[None, Any]:
@@ -531,10 +534,7 @@ def test_a_course_begins_again(rng: np.random.Generator) -> None:
 def test_roughness_that_stands_for_noise_makes_no_deeper_model(rng: np.random.Generator) -> None:
     """Lengthscales far below the distances of rows explain noise as well as noise does."""
     X, Y = rng.normal(size=(80, 5)), rng.normal(size=(80, 1))
-    course = selection._Course(TrainingConfig(), 10, 10, 0.0, 0)
-    search: Any = selection._Search(
-        ModelConfig(preset="modern"), set(FREE) - {"likelihood"}, X, Y, course, None, show_steps=False
-    )
+    search = begun(X, Y, free=set(FREE) - {"likelihood"})
     theta = np.log([1.0, *[0.01] * 5, single_layer.LEAST_NOISE])
     single = SingleLayer("matern32", theta, None, 0.0, 0)
     _, residuals = search._left_out(single)
@@ -548,8 +548,7 @@ def test_roughness_that_stands_for_noise_makes_no_deeper_model(rng: np.random.Ge
 def test_functions_without_noise_are_compared_by_the_crps(rng: np.random.Generator) -> None:
     """Of a Gaussian: Gneiting and Raftery (2007), Eq. (21)."""
     X, Y = rows(rng, 30, 1)
-    course = selection._Course(TrainingConfig(), 10, 10, 0.0, 0)
-    search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
+    search = begun(X, Y)
     single = SingleLayer("matern52", np.log([1.0, 1.0, 1.0, 1.0, 1e-6]), None, 0.0, 0)
     train, held = np.arange(20), np.arange(20, 30)
     search.by_crps = True
@@ -566,8 +565,7 @@ def test_of_few_noisy_rows_no_deeper_model_is_tried(
     noise: float, is_tried: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, Y = rows(rng, 120, 1)
-    course = selection._Course(TrainingConfig(), 10, 10, 0.0, 0)
-    search: Any = selection._Search(ModelConfig(preset="modern"), FREE, X, Y, course, None, show_steps=False)
+    search = begun(X, Y)
     tried: list[int] = []
     monkeypatch.setattr(search, "_try_imputed", lambda *_: tried.append(2))
     monkeypatch.setattr(selection, "is_long_tailed", lambda residuals: True)

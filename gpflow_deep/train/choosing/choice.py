@@ -74,6 +74,7 @@ class Choice:
         return Choice(candidates, chosen, str(stored["judged_by"]), tuple(stored["advice"]))
 
     def __str__(self) -> str:
+        # A line for each candidate, and below them what the scores are and what to try.
         cells = [("candidate", "nats per row", "CPU s", "")]
         for row in self.candidates:
             score = "-" if row.score is None else f"{row.score:.3f}"

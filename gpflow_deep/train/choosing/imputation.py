@@ -92,6 +92,7 @@ class Imputed:
     def predict(self, X: Array, Y: Array, X_new: Array, *, seed: int) -> tuple[Array, Array]:
         """Means [S, n, P] and variances [S, n] of targets at X_new [n, D], by rows X [N, D] and Y [N, P]: `DRAWS` of
         each W."""
+        # Inner outputs at new inputs, given W: mean x + A'L^-1 (W - X), variance k1(x, x) - A'A.
         root = _root(INNER, self.inner, X)
         A = solve_triangular(root, _covariance(INNER, self.inner, X, X_new), lower=True)
         spread = np.sqrt(np.maximum(np.exp(self.inner[0]) - np.sum(A * A, axis=0), 0.0))[:, None]
@@ -132,10 +133,12 @@ class _Chains:
         self.Y = Y
         self.kernel = kernel
         self.rng = np.random.default_rng([seed, 7])
+        # Parameters at the start: the inner outputs are smooth, the last layer is the single one.
         variance, lengthscale = np.log(_INNER_START)
         self.inner = np.array([variance, *[lengthscale + np.log(0.5 * np.sqrt(D))] * D, np.log(NOISE)])
         scales = np.minimum(single.theta[1 : D + 1], np.log(_LARGEST_START))
         self.outer = np.array([np.clip(single.theta[0], -1.0, 2.0), *scales, np.log(NOISE)])
+        # Adam's means of slopes and of their squares, and the chains.
         self.moments = [np.zeros((2, D + 1)) for _ in range(2)]
         self.F = np.zeros((chains, *X.shape))  # W - X
         self.evaluations = 0
@@ -143,6 +146,7 @@ class _Chains:
     def run(self) -> Imputed:
         """To the end."""
         draws = []
+        # Rounds: all chains move, then the parameters; these stay after the burn-in, and draws are kept.
         for step in range(BURN_IN + -(-KEPT // len(self.F)) * THIN):
             root = _root(INNER, self.inner, self.X)
             for F in self.F:
@@ -165,6 +169,7 @@ class _Chains:
             level = value + np.log(self.rng.random())
             angle = self.rng.random() * 2 * np.pi
             low, high = angle - 2 * np.pi, angle
+            # Points on the ellipse through both, until one is above the level.
             while True:
                 F[:, columns] = np.cos(angle) * now + np.sin(angle) * other
                 value = self._value(F)
@@ -189,11 +194,13 @@ class _Chains:
 
     def _climb(self, step: int) -> None:
         """A step of Adam for the parameters of both layers, up the mean posterior density at the present W."""
+        # Slopes are means over the chains; the rate falls over the second half.
         rate = RATE * min(1.0, 2.0 * (1 - step / BURN_IN))
         of_inner = [log_marginal_likelihood(self.inner, INNER, self.X, F)[1] for F in self.F]
         of_outer = [log_marginal_likelihood(self.outer, self.kernel, self.X + F, self.Y)[1] for F in self.F]
         for number, (theta, gradients) in enumerate(((self.inner, of_inner), (self.outer, of_outer))):
             slope = np.mean(gradients, axis=0)[:-1] + _prior_slope(theta, is_inner=number == 0)
+            # Adam, with memories of 0.8 and 0.95.
             mean, square = self.moments[number]
             mean += 0.2 * (slope - mean)
             square += 0.05 * (np.square(slope) - square)

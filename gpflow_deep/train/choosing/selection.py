@@ -55,7 +55,7 @@ from ...posteriors.ensemble import InducingSamples
 from ...posteriors.noise import ABOVE_BOUND, has_noise
 from ..config import LINEAR, KernelName, LayerConfig, ModelConfig, make_kernel
 from ..course import TrainingConfig
-from ..fitting import Fitted, batches, check_counts, draws, fit, train
+from ..fitting import Fitted, batches, check_counts, draws, fit, target_names, train
 from ..predictor import Predictor
 from ..presets import modern, with_global_inducing
 from ..training import Trainer
@@ -204,12 +204,13 @@ class _Trained:
         self.model = self._new(np.arange(batch_size))
         self._num_data = tf.Variable(1, dtype=gpflow.default_float(), trainable=False, name="num_data")
         self.model.num_data = self._num_data
-        self.predictor = Predictor(self.model, units, target_names=_names(rows[1]))
+        self.predictor = Predictor(self.model, units, target_names=target_names(rows[1]))
         self.trainer: Trainer | None = None
         self.num_steps = 0
         self.residuals: Array = np.zeros([0, 1])  # [n, P], of the rows that were scored last
 
     def _new(self, part: np.ndarray) -> DeepGP:
+        # With the noise of the single layer, as far as the noise is Gaussian.
         X, Y = (array[part] for array in self._rows)
         model = self.config.build(X, Y, seed=self._seed)
         if has_noise(model):
@@ -224,6 +225,7 @@ class _Trained:
         # From the start: parameters of a new model go into the one whose step is compiled.
         if anew:
             gpflow.utilities.multiple_assign(self.model, gpflow.utilities.parameter_dict(self._new(part)))
+        # Another course of the same steps.
         self._num_data.assign(len(part))
         if self.trainer is None:
             self.trainer = Trainer(self.model, self._training, num_steps=num_steps)
@@ -243,19 +245,17 @@ class _Trained:
     def scores(self, part: np.ndarray, Y: Array, *, by_crps: bool) -> Scores:
         """Of rows with these numbers. Their `residuals` are standard normal if the predictions are right, whatever
         their form."""
+        # What the model says of these rows in the units of the data, and where the targets are in it.
         X = self.predictor.units.x.inverse_transform(self._rows[0][part])
         forecast = self.predictor.forecast(X, Y[part])
         predictive = forecast.predictive
         assert predictive is not None  # of mypy: Gaussian and Student's t have it
         self.residuals = np.asarray(ndtri(np.clip(predictive.cdf(Y[part]), 1e-12, 1 - 1e-12)))
         log_density = np.asarray(forecast.log_density, np.float64)
+        # What is compared: densities, or the CRPS where there is no noise.
         if not by_crps:
             return Scores(log_density, log_density)
         return Scores(log_density, -np.mean(predictive.crps(Y[part]) / self.predictor.units.y.scale, axis=1))
-
-
-def _names(Y: Array) -> list[str]:
-    return [f"y{p}" for p in range(Y.shape[1])] if Y.shape[1] > 1 else ["y"]
 
 
 # The choice.
@@ -375,7 +375,7 @@ class _Search:
         show: Show,
         show_steps: bool,
     ) -> None:
-        # An open likelihood is Gaussian until the rows say something else.
+        # What is chosen already: an open likelihood is Gaussian until the rows say something else.
         is_open = config.likelihood == "auto"
         self.config = dataclasses.replace(config, likelihood="gaussian") if is_open else config.for_task("regression")
         self.free = frozenset(free)
@@ -387,6 +387,7 @@ class _Search:
         self.show = show
         self.show_steps = show if show_steps else None
         self.show_climb = show if len(self.X) > RACE_ROWS else None  # of fewer rows it is a matter of a second
+        # What was tried, and what is known so far.
         self.candidates: list[Candidate] = []
         self.advice: list[str] = []
         self.began = time.process_time()
@@ -459,8 +460,10 @@ class _Search:
             single = self._single(np.arange(len(self.X)))
             self._add(self._name_of(single), None, "marginal likelihood", value=single.value)
             return single, self._imputed_config(self._plain(single.kernel)), None
+        # The single layer, with all rows if it is exact; held-out rows where there are rivals.
         folds = self._folds() if self._has_rivals() else []
         single = self._single(folds[0][0] if folds and not self.is_exact else np.arange(len(self.X)))
+        # How well it predicts rows that it has not seen: left out one by one, held out, or not known.
         scores: Scores | None = None
         residuals: Array | None = None
         if self.is_exact:
@@ -482,6 +485,7 @@ class _Search:
     def _folds(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Rows to train on, and rows that are held out: of many rows once a tenth, of few a fifth, up to five times, so
         that about `HELD_OUT` rows are judged."""
+        # About `HELD_OUT` of few rows, in parts that do not overlap.
         N = len(self.X)
         order = np.random.default_rng([self.course.seed, 0]).permutation(N)
         count = 1
@@ -540,6 +544,7 @@ class _Search:
         is_small = len(self.X) <= RACE_ROWS
         if self.y.shape[1] > 1 or not is_noise or not (is_small or is_long_tailed(residuals)):
             return single, residuals
+        # Evidence of all rows, and the gain of left-out ones.
         began = time.process_time()
         tried = search_student_t(single, self.x, self.y, max_iter=min(self.course.max_iter, 200))
         tried_residuals, tried_densities = leave_one_out(tried, self.x, self.y)
@@ -552,6 +557,7 @@ class _Search:
         self._add(self._name_of(tried), scores, note, began=began, gain=(gain, error))
         # A single outlier can make an error as large as the gain; many of them, without a gain, are valleys or peaks.
         assert tried.weights is not None  # of mypy: its noise is Student's t
+        # Rows with little weight are outliers.
         is_rare = np.sum(tried.weights < LITTLE_WEIGHT) <= max(1, MOST_OUTLIERS * len(self.X))
         is_strong = evidence >= STRONG
         is_better = gain > error or (is_strong and is_rare)
@@ -572,10 +578,7 @@ class _Search:
             residuals, log_densities = judge(part, self.y[held], mean, variance)
             # Log densities in the units of the data; the CRPS is compared where there is no noise.
             log_density = log_densities.sum(axis=1) - self.units.y.log_volume
-            merit = log_density
-            if self.by_crps:
-                variances = np.broadcast_to(variance[:, None], mean.shape)
-                merit = -GaussianMixture(np.ones(1), mean[None], variances[None]).crps(self.y[held]).mean(axis=1)
+            merit = self._scores_of(mean[None], variance[None], held).merit if self.by_crps else log_density
             all_residuals.append(residuals)
             parts.append(Scores(log_density, merit))
         return np.concatenate(all_residuals), Scores.joined(parts)
@@ -676,6 +679,7 @@ class _Search:
         tables, whose steps are quick, after a quarter and a half.
         """
         began = time.process_time()
+        # A guess of the time is said before it is spent.
         steps = self._steps(config)
         rows, held = folds[0]
         training, batch_size = self._way_of(len(rows))
@@ -741,6 +745,7 @@ class _Search:
     def _try_imputed(self, single: SingleLayer, folds: list[tuple[np.ndarray, np.ndarray]]) -> ModelConfig | None:
         """Two layers whose inner outputs are drawn; None if they are not clearly ahead on held-out rows. Of two kernels
         of the last layer the one goes on that is better for the first `TELLING_ROWS` of them."""
+        # The kernels of the last layer that are tried, and how the single layer does.
         began = time.process_time()
         self.by_crps = True
         rivals = self._held_out(single, folds)[1].merit
@@ -748,6 +753,7 @@ class _Search:
         if "kernel" not in self.free:
             kernels = (self._plain(self.config.kernel),)
         tried: dict[KernelName, list[Scores]] = {kernel: [] for kernel in kernels}
+        # Each part of the rows by each kernel, of which the better one goes on alone when enough is known.
         for part, held in folds:
             for kernel, parts in tried.items():
                 drawn = impute(single, kernel, self.x[part], self.y[part], seed=self.course.seed, chains=1)
@@ -773,6 +779,7 @@ class _Search:
         if 1 < is_single.sum() < len(held):
             gain_of_others, error_of_others = paired_gain(logs_before[is_single], logs_after[is_single])
             is_clear = is_clear and gain_of_others > error_of_others
+        # Taken if it is not behind, and the logarithms are clear.
         imputed = self._imputed_config(kernel)
         logs = f"its log {-factors:+.1f} ± {factor_error:.1f}"
         words = f"held out, {self._gained(gain, error)}, {logs}, against the best before"
@@ -830,7 +837,8 @@ class _Search:
             kernel=single.kernel,
             num_inducing=len(self.X) if single.Z is None else len(single.Z),
         )
-        predictor = Predictor(build_single(single, self.x, self.y, config), self.units, target_names=_names(self.y))
+        model = build_single(single, self.x, self.y, config)
+        predictor = Predictor(model, self.units, target_names=target_names(self.y))
         trainer = Trainer(predictor.model, self.course.training)
         self._say_if_noise_free(single.noise, single)
         bounds = (single.value * self.y.shape[1],)
@@ -842,10 +850,11 @@ class _Search:
     def _finish_imputed(self, single: SingleLayer, config: ModelConfig) -> Fitted:
         """Draw the inner outputs at all rows."""
         began = time.process_time()
+        # Draws at all rows, and a model that predicts from them.
         self.chosen = config
         drawn = impute(single, config.kernel, self.x, self.y, seed=self.course.seed)
         model = build_imputed(drawn, self.x, self.y, config)
-        predictor = Predictor(model, self.units, target_names=_names(self.y))
+        predictor = Predictor(model, self.units, target_names=target_names(self.y))
         self._add("all rows", None, f"{len(drawn.draws)} draws of the inner outputs", began=began)
         self.noise = LEAST_NOISE
         self._say_if_noise_free(self.noise)
@@ -862,6 +871,7 @@ class _Search:
         bounds = best.run(np.arange(len(self.X)), steps, anew=False, show=self.show)
         assert best.trainer is not None  # of mypy: it was trained
         assert best.trainer.course is not None
+        # What is said of it: its bound, and whether that still rose.
         is_settled = best.trainer.course.is_settled
         value = bounds[-1] if bounds else None  # of whole windows
         note = f"the bound in standard units, {best.num_steps - first_steps} steps"
@@ -877,6 +887,7 @@ class _Search:
 
     def _deep_as_asked(self) -> Fitted:
         """The depth and the likelihood are given: at most the kernel is chosen, by the single layer."""
+        # The kernel first, then all steps.
         config = self._with_kernel()
         course = self.course
         began = time.process_time()
@@ -895,14 +906,14 @@ class _Search:
         self._add(self._name(config), None, "the bound in standard units", value=value, began=began)
         self._say_if_rising(fitted.bounds, f"max_iter={2 * course.max_iter}")
         self.chosen = config
-        choice = self._told(fitted.predictor, None)
-        return fitted._replace(choice=choice)
+        return fitted._replace(choice=self._told(fitted.predictor, None))
 
     def _with_kernel(self) -> ModelConfig:
         """The model that is asked for, with the kernel of the best single layer if it is free."""
         config = dataclasses.replace(self.config, num_inducing=self._num_deep())
         if "kernel" not in self.free:
             return config
+        # The best exact single layer of some rows says which.
         rows = np.random.default_rng([self.course.seed, 5]).permutation(len(self.X))[:EXACT_ROWS]
         max_iter = min(self.course.max_iter, 100)
         single = search_exact(self.x[rows], self.y[rows], self._kernels(), max_iter=max_iter, seed=self.course.seed)
@@ -911,8 +922,7 @@ class _Search:
 
     def _say_if_rising(self, bounds: Sequence[float], cure: str) -> None:
         if len(bounds) > 2 and (rise := bounds[-1] - bounds[-3]) > UNSETTLED:
-            words = f"the bound still rose by {rise:.2f} nats per row over the last 200 steps: give {cure}."
-            self.advice.append(words)
+            self.advice.append(f"the bound still rose by {rise:.2f} nats per row over the last 200 steps: give {cure}.")
 
     def _say_if_noise_free(self, noise: float | None, single: SingleLayer | None = None) -> None:
         if noise is None or noise > 2 * LEAST_NOISE:
@@ -941,6 +951,7 @@ class _Search:
 
     def _told(self, predictor: Predictor | None, residuals: Array | None, best: _Trained | None = None) -> Choice:
         """The choice, said and kept with the model."""
+        # A word on the calibration, where there is noise.
         residuals = residuals if best is None else best.residuals
         if residuals is not None and (best is not None or self.noise > NO_NOISE):
             self._say_if_miscalibrated(float(np.mean(np.abs(residuals) < 0.6745)), residuals.size)
@@ -957,7 +968,7 @@ class _Search:
     # Words.
 
     def _name(self, config: ModelConfig) -> str:
-        depth = "1 layer" if config.num_layers == 1 else f"{config.num_layers} layers"
+        depth = f"{config.num_layers} layer{'s' if config.num_layers > 1 else ''}"
         posterior = "" if config.posterior == "gaussian" else f", posterior={config.posterior}"
         return f"{depth}, {config.kernel}, M={config.num_inducing}, {config.likelihood}{posterior}"
 
@@ -976,6 +987,7 @@ class _Search:
         began: float | None = None,
         gain: tuple[float, float] | None = None,
     ) -> None:
+        # A mean over rows has a standard error, a bound has none.
         error = None
         if scores is not None:
             value = float(scores.mean())
@@ -984,8 +996,7 @@ class _Search:
         self.candidates.append(Candidate(name, value, error, seconds, note, *(gain or (None, None))))
         if self.show is not None:
             shown = "" if value is None else f": {value:.3f} nats per row"
-            line = f"{name}{shown} ({note}), {seconds:.1f} CPU s"
-            self.show(within(line))
+            self.show(within(f"{name}{shown} ({note}), {seconds:.1f} CPU s"))
 
     def _skip(self, name: str, note: str, began: float | None = None) -> None:
         seconds = 0.0 if began is None else time.process_time() - began
@@ -1011,6 +1022,7 @@ def _share_of_steps(num_rows: int) -> float:
 def is_long_tailed(residuals: Array) -> bool:
     """Whether the excess kurtosis of standardised residuals is more than two standard errors, sqrt(24 / n), above that
     of a Gaussian: a stationary kernel and one noise do not fit the rows everywhere."""
+    # The fourth moment over the square of the second one is 3 of a Gaussian.
     z = residuals.ravel()
     spread = np.mean(np.square(z - z.mean()))
     if not spread > 0:
@@ -1050,6 +1062,7 @@ def is_clustered(residuals: Array, scaled: Array) -> bool:
 
 def build_single(single: SingleLayer, X: Array, Y: Array, config: ModelConfig) -> DeepGP:
     """The model of a single layer, with the best q(u) for standardised rows X [N, D], Y [N, P]."""
+    # A model of GPflow with these parameters.
     kernel = make_kernel(single.kernel, single.num_inputs, lengthscales=single.lengthscales)
     noise: Likelihood = Gaussian(variance=single.noise, variance_lower_bound=LEAST_NOISE)
     if single.weights is not None:
@@ -1073,6 +1086,7 @@ def build_single(single: SingleLayer, X: Array, Y: Array, config: ModelConfig) -
 
 def build_imputed(drawn: Imputed, X: Array, Y: Array, config: ModelConfig) -> DeepGP:
     """The model of two layers with these inner outputs at standardised rows X [N, D], and an exact GP of Y [N, P]."""
+    # Two layers with these parameters, and an inducing input at each row.
     D = X.shape[1]
     kernels = []
     for name, theta in ((INNER, drawn.inner), (drawn.kernel, drawn.outer)):

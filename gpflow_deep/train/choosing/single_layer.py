@@ -233,6 +233,7 @@ def stationary(kernel: str, squares: Array) -> tuple[Array, Array]:
     :param squares: [N, M], which are overwritten: memory that is asked for anew costs more than what it is for.
     """
     if kernel.startswith("squared_exponential"):
+        # exp(-d^2 / 2).
         squares *= -0.5
         values = np.exp(squares, out=squares)
         return values, -0.5 * values
@@ -245,6 +246,7 @@ def stationary(kernel: str, squares: Array) -> tuple[Array, Array]:
         scaled *= decay
         decay *= -1.5
         return scaled, decay
+    # With r^2 / 3 = 5 d^2 / 3; the derivative is -5 / 6 (1 + r) exp(-r).
     slopes = scaled * decay
     squares *= 5 / 3
     squares += scaled
@@ -314,6 +316,7 @@ def log_posterior(theta: Array, kernel: str, X: Array, Y: Array, weights: Array 
     The standard deviation of the noise is half normal with scale 1, that of the targets; lengthscales are log-normal
     around 4 sqrt(D), a nearly linear function of all inputs, by a factor of e.
     """
+    # The prior of lengthscales and noise beside the likelihood.
     value, gradient = log_marginal_likelihood(theta, kernel, X, Y, weights)
     if value == -_FAILED:
         return value, gradient
@@ -340,6 +343,7 @@ def student_t_bound(
     :param Y: [N, 1].
     :param objective: of theta with weights, the first term: that, or with the density of a prior.
     """
+    # The Gaussian term, and what q(l) adds.
     count = len(X)
     log_weights = packed[-count:]
     weights = np.exp(log_weights)
@@ -356,6 +360,7 @@ def judge(single: SingleLayer, Y: Array, mean: Array, variance: Array) -> tuple[
     :param Y: [n, P].
     :param mean: predicted [n, P]; and variance [n], as of `SingleLayer.predict`.
     """
+    # Gaussian noise in closed form.
     variance = variance[:, None]
     if single.weights is None:
         residuals = (Y - mean) / np.sqrt(variance)
@@ -499,6 +504,7 @@ def _climb(
 
     :param show: gets a line after every `MIDDLE` iterations.
     """
+    # L-BFGS-B minimises, and tells only where it is.
     last = [np.nan]
     iterations = [0]
 
@@ -538,6 +544,7 @@ def search_exact(
     :param X: standardised inputs [N, D].
     :param Y: standardised targets [N, P].
     """
+    # With a prior where rows are few; without where there is hardly any noise even so.
     search = functools.partial(_searched, X, Y, kernels, max_iter=max_iter, seed=seed, show=show)
     single = None
     if has_few_rows(X):
@@ -545,6 +552,7 @@ def search_exact(
     is_short = len(X) < ROWS_PER_INPUT * X.shape[1]
     if single is None or single.noise <= (NO_NOISE if is_short else MUCH_NOISE):
         single = search(log_marginal_likelihood)
+    # Beside it a trend alone, from which a function has to be told.
     if _TREND not in kernels:
         return single
     trend = _trend_alone(X, Y, max_iter)
@@ -588,6 +596,7 @@ def _trend_alone(X: Array, Y: Array, max_iter: int) -> SingleLayer:
     """Bayesian linear regression: what is beside the trend has its least variance. The noise has its prior where rows
     are few, without which as many inputs as rows can leave none."""
     D = X.shape[1]
+    # The variance of the function stays at its lower limit.
     begin = first_theta(_TREND, D, max(_STARTS))
     begin[0] = _limits(_TREND, D)[0][0]
     objective = functools.partial(
@@ -629,11 +638,13 @@ def search_student_t(begin: SingleLayer, X: Array, Y: Array, *, max_iter: int = 
             max_iter,
             1e-8,
         )
+        # Comparable to `begin`: without the density of a prior that it does not have.
         if single.has_prior and not begin.has_prior:
             value = student_t_bound(packed, single.kernel, X, Y)[0] / N
         found = {"theta": packed[:-N], "weights": np.exp(packed[-N:]), "value": value}
         return dataclasses.replace(single, **found, evaluations=single.evaluations + count)
 
+    # From the scale that gives Student's t the variance of the Gaussian noise; of few rows from much noise, too.
     theta = begin.theta.copy()
     theta[D + 1] = max(theta[D + 1] + np.log((DF - 2) / DF), np.log(ABOVE_BOUND * LEAST_NOISE))
     begins = [(begin, theta)]
@@ -653,6 +664,7 @@ def search_student_t(begin: SingleLayer, X: Array, Y: Array, *, max_iter: int = 
         residuals, _ = leave_one_out(gaussian, X, Y)
         weights = (DF + 1) / (DF + np.square(residuals[:, 0]))
         tried.append(climb(dataclasses.replace(gaussian, theta=theta, weights=weights), min(max_iter, MIDDLE)))
+    # The best one to the end; a function beside a trend has to be clearly better.
     best = max(tried, key=lambda single: single.value)
     if N <= RACE_ROWS or best.value > begin.value:  # of more rows it takes long
         best = climb(best, max_iter)
@@ -709,6 +721,7 @@ def _searched(
         return best
     if best.noise < 2 * LEAST_NOISE:  # errors of rounding say nothing of a function without noise, as of an exact line
         return best
+    # The plain ones from much noise: some iterations of each with some rows, and all of the better one.
     rows = _some_rows(len(X), seed)
     begins = [SingleLayer(name, first_theta(name, X.shape[1], max(_STARTS)), None, 0.0, 0) for name in PLAIN]
     tried = [
@@ -814,6 +827,7 @@ def climb_sparse(
 ) -> SingleLayer:
     """L-BFGS on the collapsed bound from where a sparse single layer is."""
     assert begin.Z is not None  # of mypy: it is sparse
+    # Inducing inputs are climbed, too.
     M, D = begin.Z.shape
     packed, value, count = _climb(
         lambda packed: collapsed_bound(packed, begin.kernel, X, Y, M),
@@ -849,6 +863,7 @@ def grow(
         chosen = np.argsort(-unexplained, kind="stable")[: len(single.Z)]
         begin = dataclasses.replace(single, Z=np.concatenate([single.Z, candidates[chosen]]))
         larger = climb_sparse(begin, X, Y, max_iter, show=show)
+        # So many are enough where twice as many bring little.
         if larger.value - single.value < RISE:
             return larger if larger.value > single.value else single
         single = larger
@@ -864,5 +879,6 @@ def paired_gain(scores: Array, others: Array) -> tuple[float, float]:
 def rms_error(residuals: Array, log_densities: Array) -> float:
     """Root mean squared error in standard deviations of the targets, of what `leave_one_out` says with Gaussian
     noise."""
+    # The variance of each row, back from its density.
     log_variances = -2 * log_densities - np.square(residuals) - np.log(2 * np.pi)
     return float(np.sqrt(np.mean(np.square(residuals) * np.exp(log_variances))))

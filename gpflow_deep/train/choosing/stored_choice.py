@@ -45,6 +45,7 @@ def stored_choice(folder: Path, make: Callable[[], Begun], config: ModelConfig, 
     :param training: likewise.
     :raises ValueError: if the folder holds something else.
     """
+    # Also what was made just now is read, so that both are the same.
     if not is_stored(folder):
         _write(folder, make())
     try:
@@ -68,6 +69,7 @@ def stored_choice(folder: Path, make: Callable[[], Begun], config: ModelConfig, 
 
 
 def _write(folder: Path, begun: Begun) -> None:
+    # The models first: choice.json says that all is there.
     models = {MODEL: begun.model, SINGLE: begun.single}
     for name, predictor in models.items():
         if predictor is not None:
