@@ -211,6 +211,8 @@ def read_header(data: bytes) -> Header:
 
     :raises ValueError: if the data are no such file, of another version, truncated, longer than they say, or damaged.
     """
+    if not isinstance(data, bytes):
+        raise ValueError(f"data must be bytes, got {type(data).__name__}; read the file in binary mode.")
     if not data.startswith(_MAGIC[: max(1, len(data))]):
         raise ValueError("these data are no file coded with a DARN (they do not begin with 'DAR'); give another file.")
     version = data[3] if len(data) > 3 else FILE_VERSION
@@ -341,6 +343,8 @@ def _integer_model(model: DARN | Chain | IntegerModel) -> IntegerModel:
         raise ValueError("a mixture of several densities cannot be coded; give one of its members.")
     if isinstance(model, Chain):
         return IntegerModel(model.as_darn("float64"))
+    if not isinstance(model, DARN | IntegerModel):
+        raise ValueError(f"model must be a DARN, its integer form or a chain, got {type(model).__name__}.")
     return model if isinstance(model, IntegerModel) else IntegerModel(model)
 
 

@@ -375,11 +375,11 @@ class IntegerLayer:
 
     :ivar n: number of bits.
     :ivar is_sequential: whether bits depend on the bits before them.
+    :ivar sums: the affine maps between the parents and the logits.
 
     :param layer: of a model.
     :param shifts: what is subtracted from the parents, [n_parents].
-    :param scales: what they
-        are multiplied by then.
+    :param scales: what they are multiplied by then.
     :raises ValueError: if the conditional cannot be coded, or weights are too large.
     """
 
@@ -392,20 +392,15 @@ class IntegerLayer:
         if layer.network is not None:
             matrices[0] = (_scaled(_float64(matrices[0][0], name), scales), matrices[0][1])
         self._units = _UNITS[activation]
-        self._sums = _network_sums(matrices, activation, shifts if len(shifts) else None, name)
+        self.sums = _network_sums(matrices, activation, shifts if len(shifts) else None, name)
         self.is_sequential = self._own is not None
-
-    @property
-    def sums(self) -> list[Sums]:
-        """The affine maps between the parents and the logits."""
-        return self._sums
 
     def offset(self, parents: Bits, batch_size: int) -> NDArray[np.float64]:
         """Logits without the layer's own bits, [n, B], for parents [n_in, B] (without inputs only B matters).
 
         :param batch_size: columns computed at a time; the result does not depend on it.
         """
-        maps = [lambda v, sums=sums: sums(v, batch_size) for sums in self._sums]
+        maps = [lambda v, sums=sums: sums(v, batch_size) for sums in self.sums]
         return forward(Exact(parents, 0), maps, self._units).values
 
     def logits(self, bits: Bits, offset: NDArray[np.float64], batch_size: int) -> NDArray[np.float64]:
@@ -429,7 +424,7 @@ class IntegerLayer:
     def update_hash(self, digest: Any) -> None:
         """Feed all integers to a hash."""
         digest.update(f"layer {self.n} {self._units.__name__} {type(self._own).__name__};".encode())
-        for sums in self._sums:
+        for sums in self.sums:
             sums.update_hash(digest)
         if self._own is not None:
             self._own.update_hash(digest)

@@ -70,9 +70,7 @@ def encode_table(content: bytes) -> bytes:
     :returns: what :func:`decode_table` reads. It does not depend on the machine's number of threads.
     :raises ValueError: if the content is not bytes.
     """
-    if not isinstance(content, bytes | bytearray | memoryview):
-        raise ValueError(f"content must be bytes, got {type(content).__name__}; read the file in binary mode.")
-    content = bytes(content)
+    content = _as_bytes(content, "content")
     # As it is, as a table, or by LZMA where this comes near: the shortest stays.
     bodies = [(0, content)]
     layout = columns.layout_of(content)
@@ -94,9 +92,10 @@ def decode_table(data: bytes, *, max_bytes: int | None = None) -> bytes:
     :raises ValueError: if the file is damaged, of another kind, or its content would take more.
     """
     # The header.
+    data = _as_bytes(data, "data")
     budget = budget_of(len(data), _FREE_BYTES + _PER_BYTE * len(data) if max_bytes is None else max_bytes)
     try:
-        _, payload = unframed(bytes(data), magic=_MAGIC, versions=(_VERSION,))
+        _, payload = unframed(data, magic=_MAGIC, versions=(_VERSION,))
         reader = Reader(payload)
         method = reader.byte()
         checksum = int.from_bytes(reader.take(4), "little")
@@ -147,6 +146,12 @@ def other_lengths(content: bytes) -> dict[str, int]:
     except (pyarrow.ArrowException, ValueError):
         return lengths
     return {**lengths, "Parquet, zstd": file.getbuffer().nbytes}
+
+
+def _as_bytes(content: bytes | bytearray | memoryview, name: str) -> bytes:
+    if not isinstance(content, bytes | bytearray | memoryview):
+        raise ValueError(f"{name} must be bytes, got {type(content).__name__}; read the file in binary mode.")
+    return bytes(content)
 
 
 def _filter(length: int, index: int, preset: int = _BEST) -> list[dict[str, int]]:

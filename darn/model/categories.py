@@ -9,6 +9,7 @@ and the last level of a category that is never missing is certain if no other on
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ __all__ = [
     "as_categories",
     "categories_header",
     "categories_of",
+    "columns_of",
     "levels_in_order",
     "links",
 ]
@@ -79,8 +81,7 @@ def as_categories(groups: Sequence[Sequence[int]], *parts: np.ndarray) -> tuple[
     width = parts[0].shape[1]
     used_columns: set[int] = set()
     categories = []
-    for group in groups:
-        columns = tuple(int(column) for column in group)
+    for columns in columns_of(groups):
         if len(columns) < 2 or len({*columns} - used_columns) < len(columns) or not {*columns} <= set(range(width)):
             raise ValueError(
                 f"a category must be at least two of the columns 0 to {width - 1} that no other has, got {columns}."
@@ -96,6 +97,17 @@ def as_categories(groups: Sequence[Sequence[int]], *parts: np.ndarray) -> tuple[
                 )
         categories.append(Category(columns, all(counts.min(initial=1) == 1 for counts in ones)))
     return tuple(categories)
+
+
+def columns_of(groups: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """The columns of each category.
+
+    :raises ValueError: if they are no whole numbers in sequences.
+    """
+    try:
+        return [tuple(operator.index(column) for column in group) for group in groups]
+    except TypeError as error:
+        raise ValueError(f"categories must be the columns of each, as [(0, 1, 2), (5, 6)], got {groups!r}.") from error
 
 
 def categories_header(categories: Sequence[Category]) -> list[dict[str, object]]:

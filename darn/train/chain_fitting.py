@@ -259,11 +259,11 @@ def fit_chain(
     places = np.arange(n) if order is None else np.asarray(order)
     if not len(rows) or not np.array_equal(np.sort(places), np.arange(n)):
         raise ValueError(f"x must have rows, and order each of its {n} columns once, got {rows.shape} and {order!r}.")
-    strengths = np.broadcast_to(np.asarray(strength, np.float64), [n])
-    if not (strengths > 0).all():
-        raise ValueError(f"strength must be positive, got {strength!r}.")
+    strengths = np.asarray(strength)
+    if strengths.shape not in ((), (n,)) or strengths.dtype.kind not in "iuf" or not (strengths > 0).all():
+        raise ValueError(f"strength must be positive, one number or one for each of {n} columns, got {strength!r}.")
     fits = Regressions(rows, places, categories, weights, is_known)
-    return fits.chain({j: fits.column(j, float(strengths[j])) for j in range(n)})
+    return fits.chain({j: fits.column(j, float(C)) for j, C in enumerate(np.broadcast_to(strengths, [n]))})
 
 
 class Regression(NamedTuple):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Density
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from darn.model.categories import as_categories
+from darn.model.categories import as_categories, columns_of
 from darn.model.model import DARN, DARNConfig
 from darn.more.blame import blame
 from darn.more.completion import warn_of_few_draws
@@ -167,6 +168,11 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         """
         if self.bins is not None and (not isinstance(self.bins, int | np.integer) or self.bins < 2):
             raise ValueError(f"bins must be a whole number, at least 2, got {self.bins!r}.")
+        if not isinstance(self.threshold, Real | None) or (
+            self.threshold is not None and self.threshold != self.threshold
+        ):
+            raise ValueError(f"threshold must be a number, or None, got {self.threshold!r}.")
+        columns_of(self.categories or ())
         # Bits, where they are missing, and their weights.
         x, is_missing, _ = self._bits(X, reset=True)
         groups = self._groups
@@ -291,8 +297,8 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         :param random_state: None: that of the estimator, so that each call gives the same rows.
         """
         check_is_fitted(self, "model_")
-        if n_samples < 1:
-            raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
+        if not isinstance(n_samples, int | np.integer) or n_samples < 1:
+            raise ValueError(f"n_samples must be at least 1, a whole number, got {n_samples!r}.")
         random = check_random_state(self.random_state if random_state is None else random_state)
         bits = drawn(self.model_, n_samples, int(random.randint(2**31 - 1)))
         return bits if self.variables_ is None else self.variables_.frame(bits)

@@ -152,7 +152,9 @@ def test_a_row_of_weight_two_counts_as_two_rows() -> None:
             fit_chain(x, weights=wrong)
 
 
-@pytest.mark.parametrize("settings", [{"strength": 0.0}, {"order": [0, 1]}, {"order": [0] * N}])
+@pytest.mark.parametrize(
+    "settings", [{"strength": 0.0}, {"strength": [1.0, 2.0]}, {"strength": "1"}, {"order": [0, 1]}, {"order": [0] * N}]
+)
 def test_settings_are_checked(settings: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"strength must be positive|order each of its"):
         fit_chain(clusters(20, 0), **settings)  # type: ignore[arg-type]

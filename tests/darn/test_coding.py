@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from darn import DARNDensity
 from darn.codec import coding
 from darn.codec.coding import _crc, decode, encode, read_header
 from darn.codec.integer_model import IntegerModel
@@ -218,6 +219,13 @@ class TestBadFiles:
 def test_bad_images(images: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         encode(integer_model("linear"), images)
+
+
+def test_what_is_no_model_and_no_file_is_named() -> None:
+    with pytest.raises(ValueError, match="model must be a DARN, its integer form or a chain, got DARNDensity"):
+        encode(DARNDensity(), np.zeros((3, 20)))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="data must be bytes, got str; read the file in binary mode"):
+        decode(integer_model("linear"), "images.darn")  # type: ignore[arg-type]
 
 
 def test_a_batch_has_rows() -> None:

@@ -216,8 +216,15 @@ def test_what_is_wrong_is_said(fitted: DARNDensity, bits: np.ndarray) -> None:
         clone(TINY).fit(bits + 0.5)
     with pytest.raises(NotFittedError):
         clone(TINY).sample()
-    with pytest.raises(ValueError, match="n_samples must be at least 1"):
-        fitted.sample(0)
+    for wrong in (0, 2.5):
+        with pytest.raises(ValueError, match="n_samples must be at least 1"):
+            fitted.sample(wrong)  # type: ignore[arg-type]
+    for categories in ((0, 1), 5, "ab", [(0.5, 1)]):
+        with pytest.raises(ValueError, match="categories must be the columns of each, as"):
+            DARNDensity(architecture="chain", categories=categories).fit(bits)  # type: ignore[arg-type]
+    for threshold in ("0.5", np.nan):
+        with pytest.raises(ValueError, match="threshold must be a number, or None, got"):
+            DARNDensity(architecture="chain", threshold=threshold).fit(bits)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"validation_fraction must be in \(0, 1\), got 1"):
         darn.SearchConfig(validation_fraction=1)
 

@@ -212,6 +212,8 @@ def test_memory_can_be_limited() -> None:
 def test_only_bytes() -> None:
     with pytest.raises(ValueError, match="content must be bytes, got str"):
         encode_table("a,b\n1,2\n")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="data must be bytes, got str; read the file in binary mode"):
+        decode_table("table.csv.gdt")  # type: ignore[arg-type]
 
 
 def test_what_is_no_table_is_stored_or_packed_by_lzma(rng: np.random.Generator) -> None:
