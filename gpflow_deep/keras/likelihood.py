@@ -13,7 +13,7 @@ import gpflow
 import keras
 import tensorflow as tf
 from gpflow.functions import Function
-from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, ScalarLikelihood, Softmax, SwitchedLikelihood
+from gpflow.likelihoods import Likelihood, MultiClass
 
 from ..model import likelihoods
 from ..train.predictor import float_type
@@ -179,10 +179,9 @@ class _OfRows(keras.losses.Loss):
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         with float_type(self.density.float_type):
             likelihood = self.density.likelihood
-            Y = y_true
             F = y_pred
-            Y = Y[:, None] if Y.shape.rank == 1 else Y
-            _check_shapes(likelihood, Y, F)
+            Y = y_true[:, None] if y_true.shape.rank == 1 else y_true
+            _check_predictions(likelihood, F)
             X = tf.zeros([tf.shape(Y)[0], 0], F.dtype)
             seed = tf.cast(self.density.seed_generator.next(), tf.int32)
             if F.shape.rank == 2:
@@ -192,7 +191,7 @@ class _OfRows(keras.losses.Loss):
             return -likelihoods.variational_expectations(likelihood, X, mean, variance, Y, seed)[0]
 
 
-def _check_shapes(likelihood: Likelihood, Y: tf.Tensor, F: tf.Tensor) -> None:
+def _check_predictions(likelihood: Likelihood, F: tf.Tensor) -> None:
     name = type(likelihood).__name__
     if F.shape.rank not in (2, 3) or (F.shape.rank == 3 and F.shape[1] != 2):
         raise ValueError(f"predictions must be those of a GPLayer, [N, P] or [N, 2, P], got shape {F.shape}.")
@@ -204,9 +203,3 @@ def _check_shapes(likelihood: Likelihood, Y: tf.Tensor, F: tf.Tensor) -> None:
     needed = likelihood.latent_dim
     if needed not in (None, P):
         raise ValueError(f"{name} must have {needed} latent functions, got a GPLayer of {P} units.")
-    is_own = isinstance(likelihood, ScalarLikelihood) and not isinstance(likelihood, SwitchedLikelihood)
-    num_columns = 1 if isinstance(likelihood, MultiClass | Softmax) else P if is_own else None
-    if num_columns is not None and Y.shape[-1] not in (num_columns, None):
-        is_labels = isinstance(likelihood, Bernoulli | MultiClass | Softmax)
-        cure = "give the numbers of the labels, not one-hot" if is_labels else "give the last GPLayer as many units"
-        raise ValueError(f"targets of {name} must have {num_columns} columns, got {Y.shape[-1]}; {cure}.")

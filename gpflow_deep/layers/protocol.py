@@ -102,8 +102,11 @@ def check_layers(layers: Sequence[Layer], likelihood: Likelihood) -> None:
 
     :raises ValueError: naming the layer.
     """
+    if not isinstance(likelihood, Likelihood):
+        raise ValueError(f"likelihood must be one of gpflow.likelihoods, such as Gaussian(), got {likelihood!r}.")
     if not layers:
         raise ValueError("layers must have at least one layer, such as an SVGPLayer, got none.")
+    # Each by itself, and then whether it fits the next one.
     for number, layer in enumerate(layers, start=1):
         _check_members(layer, number)
     if len({id(layer) for layer in layers}) < len(layers):
@@ -117,8 +120,8 @@ def check_layers(layers: Sequence[Layer], likelihood: Likelihood) -> None:
     dtypes = {layer.dtype.name for layer in layers}
     if len(dtypes) > 1:
         raise ValueError(f"all layers must have one float type, got {sorted(dtypes)}.")
-    needed = getattr(likelihood, "latent_dim", None)
-    if needed is not None and not isinstance(likelihood, SwitchedLikelihood) and needed != layers[-1].output_dim:
+    needed = None if isinstance(likelihood, SwitchedLikelihood) else likelihood.latent_dim
+    if needed not in (None, layers[-1].output_dim):
         raise ValueError(
             f"the last layer must have the {needed} outputs that {type(likelihood).__name__} takes, got "
             f"{layers[-1].output_dim}."

@@ -9,7 +9,7 @@ the density that is predicted is the objective, see `posteriors.sigma_points`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -18,6 +18,9 @@ from ..layers.protocol import Factors
 from . import likelihoods
 from .propagation import evaluate, last_outputs, rows_per_slice
 from .quadrature import Integrator
+
+if TYPE_CHECKING:
+    from .deep_gp import DeepGP
 
 __all__ = ["Draws", "elbo", "expected_log_likelihood", "for_all_rows", "weighted_noise"]
 
@@ -41,7 +44,7 @@ class Draws(NamedTuple):
         return tf.linalg.matvec(terms, self.weights, transpose_a=True)
 
 
-def elbo(model: Any, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+def elbo(model: DeepGP, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
     """Unbiased estimate of Eq. (17) for all N points, [], nats.
 
     :param model: a deep GP, of which layers, likelihood, `num_data` and `kl_weight`, 1 in a bound, are read.
@@ -49,13 +52,12 @@ def elbo(model: Any, data: RegressionData, factors: Factors, draws: Draws) -> tf
     :param factors: of each layer.
     :param draws: of the inner layers.
     """
-    # The first sum of Eq. (17), of the rows; then KL[q(U^l) || p(U^l)] of each layer.
+    # The first sum of Eq. (17), of the rows; then KL[q(U^l) || p(U^l)] of all layers.
     expected = model.likelihoods_part(data, factors, draws)
-    kl = tf.add_n([layer.prior_kl(part) for layer, part in zip(model.layers, factors, strict=True)])
-    return expected - tf.cast(model.kl_weight, expected.dtype) * kl
+    return expected - tf.cast(model.kl_weight, expected.dtype) * model.prior_kl(factors)
 
 
-def expected_log_likelihood(model: Any, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+def expected_log_likelihood(model: DeepGP, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
     """The first sum of Eq. (17), E_q[log p(Y | F)], [], nats. Parameters as of `elbo`."""
     X, Y = data
     layers = model.layers
@@ -80,7 +82,7 @@ def weighted_noise(
     return noise, tf.exp(integrator.log_weights(dims, S, X.dtype))
 
 
-def for_all_rows(per_row: tf.Tensor, num_data: int | tf.Tensor) -> tf.Tensor:
+def for_all_rows(per_row: tf.Tensor, num_data: int | tf.Tensor | None) -> tf.Tensor:
     """N / B sum_b of values of the rows of a minibatch [B], []; their sum if N is None."""
     total = tf.reduce_sum(per_row)
     if num_data is None:

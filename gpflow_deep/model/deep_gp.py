@@ -51,7 +51,7 @@ NUM_PREDICT_SAMPLES = 32
 Seed: TypeAlias = tf.Tensor | int | None
 
 
-def _of_last_layer(name: str) -> Any:
+def _of_last_layer(name: str) -> property:
     """What `GPModel` calls the model's is the last layer's, if it has one."""
     return property(lambda self: getattr(self.layers[-1], name), lambda self, new: setattr(self.layers[-1], name, new))
 
@@ -99,8 +99,12 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
     ) -> None:
         layers = list(layers)
         check_layers(layers, likelihood)
-        counts = {"num_samples": num_samples, "num_importance_samples": num_importance_samples}
-        for name, value in {**counts, "num_predict_samples": num_predict_samples}.items():
+        for name, value in (
+            ("num_data", 1 if num_data is None else num_data),
+            ("num_samples", num_samples),
+            ("num_importance_samples", num_importance_samples),
+            ("num_predict_samples", num_predict_samples),
+        ):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}.")
         # The bound of importance weighting holds for independent draws.
@@ -135,7 +139,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
     # The model.
 
-    def factors(self, *, seed: Seed = None) -> tuple[Any, ...]:
+    def factors(self, *, seed: Seed = None) -> Factors:
         """Cholesky factors of every layer. Compute once and hand to the methods below to save time.
 
         :param seed: of a draw of global inducing outputs, where layers have them; `prediction_seed` if None.
@@ -145,7 +149,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
             return members.one_draw(self.layers, as_seed(self.prediction_seed if seed is None else seed))
         return tuple(layer.factors() for layer in self.layers)
 
-    def cached_factors(self, *, dtype: tf.DType | None = None) -> tuple[Any, ...]:
+    def cached_factors(self, *, dtype: tf.DType | None = None) -> Factors:
         """What predictions need of every layer, so that they consist of products; `posterior` keeps it.
 
         :return: of each layer; or an `Ensemble`, if the model `is_sampled` or has global inducing outputs.
@@ -236,6 +240,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         """Draws of the inner layers for rows X [N, D]; those with this noise, if it is given."""
         weights = None
         if noise is None:
+            # K consecutive draws are the importance samples of a row.
             num_draws = self.num_samples * (self.num_importance_samples if self._has(LatentVariableLayer) else 1)
             noise, weights = weighted_noise(self.integrator, self._inner_dims, num_draws, X, seed)
         return Draws(noise, weights, self.likelihood_seed(seed))

@@ -1,4 +1,5 @@
-"""Any GPflow likelihood over S mixture components at once.
+"""Any GPflow likelihood over S mixture components at once; how good predictions are, from arrays; and densities and
+scores of mixtures of Gaussians.
 
 GPflow promises that likelihoods broadcast over leading axes, yet several do not (robust-max multi-class, softmax,
 switched). Here the S components are laid out as S N ordinary data points, with X and Y repeated, which is right for
@@ -6,19 +7,17 @@ every likelihood because a likelihood treats points independently.
 
 Likelihoods that GPflow integrates by Monte Carlo get their noise from an explicit seed: in the bound other noise at
 every point, in predictions the same Sobol points at all of them, so that a prediction is a function of its row.
-
-How good predictions are, from arrays; densities and scores of mixtures of Gaussians.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.config import default_int
-from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
+from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, ScalarLikelihood, Softmax, SwitchedLikelihood
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr
 from scipy.stats import rankdata
@@ -29,6 +28,7 @@ from .upstream import REPAIRED, Epsilon, repaired
 __all__ = [
     "GaussianMixture",
     "area_under_curve",
+    "check_targets",
     "log_prob",
     "metrics",
     "predict_log_density",
@@ -51,9 +51,10 @@ def metrics(task: Task, Y: np.ndarray, mean: np.ndarray, log_density: np.ndarray
     :return: "log_likelihood_nats" (mean per row); and "rmse" over rows and columns in the units of Y, or "accuracy"
         (a fraction) and for two classes "auc" (left out if all labels are the same).
     """
-    scores: dict[str, Any] = {"log_likelihood_nats": float(np.mean(log_density))}
+    scores = {"log_likelihood_nats": float(np.mean(log_density))}
     if task == "regression":
         return {**scores, "rmse": float(np.sqrt(np.mean(np.square(mean - Y))))}
+    # Of labels: the most probable one, and for two classes how well scores tell them apart.
     labels = np.asarray(Y)[:, 0].astype(np.int64)
     if task == "multiclass":
         return {**scores, "accuracy": float(np.mean(np.argmax(mean, axis=1) == labels))}
@@ -120,6 +121,22 @@ def _mean_distance(mean: Array, variance: Array) -> Array:
     return np.where(deviation > 0, mean * (2 * ndtr(ratio) - 1) + 2 * deviation * density, np.abs(mean))
 
 
+def check_targets(likelihood: Likelihood, Y: tf.Tensor, P: int | None) -> None:
+    """Refuse targets Y [N, Q] that a likelihood of P latent functions would broadcast to others.
+
+    :raises ValueError: unless Q is P, or 1 for labels of several classes, where both are known.
+    """
+    has_one = isinstance(likelihood, MultiClass | Softmax)
+    has_own = isinstance(likelihood, ScalarLikelihood) and not isinstance(likelihood, SwitchedLikelihood)
+    num_columns = 1 if has_one else P if has_own else None
+    if num_columns is not None and Y.shape[-1] not in (num_columns, None):
+        is_of_labels = has_one or isinstance(likelihood, Bernoulli)
+        raise ValueError(
+            f"targets of {type(likelihood).__name__} must have {num_columns} columns, got {Y.shape[-1]}; give "
+            + ("the numbers of the labels, not one-hot." if is_of_labels else "the last layer as many outputs.")
+        )
+
+
 def task_of(likelihood: Likelihood) -> Task:
     """What targets a likelihood is of: numbers, one of two labels, or one of several."""
     if isinstance(likelihood, Bernoulli):
@@ -172,31 +189,28 @@ def predict_mean_and_var(
     return tf.reshape(mean, shape), tf.reshape(var, shape)
 
 
-def _seeded(likelihood: Likelihood, seed: tf.Tensor, epsilon: Epsilon) -> Any:
+def _seeded(likelihood: Likelihood, seed: tf.Tensor, epsilon: Epsilon) -> Likelihood:
     """A likelihood whose draws, if it makes any, are functions of the seed; most are taken as they are."""
     return repaired(likelihood, seed, epsilon) if isinstance(likelihood, REPAIRED) else likelihood
 
 
 def _flatten(
     likelihood: Likelihood, X: tf.Tensor, f_mean: tf.Tensor, f_var: tf.Tensor, Y: tf.Tensor | None = None
-) -> list[Any]:
+) -> list[tf.Tensor]:
+    """The S N data points of S components: X [S N, D], moments [S N, P] and Y [S N, Q], if it is there."""
     S = tf.shape(f_mean)[0]
     P = f_mean.shape[-1]
-    arguments = [_repeat(X, S), tf.reshape(f_mean, [-1, P]), tf.reshape(f_var, [-1, P])]
+    # X and Y once for each component.
+    arguments = [tf.tile(tf.convert_to_tensor(X), [S, 1]), tf.reshape(f_mean, [-1, P]), tf.reshape(f_var, [-1, P])]
     if Y is not None:
         Y = tf.convert_to_tensor(Y)
+        check_targets(likelihood, Y, P)
         # GPflow's softmax takes labels as indices: integers, in one column.
         if isinstance(likelihood, Softmax):
             Y = Y if Y.dtype.is_integer else tf.cast(Y, default_int())
             Y = Y if Y.shape.rank == 2 and Y.shape[1] is not None else tf.ensure_shape(Y, [None, 1])
-        arguments.append(_repeat(Y, S))
+        arguments.append(tf.tile(Y, [S, 1]))
     return arguments
-
-
-def _repeat(rows: tf.Tensor, S: tf.Tensor) -> tf.Tensor:
-    """[N, D] -> [S N, D], component-major."""
-    rows = tf.convert_to_tensor(rows)
-    return tf.tile(rows, [S, 1])
 
 
 def _independent(num_draws: int, f_mean: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, Module
@@ -11,6 +11,9 @@ from gpflow.posteriors import PrecomputeCacheType
 
 from ..functions.functions import FunctionDraws
 from ..layers.protocol import Factors
+
+if TYPE_CHECKING:
+    from .deep_gp import DeepGP
 
 __all__ = ["DeepGPPosterior"]
 
@@ -38,12 +41,12 @@ class DeepGPPosterior(Module):
     :raises ValueError: if float32 is asked for and a layer's Kuu has a condition number above 1e7.
     """
 
-    cache: tuple[Any, ...] | None
+    cache: Factors | None
     """What `cache` of each layer returned, as tensors or variables; None before it is computed."""
 
     def __init__(
         self,
-        model: Any,
+        model: DeepGP,
         precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR,
         *,
         dtype: tf.DType | None = None,
@@ -71,11 +74,12 @@ class DeepGPPosterior(Module):
             self._kind = kind
             self.cache = None
             return
+        # The factors of all layers, as tensors or in variables, which may be there already.
         computed = self.model.cached_factors(dtype=self._cache_dtype)
         if kind is PrecomputeCacheType.TENSOR:
             self.cache = computed
         elif self._kind is kind and self.cache is not None:
-            # In place: functions that were exported with these variables use the new values.
+            # In place, which works for values of the same shapes only.
             variables = tf.nest.flatten(self.cache)
             values = tf.nest.flatten(computed)
             if [variable.shape for variable in variables] != [value.shape for value in values]:
@@ -98,29 +102,26 @@ class DeepGPPosterior(Module):
 
     def fused_predict_f(self, *arguments: Any, **options: Any) -> MeanAndVariance:
         """`DeepGP.predict_f` without the cache, from the current parameters."""
-        moments: MeanAndVariance = self.model.predict_f(*arguments, **options)
-        return moments
+        return self.model.predict_f(*arguments, **options)
 
     def sample_functions(self, num_functions: int, **options: Any) -> FunctionDraws:
         """As `DeepGP.sample_functions`: from the current parameters, of which the functions are a snapshot themselves.
 
         Functions need other factors than the cache has.
         """
-        draws: FunctionDraws = self.model.sample_functions(num_functions, **options)
-        return draws
+        return self.model.sample_functions(num_functions, **options)
 
     def _factors(self) -> Factors:
         if self.cache is None:
             raise ValueError("the posterior has no cache: call update_cache('tensor') first, or use fused_predict_f.")
+        # Variables as tensors, so that each is read once.
         return tf.nest.map_structure(tf.convert_to_tensor, self.cache)
 
 
 def _cache_type(kind: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
     if kind is None:
         return PrecomputeCacheType.NOCACHE
-    if isinstance(kind, PrecomputeCacheType):
-        return kind
     try:
-        return PrecomputeCacheType(str(kind).lower())
+        return PrecomputeCacheType(kind.lower() if isinstance(kind, str) else kind)
     except ValueError:
         raise ValueError(f"precompute_cache must be 'tensor', 'variable' or 'nocache', got {kind!r}.") from None

@@ -1,17 +1,17 @@
-"""Predictions of a deep GP: what is read off the chain of layers, in slices of bounded memory, and mixed; Eq. (18).
+"""Predictions of a deep GP: what is read off the chain of layers, in slices of bounded memory, and mixed.
+
+Given a draw of the inner layers the last one is Gaussian: what is predicted is a mixture of S Gaussians, Eq. (18) of
+[1]. Its weights [S] sum to one: 1/S for draws, products of Gauss-Hermite weights for quadrature.
 
 Draws are shared by all rows, so that what is predicted for a row does not depend on the others, on their order or on
 how they are sliced. Predictions that are joint over rows (`full_cov`) and draws of functions are Monte Carlo.
-
-Mixtures of S Gaussians, which is what a deep GP predicts: Eq. (18) of [1].
-
-Weights [S] sum to one: 1/S for draws, products of Gauss-Hermite weights for quadrature.
 
 [1] Salimbeni and Deisenroth, "Doubly Stochastic Variational Inference for Deep Gaussian Processes", NIPS 2017.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +24,6 @@ from ..layers.chunking import flat_rows, length_of, map_slices, over_batch, swap
 from ..layers.protocol import Factors, Layer
 from ..posteriors.ensemble import Ensemble, per_member
 from . import likelihoods
-from . import predictions as mixture
 from .propagation import (
     Propagation,
     Step,
@@ -107,7 +106,7 @@ class Predictions:
             return over_batch(lambda points: self._joint_f(points, full_output_cov), X, num_results=2)
 
         def finish(weights: tf.Tensor, means: tf.Tensor, covs: tf.Tensor, X: tf.Tensor) -> Results:
-            return mixture.moments(weights, means, covs, full_output_cov=full_output_cov)
+            return moments(weights, means, covs, full_output_cov=full_output_cov)
 
         mean, cov = self._mixture(finish, (X,), 2, full_output_cov=full_output_cov)
         return mean, cov
@@ -117,8 +116,9 @@ class Predictions:
 
         def finish(weights: tf.Tensor, means: tf.Tensor, covs: tf.Tensor, X: tf.Tensor) -> Results:
             # The likelihood is not linear in f: it is applied to each component, and not to their mixture.
-            of_components = likelihoods.predict_mean_and_var(self.likelihood, X, means, covs, self.likelihood_seed)
-            return mixture.moments(weights, *of_components)
+            return moments(
+                weights, *likelihoods.predict_mean_and_var(self.likelihood, X, means, covs, self.likelihood_seed)
+            )
 
         mean, var = self._mixture(finish, (self._inputs(X),), 2)
         return mean, var
@@ -127,9 +127,9 @@ class Predictions:
         """log p(y_n), [batch..., N], nats, at X [batch..., N, D] and Y [batch..., N, Q]."""
 
         def finish(weights: tf.Tensor, means: tf.Tensor, covs: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Results:
+            # Eq. (18): the log of the mean density, not the mean of logs.
             terms = likelihoods.predict_log_density(self.likelihood, X, means, covs, Y, self.likelihood_seed)  # [S, N]
-            # Eq. (18): the log of the mean density.
-            return [mixture.log_density(weights, terms)]
+            return [log_density(weights, terms)]
 
         return self._mixture(finish, (self._inputs(X), tf.convert_to_tensor(Y)), 1)[0]
 
@@ -156,15 +156,16 @@ class Predictions:
         def read(steps: list[Step]) -> Results:
             return [part for parts in Propagation.of(steps, full_cov=full_cov) for part in parts]
 
+        # Samples, means and covariances of the L layers, one after the other.
         if full_cov:
             parts = self.jointly(read, X, self._dims, S, num_results=3 * L)
         else:
             noise = self._draws(Sobol(), self._dims, S, 1, self.seed, X.dtype)
             parts = self._by_rows(read, (X,), lambda start, stop: noise, S, num_results=3 * L, axis=1)
-        num_fixed = num_same_in_all_draws(self.layers)  # whose moments every slice of the draws repeats
-        num_fixed = 0 if isinstance(self.factors, Ensemble) else num_fixed
-        moments = [part[:1] if i % L < num_fixed else part for i, part in enumerate(parts[L:])]
-        return Propagation(tuple(parts[:L]), tuple(moments[:L]), tuple(moments[L:]))
+        # Moments of the first layers do not differ between draws, and every slice of the draws repeats them.
+        num_fixed = 0 if isinstance(self.factors, Ensemble) else num_same_in_all_draws(self.layers)
+        distinct = [part[:1] if i % L < num_fixed else part for i, part in enumerate(parts[L:])]
+        return Propagation(tuple(parts[:L]), tuple(distinct[:L]), tuple(distinct[L:]))
 
     def samples(self, X: TensorType, *, full_cov: bool) -> tf.Tensor:
         """Draws of the latent functions at X [batch..., N, D]: [batch..., S, N, P]."""
@@ -213,7 +214,7 @@ class Predictions:
 
     def _draws(
         self,
-        of: Integrator,
+        integrator: Integrator,
         dims: Sequence[int],
         num_draws: int,
         num_points: tf.Tensor | int,
@@ -223,7 +224,7 @@ class Predictions:
         joint: bool = False,
     ) -> Noise:
         """Noise of the layers for draws, which are joint over the rows or not."""
-        return of.noise(dims, num_draws, num_points, seed, dtype)
+        return integrator.noise(dims, num_draws, num_points, seed, dtype)
 
     def _shared_noise(self, X: tf.Tensor) -> tuple[int, Callable[[tf.Tensor, tf.Tensor], Noise]]:
         """The number of components for rows X [N, D], and the noise of those from `start` to `stop`."""
@@ -242,7 +243,7 @@ class Predictions:
         full_output_cov: bool = False,
     ) -> list[tf.Tensor]:
         """`finish(weights, means, covs, *rows)` of the components at rows [batch..., N, .]: [batch..., N, ...]."""
-        # Batches go through the layers as rows like others.
+        # Batches go through the layers as rows like others, and are what they were again in the end.
         flat, restores = zip(*map(flat_rows, rows), strict=True)
         S, noise = self._shared_noise(flat[0])
         weights = tf.exp(self._integrator.log_weights(self._dims[:-1], S, flat[0].dtype))
@@ -250,10 +251,8 @@ class Predictions:
         def read(steps: list[Step]) -> Results:
             return steps[-1].outputs(full_output_cov=full_output_cov)
 
-        def mixed(*parts: tf.Tensor) -> Results:
-            return finish(weights, *parts)
-
-        return [restores[0](part) for part in self._by_rows(read, flat, noise, S, num_results, finish=mixed)]
+        finish_weighted = functools.partial(finish, weights)
+        return [restores[0](part) for part in self._by_rows(read, flat, noise, S, num_results, finish=finish_weighted)]
 
     def _by_rows(
         self,
@@ -270,14 +269,14 @@ class Predictions:
         layers = self.layers
         dtype = rows[0].dtype
         rows = (checked_points(rows[0], layers[0]), *rows[1:])
+        num_read = num_results if finish is None else 2  # means and covariances, of which `finish` makes the results
 
         def of_slice(start: tf.Tensor, stop: tf.Tensor) -> Results:
             parts = [part[start:stop] for part in rows]
             eps = noise(start, stop)
             # Draws are cut, too, where a single row is too large with all of them.
             size = rows_per_slice(layers)
-            count = 2 if finish else num_results
-            outputs = evaluate(read, layers, self.factors, parts[0], eps, size=size, num_results=count)
+            outputs = evaluate(read, layers, self.factors, parts[0], eps, size=size, num_results=num_read)
             return outputs if finish is None else finish(*outputs, *parts)
 
         size = rows_per_slice(layers, num_draws)
@@ -313,4 +312,4 @@ class Predictions:
             return means, tf.reduce_sum(covs, axis=0)
 
         means, total = self.jointly(read, X, self._dims[:-1], self._num_joint, num_results=2, num_sums=1)
-        return mixture.joint_moments(means, total, full_output_cov=full_output_cov)
+        return joint_moments(means, total, full_output_cov=full_output_cov)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 from gpflow.base import TensorType
@@ -68,7 +68,7 @@ class Step(NamedTuple):
 
     layer: Layer
     inputs: tf.Tensor
-    moments: Any
+    moments: object
     sample: tf.Tensor | None
 
     def outputs(self, *, full_cov: bool = False, full_output_cov: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
@@ -129,12 +129,11 @@ def propagate(
     num_fixed = num_same_in_all_draws(layers)
     for i, (layer, part) in enumerate(zip(layers, factors, strict=True)):
         moments = layer.latent_moments(F, part, full_cov=full_cov)
-        drawn = None
-        sample = None
-        if i < len(noise):
-            drawn = sample = layer.sample(F, moments, noise[i], full_cov=full_cov)
-            if i < num_fixed and not layer.num_latent_gps:  # the next layer need not see S copies
-                sample = tf.broadcast_to(drawn, tf.concat([tf.shape(noise[i])[:1], tf.shape(drawn)[1:]], axis=0))
+        drawn = None if i >= len(noise) else layer.sample(F, moments, noise[i], full_cov=full_cov)
+        sample = drawn
+        if i < min(num_fixed, len(noise)) and not layer.num_latent_gps:
+            # What is the same in all draws is reported S times, but the next layer need not see the copies.
+            sample = tf.broadcast_to(drawn, tf.concat([tf.shape(noise[i])[:1], tf.shape(drawn)[1:]], axis=0))
         steps.append(Step(layer, F, moments, sample))
         F = drawn
     return steps
@@ -199,7 +198,8 @@ def _evaluate_ensemble(
     def of_slice(start: tf.Tensor, stop: tf.Tensor) -> Sequence[tf.Tensor]:
         member_factors = factors.member(start * K // S)
         parts = list(read(propagate(layers, member_factors, X, [eps[start:stop] for eps in noise], full_cov=full_cov)))
-        for i, part in enumerate(parts[: num_results - num_sums]):  # of layers below which nothing is drawn
+        # Moments of layers below which nothing is drawn differ between members: one for each draw.
+        for i, part in enumerate(parts[: num_results - num_sums]):
             parts[i] = tf.broadcast_to(part, tf.concat([[stop - start], tf.shape(part)[1:]], axis=0))
             parts[i].set_shape([None, *part.shape[1:]])
         return parts

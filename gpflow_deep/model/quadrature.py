@@ -44,13 +44,21 @@ class Integrator(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class MonteCarlo:
-    """Independent standard-normal draws, a pure function of the seed; the estimator of Sec. 3.2."""
+class _EquallyWeighted:
+    """A part of `Integrator` for draws and points that have equal weights, in any number."""
 
     def num_components(self, dims: Sequence[int], num_samples: int) -> int:
         """`num_samples`, but one where there is nothing to integrate."""
         return num_samples if sum(dims) else 1
+
+    def log_weights(self, dims: Sequence[int], num_components: int, dtype: tf.DType) -> tf.Tensor:
+        """log 1/S for each component."""
+        return tf.fill([num_components], tf.constant(-np.log(num_components), dtype))
+
+
+@dataclass(frozen=True)
+class MonteCarlo(_EquallyWeighted):
+    """Independent standard-normal draws, a pure function of the seed; the estimator of Sec. 3.2."""
 
     def noise(
         self, dims: Sequence[int], num_components: int, num_points: tf.Tensor | int, seed: tf.Tensor, dtype: tf.DType
@@ -64,23 +72,15 @@ class MonteCarlo:
             draws.append(tf.transpose(eps, [1, 0, 2]))
         return draws
 
-    def log_weights(self, dims: Sequence[int], num_components: int, dtype: tf.DType) -> tf.Tensor:
-        """log 1/S for each component."""
-        return _equal_log_weights(num_components, dtype)
-
 
 @dataclass(frozen=True)
-class Sobol:
+class Sobol(_EquallyWeighted):
     """Points of a scrambled Sobol sequence through the inverse of the normal distribution function, shared by all rows.
 
     The points are shifted at random, which the seed decides, and then transformed linearly so that their mean is 0 and
     their covariance the identity: what is linear or quadratic in the noise is integrated exactly. With S points in more
     than S - 2 dimensions this holds within blocks of S - 2 dimensions or fewer.
     """
-
-    def num_components(self, dims: Sequence[int], num_samples: int) -> int:
-        """`num_samples`, but one where there is nothing to integrate."""
-        return num_samples if sum(dims) else 1
 
     def noise(
         self, dims: Sequence[int], num_components: int, num_points: tf.Tensor | int, seed: tf.Tensor, dtype: tf.DType
@@ -96,10 +96,6 @@ class Sobol:
         else:
             eps = tf.constant(_known_normal_points(sum(dims), num_components, *map(int, static_seed)))
         return [part[:, None, :] for part in tf.split(tf.cast(eps, dtype), list(dims), axis=1)] if dims else []
-
-    def log_weights(self, dims: Sequence[int], num_components: int, dtype: tf.DType) -> tf.Tensor:
-        """log 1/S for each component."""
-        return _equal_log_weights(num_components, dtype)
 
 
 @functools.lru_cache(maxsize=16)
@@ -196,7 +192,3 @@ class GaussHermite:
         grid = np.stack(np.meshgrid(*[nodes] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
         totals = sum(np.meshgrid(*[log_weights] * dim, indexing="ij"))
         return grid, np.asarray(totals).reshape(-1)
-
-
-def _equal_log_weights(num_components: int, dtype: tf.DType) -> tf.Tensor:
-    return tf.fill([num_components], tf.constant(-np.log(num_components), dtype))

@@ -86,7 +86,7 @@ class Scale:
         """Standardised units [..., D] to raw units [..., D]."""
         return np.asarray(self._checked(array) * self.scale + self.mean)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, list[float] | list[int]]:
         """A dictionary of lists of numbers; exact, as Python writes floats in full."""
         return {
             "mean": self.mean.tolist(),
@@ -105,8 +105,11 @@ class Scale:
             constant = tuple(int(d) for d in stored["constant_columns"])
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the stored standardisation is damaged ({error!r}); take an undamaged copy.") from error
-        if mean.ndim != 1 or mean.shape != scale.shape or not np.all(scale > 0):
-            raise ValueError("the stored standardisation needs as many means as positive scales; take another copy.")
+        is_finite = np.isfinite(mean).all() and np.isfinite(scale).all()
+        if mean.ndim != 1 or mean.shape != scale.shape or not is_finite or not np.all(scale > 0):
+            raise ValueError(
+                "the stored standardisation needs finite means and as many positive scales; take another copy."
+            )
         return cls(mean, scale, constant)
 
     def _checked(self, array: np.ndarray) -> np.ndarray:
@@ -148,13 +151,12 @@ class Units:
         :param known: scales of X and Y in place of theirs, if they are a sample of the training part.
         """
         x, y = known or (None, None)
-
-        def chosen(array: np.ndarray, is_scaled: bool, scale: Scale | None) -> Scale:
-            if not is_scaled:
-                return Scale.identity(array.shape[1])
-            return Scale.fit(array) if scale is None else scale
-
-        return cls(chosen(X, standardise, x), chosen(Y, likelihood in REAL_TARGETS, y))
+        # Pixels, counts and labels stay what they are.
+        if not standardise:
+            x = Scale.identity(X.shape[1])
+        if likelihood not in REAL_TARGETS:
+            y = Scale.identity(Y.shape[1])
+        return cls(x or Scale.fit(X), y or Scale.fit(Y))
 
     def transform(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows as the model sees them, in GPflow's default float type."""

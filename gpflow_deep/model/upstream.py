@@ -17,9 +17,8 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
 import tensorflow as tf
 from gpflow.config import default_float, default_int
@@ -58,12 +57,13 @@ REPAIRED = (Ordinal, MonteCarloLikelihood, SwitchedLikelihood)
 """Likelihoods of which :func:`repaired` may make a view; it gives all others back as they are."""
 
 
-def repaired(likelihood: Likelihood, seed: tf.Tensor, epsilon: Epsilon) -> Any:
+def repaired(likelihood: Likelihood, seed: tf.Tensor, epsilon: Epsilon) -> Likelihood:
     """The likelihood itself, or a view of it (same parameters) with finite ordinal bins and noise from `epsilon`.
 
     :param seed: int32 [2]; the parts of a switched likelihood have seeds of their own.
     """
-    changes: dict[str, Any] = {}
+    # What the view has in the place of the likelihood's own.
+    changes: dict[str, object] = {}
     if isinstance(likelihood, Ordinal):
         changes["__class__"] = FiniteOrdinal
     elif isinstance(likelihood, MonteCarloLikelihood):
@@ -71,13 +71,11 @@ def repaired(likelihood: Likelihood, seed: tf.Tensor, epsilon: Epsilon) -> Any:
         if type(likelihood) is Softmax and tf.config.list_logical_devices("GPU"):
             changes["__class__"] = DenseSoftmax
     elif isinstance(likelihood, SwitchedLikelihood):
-        seeds = [tf.random.fold_in(seed, i) for i in range(len(likelihood.likelihoods))]
-        parts = [repaired(*pair, epsilon) for pair in zip(likelihood.likelihoods, seeds, strict=True)]
+        parts = [repaired(part, tf.random.fold_in(seed, i), epsilon) for i, part in enumerate(likelihood.likelihoods)]
         if any(new is not old for new, old in zip(parts, likelihood.likelihoods, strict=True)):
             changes["likelihoods"] = parts
     if not changes:
         return likelihood
-    # A view has the same parameters, and its own attributes where it differs.
     view = copy.copy(likelihood)
     for name, value in changes.items():
         object.__setattr__(view, name, value)  # not by tf.Module's, which would record it for the original too
@@ -88,12 +86,12 @@ def _mc_quadrature(
     likelihood: MonteCarloLikelihood,
     seed: tf.Tensor,
     epsilon_of: Epsilon,
-    funcs: Any,
+    funcs: Callable[..., tf.Tensor] | Iterable[Callable[..., tf.Tensor]],
     Fmu: tf.Tensor,
     Fvar: tf.Tensor,
     logspace: bool = False,
     epsilon: tf.Tensor | None = None,
-    **Ys: Any,
+    **Ys: tf.Tensor,
 ) -> tf.Tensor:
     """`MonteCarloLikelihood._mc_quadrature` with noise that is a function of `seed`."""
     epsilon = epsilon_of(likelihood.num_monte_carlo_points, Fmu, seed) if epsilon is None else epsilon
@@ -135,7 +133,7 @@ def _inverse_probit(x: tf.Tensor) -> tf.Tensor:
     return 0.5 * (1.0 + tf.math.erf(x / math.sqrt(2.0))) * (1 - 2 * jitter) + jitter
 
 
-def distribution_class(likelihood: HeteroskedasticTFPConditional) -> Any:
+def distribution_class(likelihood: HeteroskedasticTFPConditional) -> type | None:
     """The first argument of the likelihood's constructor; None if it has another `conditional_distribution` now."""
     function = inspect.unwrap(likelihood.conditional_distribution)
     return inspect.getclosurevars(function).nonlocals.get("distribution_class")
@@ -149,6 +147,6 @@ def mark_copies(model: tf.Module) -> None:
                 copy_of_it._trainable = variable._trainable
 
 
-def take_variable(keras_variable: Any, variable: tf.Variable) -> None:
+def take_variable(keras_variable: tf.keras.Variable, variable: tf.Variable) -> None:
     """Let a Keras variable be this TensorFlow variable."""
     keras_variable._initialize(variable)

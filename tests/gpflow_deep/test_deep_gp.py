@@ -664,6 +664,10 @@ def test_messages_of_layers(rng: np.random.Generator) -> None:
         DeepGP([layer], likelihood, num_samples=0)
     with pytest.raises(ValueError, match="num_predict_samples must be at least 1, got -2"):
         DeepGP([layer], likelihood, num_predict_samples=-2)
+    with pytest.raises(ValueError, match="num_data must be at least 1, got -5"):
+        DeepGP([layer], likelihood, num_data=-5)
+    with pytest.raises(ValueError, match=r"likelihood must be one of gpflow\.likelihoods, such as Gaussian\(\), got <"):
+        DeepGP([layer], gpflow.likelihoods.Gaussian)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"grid of num_nodes = 20 to the power of 4 .*has 160000 nodes"):
         DeepGPQuad([make_layer(rng, 2, 4), make_layer(rng, 4, 1)], likelihood)
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
@@ -679,6 +683,10 @@ def test_messages_of_inputs(rng: np.random.Generator) -> None:
         model.elbo((X.astype(np.float32), Y))
     with pytest.raises(ValueError, match=r"X must have 2 columns, .* got shape \(12, 3\)"):
         model.predict_f(np.zeros((12, 3)))
+    # GPflow would compare all outputs with the one column, and one output with all columns.
+    for act in (model.elbo, model.predict_log_density):
+        with pytest.raises(ValueError, match="targets of Gaussian must have 1 columns, got 2"):
+            act((X, np.zeros((12, 2))))
     with pytest.raises(ValueError, match=r"for each of the 1 inner layers .* got 3 arrays"):
         model.propagate(X, standard_noise(rng, model, 2, 12) * 3)
     with pytest.raises(ValueError, match=r"seed must be an integer, or int32 of shape \[2\]"):
