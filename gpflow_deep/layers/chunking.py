@@ -1,13 +1,11 @@
-"""Long computations in slices of bounded memory, in or outside a `tf.function`, with one trace for any length.
-
-`minibatch` says which rows a step has: a function of the seed and the number of the step.
+"""Long computations in slices of bounded memory, in or outside a `tf.function`, with one trace for any length; and
+which rows a step has (`minibatch`).
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -49,6 +47,7 @@ def map_slices(
             lambda: map_slices(fn, length, size, dtypes, num_sums=num_sums, axis=axis), autograph=False
         )
         return traced.get_concrete_function()()
+    # In a loop of the graph, which keeps arrays of the slices' results.
     length = tf.cast(length, tf.int32)
     size = tf.cast(size, tf.int32)
     count = tf.maximum((length + size - 1) // size, 1)
@@ -57,7 +56,9 @@ def map_slices(
     sums = [tf.zeros([], dtype) for dtype in dtypes[num_arrays:]]
     shapes: list[tf.TensorShape] = [tf.TensorShape(None)] * len(dtypes)
 
-    def body(index: tf.Tensor, arrays: list[tf.TensorArray], sums: list[tf.Tensor]) -> tuple[Any, ...]:
+    def body(
+        index: tf.Tensor, arrays: list[tf.TensorArray], sums: list[tf.Tensor]
+    ) -> tuple[tf.Tensor, list[tf.TensorArray], list[tf.Tensor]]:
         start = index * size
         parts = fn(start, tf.minimum(start + size, length))
         shapes[:] = [part.shape for part in parts]
@@ -109,7 +110,7 @@ def flat_rows(X: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]
     return tf.reshape(X, [-1, num_columns]), restore
 
 
-def over_batch(fn: Callable[[tf.Tensor], Any], X: tf.Tensor, num_results: int) -> tuple[tf.Tensor, ...]:
+def over_batch(fn: Callable[[tf.Tensor], Sequence[tf.Tensor]], X: tf.Tensor, num_results: int) -> tuple[tf.Tensor, ...]:
     """`fn` of [N, D] for every element of the leading axes of X [batch..., N, D]; X may have an unknown rank."""
     if X.shape.rank == 2:
         return tuple(fn(X))

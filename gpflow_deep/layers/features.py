@@ -46,7 +46,7 @@ class FeatureLayer(LatentOutputs, Module):
     num_latent_gps = 0
 
     def __init__(
-        self, function: Callable[[tf.Tensor], Any], input_dim: int, *, floats_per_row: int | None = None
+        self, function: Callable[[tf.Tensor], tf.Tensor], input_dim: int, *, floats_per_row: int | None = None
     ) -> None:
         super().__init__()
         self.function = function
@@ -60,6 +60,7 @@ class FeatureLayer(LatentOutputs, Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy's Keras layer has new variables, and TensorFlow does not look for those of Keras 3 layers."""
         self.__dict__.update(state)
+        # The new variables, of which those are trained that were.
         weights = () if isinstance(self.function, tf.Module) else getattr(self.function, "weights", ())
         flags = [getattr(weight, "trainable", False) for weight in state.get("weights", weights)]  # of a constant: no
         self.weights = [weight.value for weight in weights]
@@ -83,7 +84,7 @@ class FeatureLayer(LatentOutputs, Module):
         """The features [S or 1, N, P]."""
         return moments.mean[None] if moments.mean.shape.rank == 2 else moments.mean
 
-    def sample_functions(self, num_functions: int, seed: tf.Tensor, **options: Any) -> LayerFunctions:
+    def sample_functions(self, num_functions: int, seed: tf.Tensor, **options: object) -> LayerFunctions:
         """The features, by a copy of the layer: all draws are the same."""
         return functools.partial(_features, copied(self))
 

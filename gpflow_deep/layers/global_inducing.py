@@ -13,7 +13,7 @@ Of a single layer with Z at the data, Gaussian noise s2, v = y and lambda = 1 / 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -27,10 +27,11 @@ from ..functions.pathwise import FunctionNoise, LayerFunctions, draw_separate
 from .moments import LayerMoments, by_rows, draw, flat_points, jitter_of, outputs_covariance, robust_cholesky
 
 if TYPE_CHECKING:
-    from gpflow_deep.layers.protocol import Layer
+    from .protocol import Factors, Layer
 
 __all__ = ["GlobalFactors", "GlobalInducingLayer", "draw_factors", "is_global"]
 
+SomeFactors = TypeVar("SomeFactors")
 
 #: What a slice of the draws may hold while their factors are computed, in numbers.
 _SLICE_NUMBERS = 6 * 2**20
@@ -88,9 +89,13 @@ class GlobalInducingLayer(Module):
         if isinstance(kernel, MultioutputKernel):
             raise ValueError(f"a GlobalInducingLayer takes one kernel for all outputs, got {type(kernel).__name__}.")
         if Z is not None:
+            if np.ndim(Z) != 2:
+                raise ValueError(f"Z must be inducing inputs [M, D], got shape {list(np.shape(Z))}.")
             num_inducing, input_dim = np.shape(Z)
         if num_inducing is None or input_dim is None:
             raise ValueError("a GlobalInducingLayer needs Z, or num_inducing and input_dim behind another; give one.")
+        if num_latent_gps < 1:
+            raise ValueError(f"num_latent_gps must be at least 1, got {num_latent_gps}.")
         self.kernel = kernel
         self.label = self.name
         self.dtype = tf.as_dtype(default_float())
@@ -213,7 +218,7 @@ def draw_factors(
     count: int | None = None,
     all_known: bool = False,
     values: Sequence[tf.Tensor] = (),
-) -> tuple[Any, ...]:
+) -> Factors:
     """Factors of all layers for one draw of the inducing outputs of all but the last layer.
 
     :param seed: int32 [2]; None if nothing is drawn.
@@ -222,8 +227,8 @@ def draw_factors(
     :param values: whitened inducing outputs [S, M, L] of the first layers, in place of draws from q(u).
     :raises ValueError: if a layer between or behind global ones is of another kind, or not the first has Z.
     """
-    all_factors = list[Any]()
-    Z = None
+    all_factors = list[object]()
+    Z = None  # U_{l-1}, as soon as there is one
     for number, layer in enumerate(layers):
         if not isinstance(layer, GlobalInducingLayer):
             if Z is not None or hasattr(layer, "q_mu"):
@@ -234,21 +239,25 @@ def draw_factors(
             continue
         if (Z is None) == (layer.Z is None):
             raise ValueError(f"{layer.label}: the first GlobalInducingLayer has Z, the others have none.")
-        # Known inducing outputs; or a draw of u_l, where a layer above has its inducing inputs from it.
-        if number < len(values):
+        is_given = number < len(values)
+        is_drawn = not is_given and (number < len(layers) - 1 or all_known)
+        if is_given:
+            # Known inducing outputs.
             factors = _in_front(layer.factors(), 1) if Z is None else _drawn(layer, Z, None)
             factors = factors._replace(mean=values[number], root=factors.root[..., :0, :, :])
-            all_factors.append(factors)
-            Z = layer.propagated(factors)
-            continue
-        eps = None
-        if number < len(layers) - 1 or all_known:
+        elif is_drawn:
+            # A draw of u_l, where a layer above has its inducing inputs from it.
             shape = [*([] if count is None else [count]), *layer.pseudo_outputs.shape]
             eps = tf.random.stateless_normal(shape, tf.random.fold_in(seed, number), dtype=layer.pseudo_outputs.dtype)
-        factors = _drawn(layer, Z, eps)
-        all_factors.append(_in_front(factors, count) if Z is None and eps is None else factors)
+            factors = _drawn(layer, Z, eps)
+        else:
+            # Its distribution, of the last layer.
+            factors = layer.factors() if Z is None else _drawn(layer, Z, None)
+            factors = _in_front(factors, count) if Z is None else factors
+        all_factors.append(factors)
         # U_l = mean_l(U_{l-1}) + u_l.
-        Z = Z if eps is None else layer.propagated(factors)
+        if is_given or is_drawn:
+            Z = layer.propagated(factors)
     return tuple(all_factors)
 
 
@@ -259,9 +268,8 @@ def _drawn(layer: GlobalInducingLayer, Z: tf.Tensor | None, eps: tf.Tensor | Non
         factors = factors if eps is None or eps.shape.rank == 2 else _in_front(factors, 1)
         return factors if eps is None else layer.known(factors, eps)
     # Inducing inputs of S draws have S covariances.
-    (S, M, _) = Z.shape
-    L = layer.num_latent_gps
-    size = max(1, _SLICE_NUMBERS // (L * M * M))
+    S, M, _ = Z.shape
+    size = max(1, _SLICE_NUMBERS // (layer.num_latent_gps * M * M))
     parts = []
     for start in range(0, S, size):
         part = layer.factors_at(Z[start : start + size])
@@ -269,6 +277,9 @@ def _drawn(layer: GlobalInducingLayer, Z: tf.Tensor | None, eps: tf.Tensor | Non
     return parts[0] if len(parts) == 1 else tf.nest.map_structure(lambda *some: tf.concat(some, axis=0), *parts)
 
 
-def _in_front(factors: object, count: int | None) -> Any:
+def _in_front(factors: SomeFactors, count: int | None) -> SomeFactors:
     """With an axis of length 1 in front, unless `count` is None."""
-    return factors if count is None else tf.nest.map_structure(lambda tensor: tensor[None], factors)
+    if count is None:
+        return factors
+    with_axis: SomeFactors = tf.nest.map_structure(lambda tensor: tensor[None], factors)
+    return with_axis

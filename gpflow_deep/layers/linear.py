@@ -6,7 +6,6 @@ f(x) = sqrt(variance) V' [x, 1],   V ~ N(0, I),   q(V[:, p]) = N(q_mu[:, p], q_s
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -73,7 +72,7 @@ class BayesianLinearLayer(LatentOutputs, Module):
         variance = quadratic_form(tf.transpose(flat_points(X)), S)
         return LayerMoments(X @ mean, tf.reshape(variance, tf.shape(X @ mean)))
 
-    def sample_functions(self, num_functions: int, seed: tf.Tensor, **options: Any) -> LayerFunctions:
+    def sample_functions(self, num_functions: int, seed: tf.Tensor, **options: object) -> LayerFunctions:
         """Draws of the weights: f(x) = V' [x, 1] for S matrices V ~ q(V)."""
         eps = tf.random.stateless_normal([num_functions, *self.q_mu.shape], seed, dtype=self.dtype)  # [S, D + 1, P]
         V = tf.sqrt(self.variance) * (self.q_mu + tf.einsum("pde,sep->sdp", self.q_sqrt, eps))

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +26,11 @@ from gpflow.inducing_variables import (
 )
 from gpflow.kernels import Convolutional, Kernel, SquaredExponential
 
+if TYPE_CHECKING:
+    from .global_inducing import GlobalInducingLayer
+    from .protocol import Layer
+    from .svgp import SVGPLayer
+
 __all__ = [
     "MAX_JITTER_FACTOR",
     "LatentOutputs",
@@ -39,7 +44,6 @@ __all__ = [
     "inducing_covariance",
     "input_dim_of",
     "jitter_of",
-    "largest_scaled_square",
     "largest_square",
     "latent_inducing_variables",
     "mix",
@@ -110,24 +114,19 @@ def cross_covariance(inducing: InducingVariables, kernel: Kernel, points: tf.Ten
 
 
 def largest_square(inducing: InducingVariables, kernel: Kernel, points: tf.Tensor) -> tf.Tensor | None:
-    """The largest squared distance of a point from the centre of Z in lengthscales; None for other kernels."""
+    """How far out the points of `scaled_rbf` are: the largest squared distance of one of `points` or Z from the mean of
+    Z, in lengthscales; None for other kernels."""
     if not _is_rbf(inducing, kernel):
         return None
     X, Z = kernel.slice(points, tf.convert_to_tensor(inducing.Z))
-    return largest_scaled_square(Z, X, tf.convert_to_tensor(kernel.lengthscales))
+    centre = tf.reduce_mean(Z, axis=0, keepdims=True)
+    precisions = tf.broadcast_to(1.0 / tf.square(tf.convert_to_tensor(kernel.lengthscales)), tf.shape(Z)[1:])
+    squares = [tf.reduce_max(tf.linalg.matvec(tf.square(part - centre), precisions)) for part in (Z, X)]
+    return tf.reduce_max(squares)
 
 
 def _is_rbf(inducing: InducingVariables, kernel: Kernel) -> bool:
     return type(kernel) is SquaredExponential and type(inducing) is InducingPoints
-
-
-@check_shapes("Z: [M, D]", "X: [B, D]", "lengthscales: [broadcast D]", "return: []")
-def largest_scaled_square(Z: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor) -> tf.Tensor:
-    """Largest `|z/l - c/l|^2` or `|x/l - c/l|^2`, c the mean of Z: how far out the points of `scaled_rbf` are."""
-    centre = tf.reduce_mean(Z, axis=0, keepdims=True)
-    precisions = tf.broadcast_to(1.0 / tf.square(lengthscales), tf.shape(Z)[1:])
-    squares = [tf.reduce_max(tf.linalg.matvec(tf.square(points - centre), precisions)) for points in (Z, X)]
-    return tf.reduce_max(squares)
 
 
 @check_shapes("Z: [M, D]", "X: [B, D]", "variance: []", "lengthscales: [broadcast D]", "return: [M, B]")
@@ -142,14 +141,17 @@ def scaled_rbf(Z: tf.Tensor, X: tf.Tensor, variance: tf.Tensor, lengthscales: tf
     Z = Z - centre
     X = X - centre
     precisions = tf.broadcast_to(1.0 / tf.square(lengthscales), tf.shape(Z)[1:])  # [D]
-    scaled_Z = Z * precisions  # X itself is not scaled: it is the large one, and constant in the first layer
+    # The two squares; X itself is not scaled: it is the large one, and constant in the first layer.
+    scaled_Z = Z * precisions
     z_square = tf.reduce_sum(scaled_Z * Z, axis=-1, keepdims=True)  # [M, 1]
     x_square = tf.linalg.matvec(tf.square(X), precisions)[:, None]  # [B, 1]
+    # One product of the augmented points.
     log_variance = tf.math.log(variance)
     augmented_Z = tf.concat([scaled_Z, log_variance - 0.5 * z_square, tf.ones_like(z_square)], axis=-1)
     augmented_X = tf.concat([X, tf.ones_like(x_square), -0.5 * x_square], axis=-1)
     exponent = tf.matmul(augmented_Z, augmented_X, transpose_b=True)
-    if exponent.dtype == tf.float32:  # far out, rounding could make exponents large and positive
+    if exponent.dtype == tf.float32:
+        # Far out, rounding could make exponents large and positive.
         is_near = tf.maximum(tf.reduce_max(x_square), tf.reduce_max(z_square)) < 1e4
         exponent = tf.cond(is_near, lambda: exponent, lambda: tf.minimum(exponent, log_variance))
     return tf.exp(exponent)
@@ -174,15 +176,16 @@ def condition_number(K: tf.Tensor) -> tf.Tensor:
     return tf.reduce_max(tf.where(smallest > 0, largest / tf.where(smallest > 0, smallest, 1.0), infinite))
 
 
-def _all_finite(x: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_all(tf.math.is_finite(x))
-
-
 def _lower(x: tf.Tensor) -> tf.Tensor:
     return tf.linalg.band_part(x, -1, 0)
 
 
-def jitter_of(layer: Any, num_inducing: int, dtype: tf.DType) -> float:
+def _is_factor(L: tf.Tensor) -> tf.Tensor:
+    """Whether a factorisation succeeded: if not, its lower triangle is not finite."""
+    return tf.reduce_all(tf.math.is_finite(_lower(L)))
+
+
+def jitter_of(layer: SVGPLayer | GlobalInducingLayer, num_inducing: int, dtype: tf.DType) -> float:
     """That of a layer's Kuu [M, M] of this type: its own, or GPflow's, or rounding of M if that is more."""
     if layer.jitter is not None:
         return float(layer.jitter)
@@ -219,7 +222,7 @@ def robust_cholesky(
         # The first attempt; only where it fails are others made.
         attempt = tf.linalg.cholesky(add_diagonal(K, first_jitter))
         L = tf.cond(
-            _all_finite(_lower(attempt)),
+            _is_factor(attempt),
             lambda: attempt,
             lambda: _escalate(K, first_jitter, allowed_jitter, label, details),
         )
@@ -229,10 +232,8 @@ def robust_cholesky(
             P = tf.matmul(L, _lower(dL), transpose_a=True)
             P = _lower(tf.linalg.set_diag(P, 0.5 * tf.linalg.diag_part(P)))
             half = tf.linalg.triangular_solve(L, P, adjoint=True)  # L^-T P
-            dK = tf.linalg.matrix_transpose(
-                tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(half), adjoint=True)
-            )  # L^-T P L^-1
-            return 0.5 * (dK + tf.linalg.matrix_transpose(dK))
+            dK = tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(half), adjoint=True)  # (L^-T P L^-1)'
+            return 0.5 * (tf.linalg.matrix_transpose(dK) + dK)
 
         return L, gradient
 
@@ -254,7 +255,7 @@ def _escalate(
     limit = tf.maximum(limit, tf.constant(allowed_jitter, K.dtype))
 
     def failed(jitter: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
-        return tf.logical_and(tf.logical_not(_all_finite(_lower(L))), jitter * ten <= limit)
+        return tf.logical_and(tf.logical_not(_is_factor(L)), jitter * ten <= limit)
 
     def try_next(jitter: tf.Tensor, L: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return jitter * ten, tf.linalg.cholesky(add_diagonal(K, jitter * ten))
@@ -263,7 +264,7 @@ def _escalate(
         failed, try_next, (first_jitter, tf.fill(tf.shape(K), tf.constant(float("nan"), K.dtype)))
     )
     # What an error says if no attempt succeeded.
-    finite = _all_finite(K)
+    finite = tf.reduce_all(tf.math.is_finite(K))
     condition = tf.cond(finite, lambda: condition_number(K), lambda: tf.constant(float("nan"), tf.float64))
     report = [
         f"Cholesky factorisation failed in {label}: the matrix must be finite and positive definite; "
@@ -283,7 +284,7 @@ def _escalate(
     report.append(
         "Standardise the inputs, remove NaN, lower the learning rate, or raise gpflow.config.set_default_jitter."
     )
-    check = tf.debugging.Assert(_all_finite(_lower(L)), report, summarize=16)
+    check = tf.debugging.Assert(_is_factor(L), report, summarize=16)
     with tf.control_dependencies([check] if check is not None else []):
         return tf.identity(L)
 
@@ -316,7 +317,7 @@ def quadratic_form(A: tf.Tensor, S: tf.Tensor) -> tf.Tensor:
         values = [tf.reduce_sum(SA * block, axis=1) for SA, block in zip(products, blocks, strict=True)]  # [P, b]
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            # With g = d/d values:  dA = 2 sum_p S_p A diag(g_p),  dS_p = A diag(g_p) A'.
+            # With g = d/d values:  dA = 2 sum_p S_p A diag(g_p),  dS_p = A diag(g_p) A', block by block.
             g = tf.transpose(upstream)[:, None, :]  # [P, 1, B]
             parts = tf.split(g, sizes, axis=-1) if len(sizes) > 1 else [g]
             dAs = []
@@ -471,6 +472,6 @@ def no_factors(layer: object, *, dtype: tf.DType | None = None) -> tuple[()]:
     return ()
 
 
-def no_kl(layer: Any, factors: object = ()) -> tf.Tensor:
+def no_kl(layer: Layer, factors: object = ()) -> tf.Tensor:
     """`prior_kl` of such a layer: 0."""
     return tf.zeros([], layer.dtype)

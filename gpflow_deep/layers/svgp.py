@@ -187,7 +187,7 @@ class SVGPLayer(Module):
         self.q_diag = q_diag
         self.input_propagation = input_propagation
         self.precision: Precision = precision
-        _check_separate_counts(self)
+        _check_numbers(self)
 
         # The default q(u): mean 0, and the factor of the prior's covariance times `q_sqrt_scale`.
         num_inducing = int(self.inducing_variable.num_inducing)
@@ -203,6 +203,8 @@ class SVGPLayer(Module):
                 raise ValueError(f"noise_variance must be positive or None, got {noise_variance}; None means no noise.")
             self.noise_variance = Parameter(noise_variance, transform=positive(), dtype=default_float())
         if q_sqrt is None:
+            if not q_sqrt_scale > 0.0:
+                raise ValueError(f"q_sqrt_scale must be positive, got {q_sqrt_scale}; 1e-5 is almost certain.")
             q_sqrt = q_sqrt_scale * self._default_q_sqrt(num_inducing)
         expected = (num_inducing, L) if q_diag else (L, num_inducing, num_inducing)
         if tuple(np.shape(q_sqrt)) != expected:
@@ -265,12 +267,13 @@ class SVGPLayer(Module):
         if self.whiten:
             return LayerFactors(Luu, tf.convert_to_tensor(self.q_mu), tf.convert_to_tensor(self.q_sqrt))
         # q(u) is held: v = L^-1 u has the mean L^-1 q_mu and the factor L^-1 q_sqrt.
-        q_sqrt = tf.linalg.diag(tf.transpose(self.q_sqrt)) if self.q_diag else tf.convert_to_tensor(self.q_sqrt)
+        q_sqrt = _as_matrices(tf.convert_to_tensor(self.q_sqrt))
         if self.is_shared:
+            # One solve for all right-hand sides.
             L = self.num_latent_gps
             M = int(self.q_mu.shape[0])
             columns = tf.concat([self.q_mu, tf.reshape(tf.transpose(q_sqrt, [1, 0, 2]), [M, L * M])], axis=1)
-            solved = tf.linalg.triangular_solve(Luu, columns)  # one solve for all right-hand sides
+            solved = tf.linalg.triangular_solve(Luu, columns)
             whitened = tf.transpose(tf.reshape(solved[:, L:], [M, L, M]), [1, 0, 2])
             return LayerFactors(Luu, solved[:, :L], whitened)
         q_mu = tf.linalg.triangular_solve(Luu, tf.transpose(self.q_mu)[:, :, None])  # [L, M, 1]
@@ -312,10 +315,11 @@ class SVGPLayer(Module):
             mean, var = self._cached_marginals(points, factors)
         else:
             mean, var = self._marginals(points, factors)
-        shape = tf.concat([tf.shape(X)[:-1], [self.num_latent_gps]], axis=0)
         var = tf.maximum(var, 0.0)  # a difference, which rounding can make negative
         if var.shape[-1] != mean.shape[-1]:  # one of known values, for all latent GPs
             var = tf.broadcast_to(var, tf.shape(mean))
+        # Rows in their places again.
+        shape = tf.concat([tf.shape(X)[:-1], [self.num_latent_gps]], axis=0)
         moments = LayerMoments(tf.reshape(mean, shape), tf.reshape(var, shape))
         for tensor in moments:
             tensor.set_shape(X.shape[:-1].concatenate([self.num_latent_gps]))
@@ -417,18 +421,19 @@ class SVGPLayer(Module):
         Kfu = tf.transpose(Kuf, [2, 0, 3, 1])  # [R, 1 or L, K, M]
         columns = weights[..., None]  # [R, L, K, 1]
         sums = tf.matmul(tf.stop_gradient(Kfu), columns, transpose_a=True)[..., 0]  # [R, L, M]
-        sums = tf.linalg.triangular_solve(self._of_all(Luu), tf.transpose(sums, [1, 2, 0]))  # [L, M, R]
+        Luu = tf.broadcast_to(Luu, tf.stack([self.num_latent_gps, *Luu.shape[-2:]]))  # of each, where they share one
+        sums = tf.linalg.triangular_solve(Luu, tf.transpose(sums, [1, 2, 0]))  # [L, M, R]
         # q_mu - s + S s, multiplied by L^-T once, so that it meets k(Z, x) instead of A(x).
         alpha = tf.transpose(q_mu)[..., None] - sums
         if q_sqrt is not None:
-            root = tf.linalg.diag(tf.transpose(q_sqrt)) if q_sqrt.shape.rank == 2 else q_sqrt
+            root = _as_matrices(q_sqrt)
             alpha += tf.matmul(root, tf.matmul(root, sums, transpose_a=True))
-        alpha = tf.linalg.triangular_solve(self._of_all(Luu), alpha, adjoint=True)
+        alpha = tf.linalg.triangular_solve(Luu, alpha, adjoint=True)
         mean = tf.matmul(Kfu, tf.transpose(alpha, [2, 0, 1])[..., None])[..., 0]  # [R, L, K]
         # k(x, X), in which the second argument has no gradient.
         both = tf.concat([X, tf.stop_gradient(X)], axis=1)
-        kernels = [self.latent_kernels[0]] if self.is_shared else [kernel for _, kernel in self._pairs()]
-        Kff = tf.stack([kernel(both, full_cov=True)[:, :K, K:] for kernel in kernels], axis=1)  # [R, 1 or L, K, K]
+        Kffs = [kernel(both, full_cov=True)[:, :K, K:] for _, kernel in self._pairs()]
+        Kff = tf.stack(Kffs, axis=1)  # [R, 1 or L, K, K]
         return tf.linalg.matrix_transpose(mean + tf.matmul(Kff, columns)[..., 0])
 
     def cache(self, *, dtype: tf.DType | None = None) -> CachedFactors | CachedForms:
@@ -441,7 +446,7 @@ class SVGPLayer(Module):
         Luu, q_mu, q_sqrt = self.factors()
         assert q_sqrt is not None  # of mypy: these are not known values
         dtype, identity, inverse = self._inverse(Luu, dtype)
-        S = tf.square(q_sqrt) if q_sqrt.shape.rank == 2 else tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
+        S = _squared(q_sqrt)
         low = dtype if self.precision == "full" else tf.float32
         # Where rounding allows it, both terms of the variance in one form, L^-T (I - S) L^-1.
         if low == tf.float64 and S.shape.rank == 3 and self.whiten:
@@ -466,6 +471,7 @@ class SVGPLayer(Module):
             form = form[None] if self.is_shared else form
             if self._is_exact(form):
                 return CachedForms(tf.stack([_project_mean(inverse, value) for value in members]), form[None])
+        # Where rounding or the type does not allow it: variances of 0.
         S = tf.zeros([1, *values.shape[1:]], dtype)
         return CachedFactors(tf.cast(inverse, dtype)[None], tf.cast(values, dtype), S)
 
@@ -488,10 +494,6 @@ class SVGPLayer(Module):
         sizes = tf.reduce_sum(K * tf.matmul(tf.abs(form), K), axis=-2)
         rounding = float(np.finfo(np.float64).eps) * float(tf.reduce_max(sizes))
         return rounding < MAX_ROUNDING * jitter_of(self, int(self.q_mu.shape[0]), K.dtype)
-
-    def _of_all(self, Luu: tf.Tensor) -> tf.Tensor:
-        """Factors [L, M, M] of the latent GPs, also where they share one."""
-        return tf.broadcast_to(Luu, tf.stack([self.num_latent_gps, *Luu.shape[-2:]]))
 
     def _default_q_sqrt(self, num_inducing: int) -> np.ndarray:
         identity = np.tile(np.eye(num_inducing), [self.num_latent_gps, 1, 1])
@@ -528,8 +530,7 @@ class SVGPLayer(Module):
 
     def _prior_variances(self, points: tf.Tensor) -> tf.Tensor:
         """k(x, x) with noise: [1, B] if shared, else [L, B]."""
-        kernels = [self.latent_kernels[0]] if self.is_shared else [kernel for _, kernel in self._pairs()]
-        variances = tf.stack([kernel(points, full_cov=False) for kernel in kernels])
+        variances = tf.stack([kernel(points, full_cov=False) for _, kernel in self._pairs()])
         return variances if self.noise_variance is None else variances + self.noise_variance
 
     def _marginals(self, points: tf.Tensor, factors: LayerFactors) -> tuple[tf.Tensor, tf.Tensor]:
@@ -553,7 +554,8 @@ class SVGPLayer(Module):
                 A, mean, reduction = tensors
                 return tf.cast(A, low), tf.cast(mean, dtype), tf.cast(reduction, dtype)
 
-            is_near = tf.reduce_all([square < FAST_SQUARE_LIMIT for square in self._largest_squares(points)])
+            squares = [largest_square(inducing, kernel, points) for inducing, kernel in self._pairs()]
+            is_near = tf.reduce_all([square < FAST_SQUARE_LIMIT for square in squares if square is not None])
             A, mean, reduction = tf.cond(
                 tf.logical_and(tf.reduce_max(spread) < FAST_CONDITION_LIMIT, is_near),
                 lambda: cast_all(project(low)),
@@ -565,14 +567,8 @@ class SVGPLayer(Module):
         if factors.q_sqrt is None:
             return mean, tf.transpose(prior - reduction)
         # Eq. (8): k(x, x) - A'A + A' S A.
-        q_sqrt = tf.cast(factors.q_sqrt, low)
-        S = tf.square(q_sqrt) if q_sqrt.shape.rank == 2 else tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
+        S = _squared(tf.cast(factors.q_sqrt, low))
         return mean, tf.transpose(prior - reduction) + tf.cast(_added_variance(A, S), dtype)
-
-    def _largest_squares(self, points: tf.Tensor) -> list[tf.Tensor]:
-        """For each squared-exponential kernel, the largest squared distance of an input from its centre of Z."""
-        squares = [largest_square(inducing, kernel, points) for inducing, kernel in self._pairs()]
-        return [square for square in squares if square is not None]
 
     def _cached_marginals(self, points: tf.Tensor, factors: CachedFactors | CachedForms) -> tuple[tf.Tensor, tf.Tensor]:
         dtype = points.dtype
@@ -602,19 +598,17 @@ class SVGPLayer(Module):
         elif isinstance(factors, CachedFactors):
             A = tf.matmul(tf.cast(factors.projection, dtype), A)
             q_mu = tf.cast(factors.alpha, dtype)
-            S = tf.cast(factors.S, dtype)
-            S = tf.linalg.diag(tf.transpose(S)) if S.shape.rank == 2 else S
-            middle = S - tf.eye(int(self.q_mu.shape[0]), dtype=dtype)
+            middle = _as_matrices(tf.cast(factors.S, dtype)) - tf.eye(int(self.q_mu.shape[0]), dtype=dtype)
         else:
             A = tf.linalg.triangular_solve(factors.Luu, A)
             q_mu = factors.q_mu
             middle = -tf.eye(int(self.q_mu.shape[0]), dtype=dtype)[None]
             if factors.q_sqrt is not None:
-                middle = _covariances(factors.q_sqrt, dtype) + middle
+                middle = _as_matrices(_squared(tf.cast(factors.q_sqrt, dtype))) + middle
         # Eq. (7), and the product for Eq. (8) between all points of a row of X.
         mean = tf.reshape(_project_mean(A, q_mu), tf.concat([tf.shape(X)[:-1], [self.num_latent_gps]], axis=0))
-        if self.is_shared:  # one product for all rows and latent GPs
-            # known while tracing
+        if self.is_shared:
+            # One product for all rows and latent GPs, with sizes that are known while tracing.
             M = int(self.q_mu.shape[0])
             num = 1 if middle.shape.rank == 2 else middle.shape[0]
             product = tf.reshape(tf.matmul(tf.reshape(middle, [-1, M]), A), tf.stack([num, M, tf.shape(A)[1]]))
@@ -624,15 +618,14 @@ class SVGPLayer(Module):
         A, product = (by_rows(part, tf.shape(X)[:-1], len(X.shape)) for part in (A, product))
         covariance = tf.matmul(A, product, transpose_a=True)  # [..., L or 1, N, N]
         # k(x, x'), with the noise between layers where x = x'.
-        kernels = [self.latent_kernels[0]] if self.is_shared else [kernel for _, kernel in self._pairs()]
-        Kff = tf.stack([kernel(X, full_cov=True) for kernel in kernels], axis=-3)
+        Kff = tf.stack([kernel(X, full_cov=True) for _, kernel in self._pairs()], axis=-3)
         if self.noise_variance is not None:
             Kff = add_diagonal(Kff, self.noise_variance)
         mean.set_shape(X.shape[:-1].concatenate([self.num_latent_gps]))
         covariance = Kff + covariance
-        L = self.num_latent_gps
-        if covariance.shape[-3] != L:
-            covariance = tf.repeat(covariance, L, axis=-3)
+        # Of known inducing outputs all latent GPs have the same one.
+        if covariance.shape[-3] != self.num_latent_gps:
+            covariance = tf.repeat(covariance, self.num_latent_gps, axis=-3)
         return LayerMoments(mean, covariance)
 
 
@@ -655,15 +648,23 @@ def _num_latent_gps(kernel: Kernel, given: int | None, q_mu: TensorType | None) 
     return 1 if q_mu is None else int(np.shape(q_mu)[1])
 
 
-def _check_separate_counts(layer: SVGPLayer) -> None:
+def _check_numbers(layer: SVGPLayer) -> None:
+    """Refuse numbers of latent GPs, their parts, and propagated inputs that do not fit one another."""
+    if layer.num_latent_gps < 1:
+        raise ValueError(f"num_latent_gps must be at least 1, got {layer.num_latent_gps}.")
     inducing = latent_inducing_variables(layer.inducing_variable)
-    kernels = layer.latent_kernels
-    for label, count in (("separate inducing variables", len(inducing)), ("latent kernels", len(kernels))):
+    for label, count in (("separate inducing variables", len(inducing)), ("latent kernels", len(layer.latent_kernels))):
         if count not in (1, layer.num_latent_gps):
             raise ValueError(
                 f"the number of {label} must be 1 or num_latent_gps = {layer.num_latent_gps}, got {count}; "
                 "give one for each latent GP or a shared one."
             )
+    D = layer.input_dim
+    if layer.input_propagation < 0 or (D is not None and layer.input_propagation > D):
+        raise ValueError(
+            f"input_propagation must be from 0 to the number of input columns, {D or 'D'}, got "
+            f"{layer.input_propagation}."
+        )
 
 
 def _lengthscales(kernels: Sequence[Kernel]) -> list[tuple[str, tf.Tensor]]:
@@ -674,12 +675,14 @@ def _lengthscales(kernels: Sequence[Kernel]) -> list[tuple[str, tf.Tensor]]:
     ]
 
 
-def _covariances(q_sqrt: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """S = q_sqrt q_sqrt', [L, M, M], from factors [L, M, M] or standard deviations [M, L]."""
-    q_sqrt = tf.cast(q_sqrt, dtype)
-    if q_sqrt.shape.rank == 2:
-        return tf.linalg.diag(tf.square(tf.transpose(q_sqrt)))
-    return tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
+def _squared(q_sqrt: tf.Tensor) -> tf.Tensor:
+    """S = q_sqrt q_sqrt', [L, M, M], of factors; variances [M, L] of standard deviations."""
+    return tf.square(q_sqrt) if q_sqrt.shape.rank == 2 else tf.matmul(q_sqrt, q_sqrt, transpose_b=True)
+
+
+def _as_matrices(S: tf.Tensor) -> tf.Tensor:
+    """[L, M, M], also of diagonals [M, L]."""
+    return tf.linalg.diag(tf.transpose(S)) if S.shape.rank == 2 else S
 
 
 def _added_variance(A: tf.Tensor, S: tf.Tensor) -> tf.Tensor:

@@ -27,7 +27,7 @@ from gpflow.kernels import Kernel
 from ...functions.pathwise import LayerFunctions
 from ...functions.white_noise import sub_keys
 from ..moments import LayerMoments
-from ..svgp import SVGPLayer
+from ..svgp import AnyFactors, CachedFactors, CachedForms, LayerFactors, SVGPLayer
 
 __all__ = ["ConvolutionalLayer", "Patches", "at_patches"]
 
@@ -50,6 +50,11 @@ class Patches:
     place_scale: float = 0.0
 
     def __post_init__(self) -> None:
+        if len(self.image_shape) != 3 or len(self.patch_shape) != 2:
+            raise ValueError(
+                "images must have height, width and channels, and patches height and width, got images "
+                f"{self.image_shape} and patches {self.patch_shape}; gray images have 1 channel."
+            )
         if min(*self.image_shape, *self.patch_shape, self.stride) < 1:
             raise ValueError(
                 f"sizes of images and patches and the stride must be at least 1, got images {self.image_shape}, "
@@ -95,9 +100,8 @@ class Patches:
         patches = tf.image.extract_patches(images, size, [1, self.stride, self.stride, 1], [1, 1, 1, 1], "VALID")
         if self.place_scale:
             # Row and column of each patch, as two more numbers of it.
-            places = tf.constant(
-                self.place_scale * np.indices(self.grid) * self.stride, patches.dtype
-            )  # [2, rows, columns]
+            places = self.place_scale * np.indices(self.grid) * self.stride  # [2, rows, columns]
+            places = tf.constant(places, patches.dtype)
             places = tf.broadcast_to(tf.transpose(places, [1, 2, 0]), tf.concat([tf.shape(patches)[:3], [2]], axis=0))
             patches = tf.concat([patches, places], axis=-1)
         return tf.reshape(patches, tf.concat([tf.shape(X)[:-1], [self.num_patches, self.patch_dim]], axis=0))
@@ -126,19 +130,19 @@ class ConvolutionalLayer(Module):
         self.output_dim = self.num_patches * self.gp.output_dim
         self.floats_per_row = self.num_patches * (self.gp.floats_per_row + 4 * self.output_dim)
 
-    def factors(self) -> Any:
+    def factors(self) -> LayerFactors:
         """Those of the GPs."""
         return self.gp.factors()
 
-    def cache(self, *, dtype: tf.DType | None = None) -> Any:
-        """Those of the GPs."""
+    def cache(self, *, dtype: tf.DType | None = None) -> CachedFactors | CachedForms:
+        """That of the GPs."""
         return self.gp.cache(dtype=dtype)
 
-    def prior_kl(self, factors: Any) -> tf.Tensor:
+    def prior_kl(self, factors: LayerFactors) -> tf.Tensor:
         """KL[q(u) || p(u)] of the GPs, nats."""
         return self.gp.prior_kl(factors)
 
-    def latent_moments(self, X: tf.Tensor, factors: Any, *, full_cov: bool = False) -> LayerMoments:
+    def latent_moments(self, X: tf.Tensor, factors: AnyFactors, *, full_cov: bool = False) -> LayerMoments:
         """Joint over the patches of an image: [..., N, K, C] and [..., N, C, K, K]; with `full_cov` over all N K."""
         return self.gp.latent_moments(self._points(X, full_cov), factors, full_cov=True)
 
@@ -152,6 +156,7 @@ class ConvolutionalLayer(Module):
         mean, cov = self.gp.outputs(points, moments, full_cov=True, full_output_cov=full_output_cov)
         lead = tf.shape(X)[:-2]
         N = tf.shape(X)[-2:-1]
+        # Without covariances between outputs, those of each patch with itself are left.
         if full_cov and not full_output_cov:  # from [..., C, N K, N K]
             cov = tf.reshape(cov, tf.concat([lead, [P // K], N, [K], N, [K]], axis=0))
             cov = tf.einsum("...cnkmk->...kcnm", cov)
@@ -176,16 +181,18 @@ class ConvolutionalLayer(Module):
     def _points(self, X: tf.Tensor, full_cov: bool) -> tf.Tensor:
         """Patches [..., N, K, h w channels], or with `full_cov` [..., N K, h w channels]."""
         patches = self.patches(X)
-        return (
-            tf.reshape(patches, tf.concat([tf.shape(X)[:-2], [-1, patches.shape[-1]]], axis=0)) if full_cov else patches
-        )
+        return _joined(patches, X) if full_cov else patches
+
+
+def _joined(patches: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+    """Patches [..., N, K, A] of images X [..., N, D] in one axis: [..., N K, A]."""
+    return tf.reshape(patches, tf.concat([tf.shape(X)[:-2], [-1, patches.shape[-1]]], axis=0))
 
 
 def at_patches(
     function: LayerFunctions, patches: Patches, sizes: list[int], X: tf.Tensor, keys: tf.Tensor
 ) -> tf.Tensor:
     """Functions of patches at all patches of the images [..., N, D]: `sizes` [S, P] -> [S, N, P]."""
-    all_patches = patches(X)  # [..., N, K, h w channels]
-    points = tf.reshape(all_patches, tf.concat([tf.shape(X)[:-2], [-1, all_patches.shape[-1]]], axis=0))
     patch_keys = tf.reshape(sub_keys(keys, patches.num_patches), tf.concat([tf.shape(keys)[:-1], [-1]], axis=0))
-    return tf.reshape(function(points, patch_keys), tf.stack([sizes[0], tf.shape(X)[-2], sizes[1]]))
+    F = function(_joined(patches(X), X), patch_keys)
+    return tf.reshape(F, tf.stack([sizes[0], tf.shape(X)[-2], sizes[1]]))

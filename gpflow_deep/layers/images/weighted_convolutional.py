@@ -96,8 +96,8 @@ class WeightedConvolutionalLayer(LatentOutputs, Module):
     def latent_moments(self, X: tf.Tensor, factors: LayerFactors, *, full_cov: bool = False) -> LayerMoments:
         """Mean [..., N, P], and variances [..., N, P] or with `full_cov` covariances [..., P, N, N]."""
         X = tf.convert_to_tensor(X)
-        # [..., N, K, A]
-        patches = self.patches(X)
+        # The patches of all images.
+        patches = self.patches(X)  # [..., N, K, A]
         low = self.dtype if self.precision == "full" else tf.float32
         K, A = patches.shape[-2:]
         flat = tf.reshape(patches, [-1 if None in X.shape[:-1] else int(np.prod(X.shape[:-1])), K, A])
@@ -107,6 +107,7 @@ class WeightedConvolutionalLayer(LatentOutputs, Module):
         Kuf = sum_covariances(kernel, tf.convert_to_tensor(self.gp.inducing_variable.Z), flat, w, low)  # [M, R]
         projected = tf.linalg.triangular_solve(factors.Luu, Kuf)
         spread = tf.matmul(tf.cast(factors.q_sqrt, low), tf.cast(projected, low), transpose_a=True)  # [P, M, R]
+        # Eq. (7).
         lead = tf.shape(X)[:-1]
         mean = tf.reshape(tf.matmul(projected, factors.q_mu, transpose_a=True), tf.concat([lead, [-1]], axis=0))
         mean.set_shape(X.shape[:-1].concatenate([self.num_latent_gps]))
@@ -126,11 +127,11 @@ class WeightedConvolutionalLayer(LatentOutputs, Module):
         return functools.partial(_weighted_mean, function, tf.convert_to_tensor(self.weights))
 
     def _joint(
-        self, found: tf.Tensor, w: tf.Tensor, projected: tf.Tensor, spread: tf.Tensor, low: tf.DType
+        self, patches: tf.Tensor, w: tf.Tensor, projected: tf.Tensor, spread: tf.Tensor, low: tf.DType
     ) -> tf.Tensor:
-        """Covariances [..., P, N, N] between the images of a draw."""
-        lead = tf.shape(found)[:-2]
-        (K, A) = found.shape[-2:]
+        """Covariances [..., P, N, N] between the images of a draw, from their patches [..., N, K, A]."""
+        lead = tf.shape(patches)[:-2]
+        K, A = patches.shape[-2:]
         N = lead[-1]
         M = projected.shape[0]
         P = self.num_latent_gps
@@ -139,7 +140,8 @@ class WeightedConvolutionalLayer(LatentOutputs, Module):
             rows = sum_covariances(self.gp.kernel, tf.reshape(images, [-1, A]), images, w, low)  # [N K, N]
             return tf.einsum("nkm,k->nm", tf.reshape(rows, [-1, K, tf.shape(images)[0]]), w)
 
-        Kff = tf.map_fn(prior, tf.reshape(found, tf.stack([-1, N, K, A])))  # [S, N, N]
+        # The prior covariance of each draw's images.
+        Kff = tf.map_fn(prior, tf.reshape(patches, tf.stack([-1, N, K, A])))  # [S, N, N]
         # The same between images: their prior covariance, less what u explains, and what q adds.
         a = tf.transpose(tf.reshape(projected, tf.stack([M, -1, N])), [1, 0, 2])  # [S, M, N]
         b = tf.transpose(tf.reshape(tf.cast(spread, self.dtype), tf.stack([P, M, -1, N])), [2, 0, 1, 3])  # [S, P, M, N]

@@ -35,6 +35,13 @@ def test_patches_are_a_loop(
     np.testing.assert_array_equal(patches(X), np.stack(expected, axis=1).reshape(2, 3, len(expected), -1))
 
 
+def test_sizes_of_patches() -> None:
+    with pytest.raises(ValueError, match=r"images \(28, 28\) and patches \(5, 5\); gray images have 1 channel"):
+        Patches((28, 28), (5, 5))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"got images \(28, 28, 1\) and patches \(5, 5, 1\)"):
+        Patches((28, 28, 1), (5, 5, 1))  # type: ignore[arg-type]
+
+
 def parts(rng: np.random.Generator) -> dict[str, Any]:
     q_mu, q_sqrt = random_q(rng, 5, 2)
     return {"Z": spread_inputs(rng, 5, 4), "q_mu": q_mu, "q_sqrt": q_sqrt}

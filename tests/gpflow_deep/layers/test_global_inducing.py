@@ -256,6 +256,10 @@ def test_refusals(rng: np.random.Generator) -> None:
         with_global_inducing(paper2017(X, X[:, :1], 2, num_inducing=M))
     with pytest.raises(ValueError, match="needs Z, or num_inducing and input_dim"):
         GlobalInducingLayer(SquaredExponential(), 2)
+    with pytest.raises(ValueError, match=r"Z must be inducing inputs \[M, D\], got shape \[20\]"):
+        GlobalInducingLayer(SquaredExponential(), 2, Z=X[:, 0])
+    with pytest.raises(ValueError, match="num_latent_gps must be at least 1, got 0"):
+        GlobalInducingLayer(SquaredExponential(), 0, Z=X)
     with pytest.raises(ValueError, match="one kernel for all outputs, got SharedIndependent"):
         GlobalInducingLayer(gpflow.kernels.SharedIndependent(SquaredExponential(), 2), 2, Z=X)
     model = two_layers(rng)

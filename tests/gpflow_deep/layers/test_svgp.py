@@ -418,6 +418,10 @@ def test_fast_falls_back_where_inputs_are_far_out(rng: np.random.Generator) -> N
         ({"q_sqrt": np.eye(5)[None], "q_diag": True}, r"q_sqrt must have shape \[M, L\] = \[5, 1\]"),
         ({"noise_variance": 0.0}, "noise_variance must be positive or None, got 0.0"),
         ({"noise_variance": -1.0}, "noise_variance must be positive or None, got -1.0"),
+        ({"num_latent_gps": 0}, "num_latent_gps must be at least 1, got 0"),
+        ({"q_sqrt_scale": 0.0}, "q_sqrt_scale must be positive, got 0.0"),
+        ({"input_propagation": 2}, "input_propagation must be from 0 to the number of input columns, 1, got 2"),
+        ({"input_propagation": -1}, "input_propagation must be from 0 to the number of input columns, 1, got -1"),
     ],
 )
 def test_messages_of_options(options: dict[str, Any], message: str) -> None:
