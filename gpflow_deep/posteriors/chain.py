@@ -71,6 +71,7 @@ def move(
     # Where h^2 V is large, a shorter step and more friction.
     h2 = tf.minimum(tf.cast(step_size**2, V.dtype), LARGEST_NOISE * T / tf.maximum(V, 1e-30))
     alpha = tf.maximum(tf.cast(friction, V.dtype), h2 * V / T)
+    # The noise of the gradients, h^4 V, is a part of the noise that friction asks for.
     momentum = (1.0 - alpha) * state.momentum - h2 * gradient + tf.sqrt(h2 * (2.0 * alpha * T - h2 * V)) * eps
     return ChainState(state.z + momentum, momentum, V, gradient)
 
@@ -100,7 +101,8 @@ def trust(samples: tf.Tensor) -> Trust:
         raise ValueError(f"effective sample sizes need at least 4 samples, got {K}; keep more (num_kept).")
     # Each number of a sample is a quantity.
     flat = tf.reshape(tf.cast(samples, tf.float64), [K, -1])
-    with _silenced():  # of a cast of real numbers from complex ones
+    # TFP's Fourier transform makes TensorFlow warn of a cast of real numbers from complex ones.
+    with _silenced():
         effective = tfp.mcmc.effective_sample_size(flat)
     r_hat = tfp.mcmc.potential_scale_reduction(flat[: K - K % 2, None], split_chains=True)
     middle = [float(tfp.stats.percentile(part, 50.0)) for part in (effective, r_hat)]

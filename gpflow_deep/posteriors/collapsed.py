@@ -11,7 +11,7 @@ inducing inputs, 5,000 steps of Adam end at 6.5 nats per test row, the collapsed
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -58,8 +58,7 @@ def fit_collapsed(model: DeepGP, X: np.ndarray, Y: np.ndarray, *, max_iter: int 
 
     :param model: with `has_collapsed_bound`.
     :param X: all training inputs [N, D].
-    :param Y: targets [N, P]; both in
-        the units of the model.
+    :param Y: targets [N, P]; both in the units of the model.
     :param max_iter: iterations of L-BFGS; 0 only finds q(u).
     :return: the bound, nats of all rows.
     :raises ValueError: if the model has no collapsed bound.
@@ -77,7 +76,7 @@ def fit_collapsed(model: DeepGP, X: np.ndarray, Y: np.ndarray, *, max_iter: int 
     variables = collapsed.trainable_variables
     last = [variable.numpy() for variable in variables]
 
-    def keep(step: int, of: object, values: Any) -> None:
+    def keep(step: int, variables: object, values: Sequence[tf.Tensor]) -> None:
         last[:] = [value.numpy() for value in values]
 
     if max_iter:
@@ -87,6 +86,7 @@ def fit_collapsed(model: DeepGP, X: np.ndarray, Y: np.ndarray, *, max_iter: int 
         except tf.errors.InvalidArgumentError:
             for variable, value in zip(variables, last, strict=True):
                 variable.assign(value)
+    # The best q(u) of these parameters.
     set_best_q(layer, X, error.numpy(), model.likelihood.variance.numpy())
     return float(collapsed.elbo())
 
@@ -120,6 +120,7 @@ def set_exact_q(layer: SVGPLayer, error: np.ndarray, noise: np.ndarray) -> None:
     :param error: y - m, [N, P].
     :param noise: s, variances of Gaussian noise, [] or [N].
     """
+    # Without noise there is no room for a jitter below it.
     least = float(np.min(noise))
     if least < NUGGET:
         layer.jitter = NUGGET
@@ -127,7 +128,7 @@ def set_exact_q(layer: SVGPLayer, error: np.ndarray, noise: np.ndarray) -> None:
         return
     K = layer.prior_covariance()
     rounding = float(np.finfo(np.float64).eps) * len(error) * float(tf.reduce_mean(tf.linalg.diag_part(K)))
-    # The least one with which the factorisation succeeds.
+    # The least jitter with which the factorisation succeeds, below the noise.
     jitter = min(max(min(SHARE_OF_NOISE * least, NUGGET), rounding), 0.5 * least)
     while jitter < 0.5 * least and not np.all(np.isfinite(tf.linalg.cholesky(add_diagonal(K, jitter)))):
         jitter = min(10 * jitter, 0.5 * least)

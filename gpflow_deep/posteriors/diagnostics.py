@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gpflow.kernels import Kernel
 
 from ..layers import ConvolutionalLayer, GlobalInducingLayer, Layer, SVGPLayer, WeightedConvolutionalLayer
+from ..layers.global_inducing import GlobalFactors
 from ..layers.moments import condition_number
+from ..layers.svgp import LayerFactors
 from ..model.deep_gp import DeepGP
 
 __all__ = ["LayerDiagnostics", "diagnose"]
@@ -46,20 +50,22 @@ def diagnose(model: DeepGP) -> list[LayerDiagnostics]:
     return [_diagnose(layer, factors) for layer, factors in zip(model.layers, model.factors(), strict=True)]
 
 
-def _diagnose(layer: Layer, factors: Any) -> LayerDiagnostics:
+def _diagnose(layer: Layer, factors: LayerFactors | GlobalFactors) -> LayerDiagnostics:
     kl_nats = float(layer.prior_kl(factors))
     layer = layer.gp if isinstance(layer, ConvolutionalLayer | WeightedConvolutionalLayer) else layer
     if not isinstance(layer, SVGPLayer | GlobalInducingLayer):
         return LayerDiagnostics(layer.label, kl_nats, None, None, np.zeros(0), np.zeros(0), noise_variance=0.0)
+    # The kernels, the variances of the inducing outputs, and the noise that is in them.
+    if isinstance(factors, GlobalFactors):
+        kernels: Sequence[Kernel] = (layer.kernel,)
+        variances = layer.kernel(factors.Z, full_cov=False)
+        noise = None
+    else:
+        kernels = layer.latent_kernels
+        variances = tf.linalg.diag_part(layer.prior_covariance())
+        noise = layer.noise_variance
     # L L' = Kuu + jitter I: what the diagonal has beside the variances is jitter.
     K = tf.matmul(factors.Luu, factors.Luu, transpose_b=True)
-    if isinstance(layer, GlobalInducingLayer):
-        noise = None
-        variances = layer.kernel(factors.Z, full_cov=False)
-    else:
-        noise = layer.noise_variance
-        variances = tf.linalg.diag_part(layer.prior_covariance())
-    kernels = (layer.kernel,) if isinstance(layer, GlobalInducingLayer) else layer.latent_kernels
     jitter = tf.reduce_max(tf.linalg.diag_part(K) - variances)
     return LayerDiagnostics(
         label=layer.label,
@@ -72,6 +78,6 @@ def _diagnose(layer: Layer, factors: Any) -> LayerDiagnostics:
     )
 
 
-def _values(kernels: tuple[Any, ...], name: str) -> np.ndarray:
+def _values(kernels: Sequence[Kernel], name: str) -> np.ndarray:
     values = [np.ravel(getattr(kernel, name).numpy()) for kernel in kernels if hasattr(kernel, name)]
     return np.concatenate(values) if values else np.zeros(0)

@@ -1,30 +1,29 @@
-"""Samples of the inducing outputs of all layers, and predictions as mixtures over them.
+"""What a deep GP predicts from: the variational posterior itself, samples, or draws of global inducing outputs.
 
-A deep GP whose posterior is held as K samples v^1, ..., v^K (of `sampling`) predicts
+A deep GP whose posterior is held as K samples v^1, ..., v^K (of `sampling`) of the inducing outputs of all layers
+predicts
 
     p(f) = 1/K sum_k E[ p(f | f^{L-1}, v^k) ]
 
 as a mixture of S components, the same number for each of the samples: given a sample and a draw of the inner layers the
-last layer is Gaussian, as in Eq. (18).
-
-What a deep GP predicts from: the variational posterior itself, samples, or draws of global inducing outputs.
+last layer is Gaussian, as in Eq. (18). With K draws of global inducing outputs it is the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import Module
 from gpflow.config import default_float
 
-from gpflow_deep.layers.protocol import Layer
-
 from ..layers.global_inducing import GlobalInducingLayer, draw_factors, is_global
 from ..layers.images.weighted_convolutional import WeightedConvolutionalLayer
+from ..layers.protocol import Factors, Layer
+from ..layers.svgp import SVGPLayer
 from ..model.quadrature import Integrator
 
 __all__ = [
@@ -40,7 +39,7 @@ __all__ = [
 ]
 
 
-def one_draw(layers: Sequence[Layer], seed: tf.Tensor) -> tuple[Any, ...]:
+def one_draw(layers: Sequence[Layer], seed: tf.Tensor) -> Factors:
     """Factors of all layers for one draw of global inducing outputs.
 
     :param seed: int32 [2], of the draw.
@@ -55,7 +54,7 @@ def cached_factors(
     seed: tf.Tensor,
     *,
     dtype: tf.DType | None = None,
-) -> Any:
+) -> Factors:
     """As `DeepGP.cached_factors`, of a model that is sampled or has global inducing outputs.
 
     :param samples: to predict from; None without.
@@ -64,6 +63,7 @@ def cached_factors(
     """
     if samples is not None:
         return samples.cache(layers, dtype=dtype)
+    # Draws of global inducing outputs; one where the last layer alone has them, whose distribution is known.
     if dtype not in (None, layers[-1].dtype):
         raise ValueError("global inducing outputs need the model's float type, got another dtype; use None.")
     count = num_members(layers, None, num_draws)
@@ -81,14 +81,13 @@ def num_members(layers: Sequence[Layer], samples: InducingSamples | None, num_dr
 
 def for_functions(
     layers: Sequence[Layer], samples: InducingSamples | None, num_functions: int, seed: tf.Tensor
-) -> tuple[Any, ...]:
+) -> Factors:
     """Factors with known inducing outputs of each function, where they are global; else nothing."""
     if not is_global(layers):
         return ()
-    values: list[Any] = []
-    if samples is not None:
-        values = [samples.chosen(number, num_functions, seed) for number in range(len(layers) - 1)]
-    return draw_factors(layers, tf.random.fold_in(seed, 1000), count=num_functions, all_known=True, values=values)
+    # Samples of all layers but the last, or draws, as the last one's distribution given those below is known.
+    chosen = [] if samples is None else [samples.chosen(i, num_functions, seed) for i in range(len(layers) - 1)]
+    return draw_factors(layers, tf.random.fold_in(seed, 1000), count=num_functions, all_known=True, values=chosen)
 
 
 class Ensemble(NamedTuple):
@@ -97,7 +96,7 @@ class Ensemble(NamedTuple):
     :ivar parts: of each layer, with an axis of length K in front of every tensor, or of length 1 where they are equal.
     """
 
-    parts: tuple[Any, ...]
+    parts: Factors
 
     @property
     def size(self) -> int:
@@ -107,12 +106,18 @@ class Ensemble(NamedTuple):
     def rolled(self, seed: tf.Tensor) -> Ensemble:
         """The same from a random version on, so that the first of few draws has any of them. `seed` is int32 [2]."""
         shift = random_offset(self.size, seed)
-        roll = lambda tensor: tf.roll(tensor, -shift, 0) if tensor.shape[0] > 1 else tensor  # noqa: E731
+
+        def roll(tensor: tf.Tensor) -> tf.Tensor:
+            return tf.roll(tensor, -shift, 0) if tensor.shape[0] > 1 else tensor
+
         return Ensemble(tf.nest.map_structure(roll, self.parts))
 
-    def member(self, k: tf.Tensor | int) -> tuple[Any, ...]:
+    def member(self, k: tf.Tensor | int) -> Factors:
         """Version k of the factors."""
-        pick = lambda tensor: tensor[k] if tensor.shape[0] > 1 else tensor[0]  # noqa: E731
+
+        def pick(tensor: tf.Tensor) -> tf.Tensor:
+            return tensor[k] if tensor.shape[0] > 1 else tensor[0]
+
         return tuple(tf.nest.map_structure(pick, self.parts))
 
 
@@ -196,14 +201,14 @@ class InducingSamples(Module):
         """What predictions need of every layer and sample; as `DeepGP.cached_factors`."""
         if is_global(layers):
             return Ensemble(draw_factors(layers, None, count=self.size, values=self.values[:-1]))
-        parts = []
+        # Of layers without inducing outputs the one version that there is.
+        parts = list[object]()
         for layer, values in zip(layers, self.values, strict=True):
             gps = gps_of(layer)
             if gps is None:
-                part = tf.nest.map_structure(lambda tensor: tensor[None], layer.cache(dtype=dtype))
+                parts.append(tf.nest.map_structure(lambda tensor: tensor[None], layer.cache(dtype=dtype)))
             else:
-                part = gps.cache_values(tf.convert_to_tensor(values), dtype=dtype)
-            parts.append(part)
+                parts.append(gps.cache_values(tf.convert_to_tensor(values), dtype=dtype))
         return Ensemble(tuple(parts))
 
     def chosen(self, number: int, num_functions: int, seed: tf.Tensor) -> tf.Tensor | None:
@@ -222,14 +227,14 @@ def random_offset(size: int, seed: tf.Tensor) -> tf.Tensor:
     return tf.random.stateless_uniform([], tf.random.fold_in(seed, 2000), maxval=size, dtype=tf.int32)
 
 
-def gps_of(layer: Layer) -> Any:
+def gps_of(layer: Layer) -> SVGPLayer | None:
     """The `SVGPLayer` of a layer, which may be itself; None of a layer without a distribution of its own.
 
     :raises ValueError: naming a layer with a distribution over something else than inducing outputs.
     """
     gps = getattr(layer, "gp", layer)
     is_weighted = isinstance(layer, WeightedConvolutionalLayer)
-    if hasattr(gps, "cache_values") and not is_weighted:
+    if isinstance(gps, SVGPLayer) and not is_weighted:
         return gps
     if is_weighted or hasattr(layer, "q_mu") or hasattr(layer, "pseudo_outputs"):
         raise ValueError(

@@ -25,20 +25,21 @@ slopes of joint draws with f held fixed are those of `layers.joint`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from gpflow_deep.layers.protocol import Layer
-
 from ..layers.joint import joint_draw
 from ..layers.latent import LatentVariableLayer
-from ..layers.protocol import Factors
+from ..layers.protocol import Factors, Layer
 from ..model import likelihoods
 from ..model.bound import Draws, for_all_rows
 from ..model.propagation import evaluate, last_outputs, rows_per_slice
+
+if TYPE_CHECKING:
+    from ..model.deep_gp import DeepGP
 
 __all__ = ["Weighting", "has_latents", "importance_weighted", "joint_outputs"]
 
@@ -48,7 +49,7 @@ def has_latents(layers: Sequence[Layer]) -> bool:
     return any(isinstance(layer, LatentVariableLayer) for layer in layers)
 
 
-def importance_weighted(model: Any, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
+def importance_weighted(model: DeepGP, data: RegressionData, factors: Factors, draws: Draws) -> tf.Tensor:
     """N / B sum_b L_b(K), [], nats: what stands in Eq. (17) in the place of the likelihood's part.
 
     :param model: a deep GP with latent variables, of which layers, likelihood, `num_data` and `num_importance_samples`
@@ -110,8 +111,7 @@ class Weighting:
     """What latent variables add to the terms of a bound.
 
     :param layers: of the model.
-    :param noise: of the inner layers, [S K, B or 1, L] each; K consecutive ones belong
-        together.
+    :param noise: of the inner layers, [S K, B or 1, L] each; K consecutive ones belong together.
     :param X: rows of the data [B, D].
     :param Y: targets [B, P].
     :param num_importance_samples: how many importance samples, K.
@@ -132,6 +132,7 @@ class Weighting:
         self.noise = list(noise)
         self._weights: tf.Tensor | None = None
         self._added: tf.Tensor = tf.zeros([], X.dtype)  # to the terms, [S K, B] or [B]
+        # w of q(w_n) takes the place of the noise of latent variables.
         for i, (layer, eps) in enumerate(zip(layers[: len(noise)], noise, strict=True)):
             if isinstance(layer, LatentVariableLayer):
                 self.noise[i] = self._draw(*layer.posterior(X, Y), eps)
@@ -142,6 +143,7 @@ class Weighting:
         :param weights: of quadrature nodes [S], which K = 1 may have; None for equal ones.
         """
         terms = terms + self._added
+        # One sample: the mean of logs.
         if self.K == 1:
             return tf.reduce_mean(terms, axis=0) if weights is None else tf.linalg.matvec(terms, weights, True)
         # log 1/K sum_k exp(term_k); the normalised weights v_k are for the gradient.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -71,10 +70,9 @@ def fit_noise(
     """Lower the noise to its best value for the rows of the last minibatches, if that is lower.
 
     :param errors: of a model with `has_noise`.
-    :param batch_at: minibatch (X [B, D], Y [B, P]) of a step, in the units of the
-        model; with a strategy distributed.
-    :param step: the last one. So many before it are taken, too, as have as many
-        rows as there are to train with, or `ROWS`.
+    :param batch_at: minibatch (X [B, D], Y [B, P]) of a step, in the units of the model; with a strategy distributed.
+    :param step: the last one. So many before it are taken, too, as have as many rows as there are to train with, or
+        `ROWS`.
     :return: the variance of the noise.
     """
 
@@ -82,7 +80,8 @@ def fit_noise(
         X, Y = batch_at(t)
         if strategy is None:
             return np.array([float(part) for part in errors(tf.convert_to_tensor(X), tf.convert_to_tensor(Y))])
-        parts: Any = strategy.run(errors, args=(X, Y))
+        # Each replica has a part of the rows.
+        parts = strategy.run(errors, args=(X, Y))
         return np.array([float(strategy.reduce("SUM", part, axis=None)) for part in parts])
 
     model = errors.model

@@ -27,7 +27,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from gpflow_deep_base.seeds import MAX_SEED, seed_words
 
 from ..layers.chunking import minibatch
+from ..layers.protocol import Factors
 from ..layers.svgp import LayerFactors
 from ..model import likelihoods
 from ..model.deep_gp import DeepGP
@@ -72,7 +73,7 @@ class Sampler(tf.Module):
     :param batch_size: rows of a minibatch.
     :param seed: of batches, noise and held-out rows; from 0 to 2**62 - 1.
     :raises ValueError: naming a layer whose distribution is not over inducing outputs; for a model whose objective is
-        no bound; or if no row can be held out.
+        no bound; if X and Y do not have as many rows, or none of them can be held out.
     """
 
     def __init__(
@@ -91,6 +92,10 @@ class Sampler(tf.Module):
                 f"a {type(model).__name__} has no posterior to sample: its objective is the density that is predicted; "
                 "use posterior='sghmc' of a DeepGP."
             )
+        if len(X) != len(Y):
+            raise ValueError(f"X and Y must have as many rows, got {len(X)} and {len(Y)}.")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
         if not has_noise(model):
             config = dataclasses.replace(config, noise_tries=0)
         seed_words(seed)  # refuses what is no seed
@@ -147,7 +152,7 @@ class Sampler(tf.Module):
         config = self.config
         potential = tf.constant(0.0, tf.float64)
         t = first
-        (sample_from, end) = config.sampling
+        sample_from, end = config.sampling
         thin = config.sampling_steps // config.num_kept
         if first == 0:
             self._begin()
@@ -175,9 +180,10 @@ class Sampler(tf.Module):
         :raises ValueError: before `config.num_kept` samples, or with fewer than 4.
         """
         model = self.model
-        samples = self.model.samples
+        samples = model.samples
         if samples is None or not samples.is_complete:
             raise ValueError(f"the chain must have made all of its {self.num_steps} steps; call advance.")
+        # The inducing outputs of each layer.
         trusts = {}
         for layer, values in zip(model.layers, samples.values, strict=True):
             if gps_of(layer) is not None:
@@ -229,7 +235,8 @@ class Sampler(tf.Module):
         values = iter(self._now())
         return [tf.zeros([0, 0]) if gps_of(layer) is None else next(values) for layer in self.model.layers]
 
-    def _factors(self, roots: Sequence[tf.Tensor], values: Sequence[tf.Tensor]) -> list[Any]:
+    def _factors(self, roots: Sequence[tf.Tensor], values: Sequence[tf.Tensor]) -> Factors:
+        """Of all layers, with these values of the inducing outputs where there are any."""
         sampled_factors = iter([LayerFactors(Luu, v, None) for Luu, v in zip(roots, values, strict=True)])
         return [layer.factors() if gps_of(layer) is None else next(sampled_factors) for layer in self.model.layers]
 
@@ -248,11 +255,12 @@ class Sampler(tf.Module):
     def _next_event(self, t: int) -> int:
         """The first step after t before which something else than moving the chain has to be done."""
         config = self.config
-        (sample_from, end) = self.config.sampling
+        sample_from, end = config.sampling
         if t < config.choosing:
             return min(t - t % HYPER_EVERY + HYPER_EVERY, *(e for e in self._ends() if e > t))
         if t < sample_from:
             return min(t - t % BLOCK + BLOCK, sample_from)
+        # A sample to keep.
         thin = config.sampling_steps // config.num_kept
         return min(t + thin - (t - sample_from) % thin, t + BLOCK, end)
 
@@ -265,7 +273,7 @@ class Sampler(tf.Module):
     def _choose(self, t: int, rows: tf.Tensor) -> None:
         """What is due after t steps until temperature and hyperparameters are chosen."""
         config = self.config
-        (adapt_from, adapt_to) = self.config.adapting
+        adapt_from, adapt_to = config.adapting
         # Every few steps the state goes into the window, and hyperparameters move.
         if t % HYPER_EVERY == 0:
             self._record(t)
@@ -292,7 +300,8 @@ class Sampler(tf.Module):
                 self._assign_best()
 
     @functools.cached_property
-    def _steps(self) -> Any:
+    def _steps(self) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
+        """Move the chain by steps of the minibatches `rows` [T, B] from step `first` on; U / N before the last one."""
         X, Y = (tf.constant(part) for part in self._data)
         signature = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.float64)]
 
@@ -316,7 +325,6 @@ class Sampler(tf.Module):
     ) -> tf.Tensor:
         """Move the chain by one step; U before it."""
         seed = tf.random.fold_in(_stream(self._seed, 3), t)
-        options = {name: getattr(self.config, name) for name in ("step_size", "friction")}
         # U and its gradient g at z, from the minibatch.
         z = [tf.convert_to_tensor(variables[0]) for variables in self._chains]
         with tf.GradientTape() as tape:
@@ -325,10 +333,19 @@ class Sampler(tf.Module):
         # V is an average over the last steps; while samples are kept it stays.
         weight = 1.0 / tf.cast(tf.minimum(t + 1, VARIANCE_STEPS), X.dtype)
         weight = tf.where(t < self.config.sampling[0], weight, 0.0)
+        # Each layer's chain, with noise of its own.
         for i, (variables, gradient) in enumerate(zip(self._chains, tape.gradient(potential, z), strict=True)):
             eps = tf.random.stateless_normal(tf.shape(gradient), tf.random.fold_in(seed, i + 1), dtype=gradient.dtype)
             state = chain.ChainState(*map(tf.convert_to_tensor, variables))
-            state = chain.move(state, gradient, eps, weight=weight, temperature=temperature, **options)
+            state = chain.move(
+                state,
+                gradient,
+                eps,
+                step_size=self.config.step_size,
+                friction=self.config.friction,
+                weight=weight,
+                temperature=temperature,
+            )
             for variable, value in zip(variables, state, strict=True):
                 variable.assign(value)
         return potential
@@ -342,7 +359,9 @@ class Sampler(tf.Module):
         return [gps.factors().Luu for gps in self._gps]
 
     @functools.cached_property
-    def _hyper_step(self) -> Any:
+    def _hyper_step(self) -> Callable[[list[tf.Tensor], tf.Tensor, tf.Tensor], list[tf.Tensor]]:
+        """A step of Adam for inducing outputs `values` and a minibatch; factors of Kuu after it."""
+
         @tf.function(autograph=False, reduce_retracing=True)
         def step(values: list[tf.Tensor], rows: tf.Tensor, seed: tf.Tensor) -> list[tf.Tensor]:
             X, Y = (tf.gather(part, rows) for part in self._data)
@@ -357,7 +376,7 @@ class Sampler(tf.Module):
     def _density(self, values: Sequence[tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
         """Log densities of the held-out rows given inducing outputs and a draw of the inner layers, [n]."""
         model = self.model
-        (X, Y) = (tf.constant(part[self._parts[1]]) for part in self._data)
+        X, Y = (tf.constant(part[self._parts[1]]) for part in self._data)
         noise = MonteCarlo().noise([layer.num_latent_gps for layer in model.layers[:-1]], 1, len(X), seed, X.dtype)
         factors = self._factors(self._roots, values)
         f = evaluate(last_outputs, model.layers, factors, X, noise, size=rows_per_slice(model.layers))

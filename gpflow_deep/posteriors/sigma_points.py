@@ -31,10 +31,9 @@ from gpflow_deep_base.seeds import as_seed
 from ..layers.global_inducing import is_global
 from ..layers.protocol import Factors, Layer
 from ..model import likelihoods
-from ..model import predictions as mixture
 from ..model.bound import Draws, for_all_rows
 from ..model.deep_gp import NUM_PREDICT_SAMPLES, DeepGP
-from ..model.predictions import Predictions
+from ..model.predictions import Predictions, log_density
 from ..model.propagation import Step, checked_points, evaluate, last_outputs, propagate, rows_per_slice
 from ..model.quadrature import Integrator, Sobol
 from .ensemble import Ensemble
@@ -104,14 +103,14 @@ def predicted_log_density(model: DeepGP, data: RegressionData, factors: Factors,
     :param draws: the points and their weights.
     """
     X, Y = data
-    layers = model.layers
     # log p(y_b | x_b, eps_s) with the last layer integrated out, and the mixture over s.
-    f_mean, f_var = evaluate(last_outputs, layers, factors, X, draws.noise, size=rows_per_slice(layers))
+    size = rows_per_slice(model.layers)
+    f_mean, f_var = evaluate(last_outputs, model.layers, factors, X, draws.noise, size=size)
     terms = likelihoods.predict_log_density(model.likelihood, X, f_mean, f_var, Y, draws.likelihood_seed)  # [S, B]
     weights = draws.weights
     if weights is None:
         weights = tf.fill(tf.shape(terms)[:1], 1 / tf.cast(tf.shape(terms)[0], X.dtype))
-    return for_all_rows(mixture.log_density(weights, terms), model.num_data)
+    return for_all_rows(log_density(weights, terms), model.num_data)
 
 
 class _AtAllRows:
@@ -127,7 +126,7 @@ class _AtAllRows:
         """Those of each row; and what returns those of all, for `outputs`."""
         return self.layer.latent_moments(X, factors), functools.partial(self.layer.latent_moments, X, factors)
 
-    def outputs(self, X: tf.Tensor, moments: Any, *, full_cov: bool = False, **options: Any) -> Any:
+    def outputs(self, X: tf.Tensor, moments: Any, *, full_cov: bool = False, **options: bool) -> MeanAndVariance:
         """As of the layer."""
         of_rows, joint = moments
         layer_moments = joint(full_cov=True) if full_cov else of_rows
@@ -143,7 +142,7 @@ class PointPredictions(Predictions):
 
     def _draws(
         self,
-        of: Integrator,
+        integrator: Integrator,
         dims: Sequence[int],
         num_draws: int,
         num_points: tf.Tensor | int,
@@ -152,11 +151,13 @@ class PointPredictions(Predictions):
         *,
         joint: bool = False,
     ) -> list[tf.Tensor]:
+        # All points of the inner layers.
         if len(dims) < len(self.layers):
             return self._integrator.noise(dims, num_draws, 1, seed, dtype)
+        # Some of them, and independent draws of the last layer.
         assert isinstance(self.integrator, SigmaPoints)  # of mypy
         chosen = self.integrator.drawn(num_draws, 1 if joint else num_points, tf.random.fold_in(seed, 1), dtype)
-        return [*chosen, of.noise(dims, num_draws, num_points, seed, dtype)[-1]]
+        return [*chosen, integrator.noise(dims, num_draws, num_points, seed, dtype)[-1]]
 
     @property
     def _num_joint(self) -> int:
@@ -165,10 +166,13 @@ class PointPredictions(Predictions):
     def jointly(
         self, read: Callable[[list[Step]], Sequence[tf.Tensor]], X: tf.Tensor, *given: Any, **options: Any
     ) -> tuple[tf.Tensor, ...]:
-        inner = [_AtAllRows(layer) for layer in self.layers[:-1]]
-        return Predictions.jointly(
-            dataclasses.replace(self, layers=[*inner, self.layers[-1]]), read, X, *given, **options
-        )
+        at_points = dataclasses.replace(self, layers=self._layers_at_points)
+        return Predictions.jointly(at_points, read, X, *given, **options)
+
+    @property
+    def _layers_at_points(self) -> list[Any]:
+        """The layers, of which the inner ones have one point at all rows."""
+        return [*map(_AtAllRows, self.layers[:-1]), self.layers[-1]]
 
     @tf.autograph.experimental.do_not_convert
     def _joint_f(self, X: tf.Tensor, full_output_cov: bool) -> MeanAndVariance:
@@ -177,17 +181,16 @@ class PointPredictions(Predictions):
         dims = self._dims[:-1]
         weights = tf.exp(self._integrator.log_weights(dims, S, X.dtype))
         noise = self._integrator.noise(dims, S, 1, self.seed, X.dtype)
-        layers = [*map(_AtAllRows, self.layers[:-1]), self.layers[-1]]
+        layers = self._layers_at_points
+        points = checked_points(X, layers[0])
         # sum_s w_s cov_s, one point after the other, as each has covariances of all rows.
         means = list[tf.Tensor]()
         total = tf.zeros([], X.dtype)
         for s in range(S):
-            member_factors = (
-                self.factors.member(s * self.factors.size // S) if isinstance(self.factors, Ensemble) else self.factors
-            )
-            steps = propagate(
-                layers, member_factors, checked_points(X, layers[0]), [eps[s : s + 1] for eps in noise], full_cov=True
-            )
+            factors = self.factors
+            if isinstance(factors, Ensemble):
+                factors = factors.member(s * factors.size // S)
+            steps = propagate(layers, factors, points, [eps[s : s + 1] for eps in noise], full_cov=True)
             mean, cov = steps[-1].outputs(full_cov=True, full_output_cov=full_output_cov)
             means.append(mean[0])
             total += weights[s] * cov[0]

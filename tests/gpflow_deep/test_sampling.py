@@ -292,10 +292,14 @@ def test_held_out_rows_choose_the_noise_of_a_chain() -> None:
     assert sampler.gain > 0.2
 
 
-def test_a_predictive_objective_has_no_posterior(rng: np.random.Generator) -> None:
-    model = with_sigma_points(two_layers(rng))
+def test_models_and_data_without_a_chain(rng: np.random.Generator) -> None:
+    model, X, Y = two_layers(rng), np.zeros((N, 2)), np.zeros((N, 1))
     with pytest.raises(ValueError, match="a DeepSigmaPointProcess has no posterior to sample"):
-        Sampler(model, np.zeros((N, 2)), np.zeros((N, 1)))
+        Sampler(with_sigma_points(two_layers(rng)), X, Y)
+    with pytest.raises(ValueError, match="X and Y must have as many rows, got 20 and 7"):
+        Sampler(model, X, Y[:7])
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        Sampler(model, X, Y, batch_size=0)
 
 
 def test_noise_that_is_not_free_stays() -> None:
