@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_deep.layers.protocol import Layer
-
 from ..layers.chunking import length_of, map_slices
-from ..layers.global_inducing import GlobalInducingLayer
+from ..layers.global_inducing import GlobalFactors, GlobalInducingLayer
+from ..layers.protocol import Layer
 from ..model.scaling import Scale
 from ..posteriors.ensemble import InducingSamples
 from .pathwise import FunctionNoise, LayerFunctions, copied
@@ -68,6 +67,7 @@ class FunctionDraws(tf.Module):
         :raises ValueError: if X has another shape or float type.
         """
         X = self._checked(X)
+        # In slices of rows, which for three axes are those of each function.
         size = max(1, SLICE_BYTES // (self.dtype.size * self.num_functions * self.floats_per_row))
 
         def values(start: tf.Tensor, stop: tf.Tensor) -> list[tf.Tensor]:
@@ -85,6 +85,7 @@ class FunctionDraws(tf.Module):
         return FunctionDraws([into, *self.layers, back], *sizes)
 
     def _values(self, X: tf.Tensor) -> tf.Tensor:
+        # f = f^L o ... o f^1, with noise that is a function of the model's inputs.
         keys = row_keys(X)
         F = X
         for layer in self.layers:
@@ -133,7 +134,7 @@ def draw_functions(
     noise: FunctionNoise,
     seed: tf.Tensor,
     samples: InducingSamples | None = None,
-    members: Sequence[Any] = (),
+    members: Sequence[GlobalFactors] = (),
     points: Sequence[tf.Tensor] = (),
 ) -> FunctionDraws:
     """Draw functions of every layer and compose them.
@@ -158,8 +159,8 @@ def draw_functions(
         seed_of_layer = tf.random.fold_in(seed, number)
         if isinstance(layer, GlobalInducingLayer):
             # Through known global inducing outputs of each function.
-            layer_factors = members[number - 1]
-            drawn.append(layer.functions_of(layer_factors, seed_of_layer, num_features=num_features, noise=noise))
+            factors = members[number - 1]
+            drawn.append(layer.functions_of(factors, seed_of_layer, num_features=num_features, noise=noise))
             continue
         if number <= len(points) and layer.num_latent_gps:
             # At the same point of the noise for all inputs.
@@ -171,10 +172,12 @@ def draw_functions(
                 f"{number}; see gpflow_deep.SVGPLayer.sample_functions for what it returns."
             )
         # By Matheron's rule, through samples of the inducing outputs or draws from q(u).
-        options: dict[str, Any] = {"num_features": num_features, "noise": noise}
-        if samples is not None and (values := samples.chosen(number - 1, num_functions, seed)) is not None:
-            options["values"] = values
-        drawn.append(layer.sample_functions(num_functions, seed_of_layer, **options))
+        values = None if samples is None else samples.chosen(number - 1, num_functions, seed)
+        through = {} if values is None else {"values": values}  # only layers with inducing outputs take them
+        drawn.append(
+            layer.sample_functions(num_functions, seed_of_layer, num_features=num_features, noise=noise, **through)
+        )
+    # The largest array for a row: of functions, or of the moments of layers at points.
     largest = max(_floats_per_row(layer, num_features) for layer in layers)
     largest = max([largest, *(int(layer.floats_per_row) for layer, _ in zip(layers, points, strict=False))])
     first = layers[0]

@@ -54,6 +54,8 @@ def thompson(
     functions = model.sample_functions(batch, seed=seed)
     if functions.output_dim != 1:
         raise ValueError(f"the model must have one output to optimise, got {functions.output_dim}.")
+    if functions.input_dim not in (None, len(low)):
+        raise ValueError(f"bounds must be a pair for each of the {functions.input_dim} inputs, got {len(low)} pairs.")
     sign = 1.0 if maximize else -1.0
     dtype = functions.dtype
 
@@ -77,7 +79,8 @@ def thompson(
     box = [(0.0, 1.0)] * starts.size
     steps = {"maxiter": max_iter}
     maximisers = minimize(descent, starts.ravel(), jac=True, method="L-BFGS-B", bounds=box, options=steps).x
-    ends = np.concatenate([maximisers.reshape(starts.shape), starts], axis=1)  # the sum has risen, not every summand
+    # The best end or start of each: the sum has risen, but not every summand.
+    ends = np.concatenate([maximisers.reshape(starts.shape), starts], axis=1)
     return np.asarray(low + width * ends[range(batch), np.argmax(heights(tf.constant(ends, dtype)), axis=1)])
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import tensorflow as tf
 from gpflow.functions import MeanFunction
@@ -25,6 +25,10 @@ from ..layers.chunking import map_slices
 from ..layers.moments import cross_covariance, flat_points
 from .spectral import PriorFunctions, draw_prior
 from .white_noise import normal_at
+
+if TYPE_CHECKING:
+    from ..layers.global_inducing import GlobalInducingLayer
+    from ..layers.svgp import SVGPLayer
 
 __all__ = [
     "FunctionNoise",
@@ -48,6 +52,8 @@ LayerFunctions = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 #: What a slice of the inducing inputs may hold while functions are drawn, in numbers.
 _SLICE_NUMBERS = 6 * 2**20
+
+Function = TypeVar("Function")
 
 
 class GPFunctions(tf.Module):
@@ -98,7 +104,13 @@ class _NoisyGPs(tf.Module):
     :param noise_variances: [L].
     """
 
-    def __init__(self, parts: Sequence[Any], noise_variances: tf.Tensor, noise: FunctionNoise, seed: tf.Tensor) -> None:
+    def __init__(
+        self,
+        parts: Sequence[GPFunctions | SeparateGPFunctions],
+        noise_variances: tf.Tensor,
+        noise: FunctionNoise,
+        seed: tf.Tensor,
+    ) -> None:
         super().__init__()
         self.parts = tuple(parts)
         self.noise_std = tf.sqrt(noise_variances)
@@ -128,6 +140,7 @@ class _Mixed(tf.Module):
         self.input_propagation = input_propagation
 
     def __call__(self, X: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+        # Mixed, and with mean function and propagated inputs.
         f = self.latent(X, keys)
         f = f if self.W is None else tf.matmul(f, self.W, transpose_b=True)
         f = f + self.mean_function(X)
@@ -139,7 +152,7 @@ class _Mixed(tf.Module):
 
 
 def draw_gps(
-    layer: Any,
+    layer: SVGPLayer,
     pairs: Sequence[tuple[InducingVariables, Kernel]],
     W: tf.Tensor | None,
     num_functions: int,
@@ -159,6 +172,7 @@ def draw_gps(
     factors = layer.factors()
     shared = len(pairs) == 1
     layer_noise = 0.0 if layer.noise_variance is None else tf.convert_to_tensor(layer.noise_variance)
+    # v, which the functions go through.
     if values is None:
         values = _draw_inducing(factors.q_mu, factors.q_sqrt, num_functions, tf.random.fold_in(seed, 0))  # [S, M, L]
     # Matheron's rule for each pair: a draw of the prior, and its update towards the values.
@@ -167,7 +181,7 @@ def draw_gps(
     for i, (inducing, kernel) in enumerate(pairs):
         part_values = values if shared else values[..., i : i + 1]
         Luu = factors.Luu if shared else factors.Luu[i]
-        part = draw_part(layer, inducing, kernel, part_values, Luu, tf.random.fold_in(seed, i + 1), num_features)
+        part = draw_part(layer.label, inducing, kernel, part_values, Luu, tf.random.fold_in(seed, i + 1), num_features)
         parts.append(part)
         variances.append(tf.fill([part_values.shape[-1]], part.prior.noise_variance + layer_noise))
     latent = _NoisyGPs(parts, tf.concat(variances, axis=0), noise, tf.random.fold_in(seed, len(pairs) + 1))
@@ -175,7 +189,7 @@ def draw_gps(
 
 
 def draw_separate(
-    layer: Any,
+    layer: GlobalInducingLayer,
     Z: tf.Tensor,
     values: tf.Tensor,
     Luu: tf.Tensor,
@@ -192,17 +206,18 @@ def draw_separate(
     """
     part_seed = tf.random.fold_in(seed, 0)
     kernel = layer.kernel
+    part: GPFunctions | SeparateGPFunctions
     if Z.shape[0] == 1:
-        part: Any = draw_part(layer, InducingPoints(Z[0]), kernel, values, Luu[0], part_seed, num_features)
+        part = draw_part(layer.label, InducingPoints(Z[0]), kernel, values, Luu[0], part_seed, num_features)
     else:
-        conditioned = _conditioned(layer, kernel, Z, values, Luu, part_seed, num_features)
-        part = SeparateGPFunctions(conditioned[0], copied(kernel), Z, conditioned[1])
+        prior, coefficients = _conditioned(layer.label, kernel, Z, values, Luu, part_seed, num_features)
+        part = SeparateGPFunctions(prior, copied(kernel), Z, coefficients)
     variances = tf.fill([values.shape[-1]], part.prior.noise_variance)
     latent = _NoisyGPs([part], variances, noise, tf.random.fold_in(seed, 1))
     return _Mixed(latent, None, copied(layer.mean_function), 0)
 
 
-def copied(function: object) -> Any:
+def copied(function: Function) -> Function:
     """A copy of a module, with parameters of its own; functions stay what they are."""
     return deepcopy(function) if isinstance(function, tf.Module) else copy.deepcopy(function)
 
@@ -233,7 +248,7 @@ def _draw_inducing(q_mu: tf.Tensor, q_sqrt: tf.Tensor, num_functions: int, seed:
 
 
 def draw_part(
-    layer: Any,
+    label: str,
     inducing: InducingVariables,
     kernel: Kernel,
     values: tf.Tensor,
@@ -244,28 +259,29 @@ def draw_part(
     """Matheron's rule for one kernel and one set of inducing inputs: values v [S, M, L], Luu [M, M]."""
     if type(inducing) is not InducingPoints:
         raise ValueError(
-            f"{layer.label}: functions can be drawn with InducingPoints, got {type(inducing).__name__}; for patches of "
+            f"{label}: functions can be drawn with InducingPoints, got {type(inducing).__name__}; for patches of "
             "images use a ConvolutionalLayer."
         )
-    conditioned = _conditioned(layer, kernel, tf.convert_to_tensor(inducing.Z), values, Luu, seed, num_features)
-    return GPFunctions(conditioned[0], copied(kernel), copied(inducing), conditioned[1])
+    Z = tf.convert_to_tensor(inducing.Z)
+    prior, coefficients = _conditioned(label, kernel, Z, values, Luu, seed, num_features)
+    return GPFunctions(prior, copied(kernel), copied(inducing), coefficients)
 
 
 def _conditioned(
-    layer: Any, kernel: Kernel, Z: tf.Tensor, values: tf.Tensor, Luu: tf.Tensor, seed: tf.Tensor, num_features: int
+    label: str, kernel: Kernel, Z: tf.Tensor, values: tf.Tensor, Luu: tf.Tensor, seed: tf.Tensor, num_features: int
 ) -> tuple[PriorFunctions, tf.Tensor]:
     """g, and the coefficients [S, M, L] of its update, for Z [M, D] and Luu [M, M], or of each function."""
     S, M, L = values.shape
     try:
         prior = draw_prior(kernel, int(Z.shape[-1]), S, L, num_features, tf.random.fold_in(seed, 0))
     except ValueError as error:
-        raise ValueError(f"{layer.label}: {error}") from None
+        raise ValueError(f"{label}: {error}") from None
     # g(Z), in slices of bounded memory.
     size = max(1, _SLICE_NUMBERS // (S * num_features * max(1, len(prior.frequencies))))
     (at_Z,) = map_slices(lambda start, stop: [prior(Z[..., start:stop, :])], M, size, [Z.dtype], axis=1)  # [S, M, L]
     # A draw of u from the prior: g(Z), and the jitter and noise that L L' has beside k(Z, Z).
     smooth = kernel(Z, full_cov=False) - prior.noise_variance
-    added = tf.maximum(tf.reduce_sum(tf.square(Luu), axis=-1) - smooth, 0.0)  # jitter and noise: diag(LL') - k(Z, Z)
+    added = tf.maximum(tf.reduce_sum(tf.square(Luu), axis=-1) - smooth, 0.0)
     eps = tf.random.stateless_normal([S, M, L], tf.random.fold_in(seed, 1), dtype=Z.dtype)
     residual = at_Z + tf.sqrt(added)[..., None] * eps
     # f(x) = g(x) + k(x, Z) L^-T (v - L^-1 u).

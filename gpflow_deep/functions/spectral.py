@@ -140,7 +140,7 @@ def draw_prior(
             return scale * tf.random.stateless_normal([S, rows, num_outputs], seed, dtype=dtype)
 
         if term.is_white:
-            continue
+            continue  # noise, not a function
         if term.linear is not None:
             # A linear kernel, x' V x: slopes from N(0, V).
             embed = _embedding(term.linear, input_dim, dtype)  # [d, D]
@@ -165,6 +165,7 @@ def draw_prior(
 
 
 def _product(left: Term, right: Term) -> Term:
+    # A constant times a linear kernel is one; a product with a stationary one has no draws that are exact.
     has_linear = left.linear is not None or right.linear is not None
     if has_linear and (left.factors or right.factors or (left.linear is not None and right.linear is not None)):
         raise ValueError(
@@ -231,7 +232,7 @@ def _matern(nu: float, factor: float = 1.0) -> Callable[[Kernel, tf.Tensor, tf.T
     return lambda kernel, normal, uniform: factor * normal * tf.math.rsqrt(_gamma(nu, uniform))
 
 
-def _rational_quadratic(kernel: Any, normal: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
+def _rational_quadratic(kernel: kernels.RationalQuadratic, normal: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     return normal * tf.sqrt(_gamma(kernel.alpha, uniform))
 
 

@@ -85,7 +85,7 @@ def test_estimators(rng: np.random.Generator) -> None:
         ([(1.0, 0.0), (0.0, 1.0)], {}, "bounds must be finite pairs"),
         ([(0.0, np.inf), (0.0, 1.0)], {}, "bounds must be finite pairs"),
         ([0.0, 1.0], {}, "bounds must be finite pairs"),
-        ([(0.0, 1.0)] * 3, {}, r"must have shape \[N, 2\]"),
+        ([(0.0, 1.0)] * 3, {}, "bounds must be a pair for each of the 2 inputs, got 3 pairs"),
         ([(0.0, 1.0)] * 2, {"batch": 0}, "batch must be at least 1, got 0"),
         ([(0.0, 1.0)] * 2, {"num_starts": 0}, "num_starts must be at least 1"),
     ],
