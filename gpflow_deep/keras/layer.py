@@ -11,7 +11,7 @@ averages -log p(y | f) over rows makes Keras maximise the bound of Eq. (17) divi
 from __future__ import annotations
 
 import logging
-from typing import Any, Literal
+from typing import Literal
 
 import gpflow
 import keras
@@ -30,7 +30,7 @@ from ..model.initialization import inducing_inputs, linear_projection
 from ..train.predictor import float_type
 from . import passes
 from .origins import Origin, attach
-from .stored import from_text, to_text
+from .stored import Config, from_text, to_text
 from .weights import Weights
 
 __all__ = ["GPLayer"]
@@ -79,7 +79,7 @@ class GPLayer(keras.layers.Layer):
         outputs: Literal["draws", "moments"] = "draws",
         q_sqrt_scale: float = 1.0,
         seed: int | None = None,
-        **options: Any,
+        **options: object,
     ) -> None:
         super().__init__(**options)
         for name, value in (("units", units), ("num_data", num_data), ("num_inducing", num_inducing)):
@@ -140,6 +140,7 @@ class GPLayer(keras.layers.Layer):
         :raises ValueError: if the inducing variables are not points that all outputs share.
         """
         X = np.asarray(features, np.float64)
+        # The layer may see its inputs for the first time.
         if not self.built:
             self.build(X.shape)
         gp = self.gp
@@ -149,11 +150,14 @@ class GPLayer(keras.layers.Layer):
                 f"{type(gp.inducing_variable).__name__}; place them yourself."
             )
         with float_type(self.float_type):
+            # Inducing inputs at the centres of the rows.
             M = int(gp.q_mu.shape[0])
             gp.inducing_variable.Z.assign(inducing_inputs(X, M, seed=self.seed or 0))
-            if self._stored("kernel") is None:
+            # The default kernel's lengthscales, and the fixed mean function's projection.
+            if from_text(self._texts["kernel"], "kernel") is None:
                 gp.kernel.lengthscales.assign(np.sqrt(X.shape[1]) * self._scales(X))
-            if self._stored("mean_function") == "linear" and isinstance(gp.mean_function, Linear):
+            is_linear = from_text(self._texts["mean_function"], "mean_function") == "linear"
+            if is_linear and isinstance(gp.mean_function, Linear):
                 gp.mean_function.A.assign(linear_projection(X, self.units))
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
@@ -163,6 +167,7 @@ class GPLayer(keras.layers.Layer):
         with float_type(self.float_type):
             if state is not None and state.adapts:
                 self.adapt(inputs)
+            # Eqs. (7) and (8), in the float type of the GPs.
             X = tf.cast(inputs, self.float_type)
             factors = gp.factors()
             # KL and log priors per row; a pass for predictions adds no losses.
@@ -183,13 +188,13 @@ class GPLayer(keras.layers.Layer):
         """[N, P] or [N, 2, P]."""
         return (input_shape[0], 2, self.units) if self.outputs == "moments" else (input_shape[0], self.units)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         """The arguments, with GPflow's parts as text: the values with which they were given, not the trained ones."""
         names = ("units", "num_data", "num_inducing", "outputs", "q_sqrt_scale", "seed", "float_type")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}, **self._texts}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> GPLayer:
+    def from_config(cls, config: Config) -> GPLayer:
         """A new layer with the same arguments, and with weights as they were at the start."""
         config = dict(config)
         with float_type(config.pop("float_type")):
@@ -197,12 +202,9 @@ class GPLayer(keras.layers.Layer):
 
     # Private.
 
-    def _stored(self, name: str) -> Any:
-        return from_text(self._texts[name], name)
-
     def _made(self, D: int) -> SVGPLayer:
         # Parts that were not given: a squared exponential, and inducing inputs from N(0, I) until the layer is adapted.
-        kernel, inducing, mean = (self._stored(name) for name in _STORED)
+        kernel, inducing, mean = (from_text(self._texts[name], name) for name in _STORED)
         if kernel is None:
             kernel = SquaredExponential(lengthscales=np.full(D, np.sqrt(D)))
         if inducing is None:

@@ -7,7 +7,7 @@ With the KL terms that the `GPLayer`s add it is minus the bound of Eq. (17) of S
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gpflow
 import keras
@@ -18,7 +18,7 @@ from gpflow.likelihoods import Likelihood, MultiClass
 from ..model import likelihoods
 from ..train.predictor import float_type
 from .origins import attach, origin_of
-from .stored import from_text, to_text
+from .stored import Config, from_text, to_text
 from .weights import Weights
 
 __all__ = ["DeepGPLikelihoodLoss", "LikelihoodLayer"]
@@ -34,7 +34,7 @@ class Density(NamedTuple):
 
     likelihood: Likelihood
     float_type: str
-    seed_generator: Any
+    seed_generator: keras.random.SeedGenerator
 
     @classmethod
     def of(cls, text: str) -> Density:
@@ -54,7 +54,7 @@ class LikelihoodLayer(keras.layers.Layer):
     :raises ValueError: if the likelihood cannot be saved, or depends on X, or `num_data` is needed.
     """
 
-    def __init__(self, likelihood: Likelihood, *, num_data: int | None = None, **options: Any) -> None:
+    def __init__(self, likelihood: Likelihood, *, num_data: int | None = None, **options: object) -> None:
         super().__init__(autocast=False, **options)
         if any(isinstance(part, Function) for part in likelihood.submodules):
             raise ValueError(
@@ -98,13 +98,13 @@ class LikelihoodLayer(keras.layers.Layer):
         """That of the inputs."""
         return tuple(input_shape)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         """The arguments, with the likelihood as text."""
         config = {name: value for name, value in super().get_config().items() if name != "autocast"}
         return {**config, "likelihood": self._text, "num_data": self.num_data, "float_type": self.float_type}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> LikelihoodLayer:
+    def from_config(cls, config: Config) -> LikelihoodLayer:
         """A new layer with the same arguments, and the parameters' values as they were at the start."""
         config = dict(config)
         with float_type(config.pop("float_type")):
@@ -124,7 +124,7 @@ class DeepGPLikelihoodLoss(keras.losses.Loss):
     :raises ValueError: if the likelihood has trainable parameters, because a loss does not train any.
     """
 
-    def __init__(self, likelihood: Likelihood | None = None, **options: Any) -> None:
+    def __init__(self, likelihood: Likelihood | None = None, **options: object) -> None:
         super().__init__(**{"name": "deep_gp_likelihood_loss", **options})
         if likelihood is not None and likelihood.trainable_parameters:
             parameters = gpflow.utilities.parameter_dict(likelihood)
@@ -154,13 +154,13 @@ class DeepGPLikelihoodLoss(keras.losses.Loss):
         of_rows = _OfRows(density, name=self.name, reduction=self.reduction)
         return tf.cast(of_rows(y_true, F, sample_weight), self.dtype)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         """The arguments, with the likelihood as text."""
         kind = None if self.density is None else self.density.float_type
         return {**super().get_config(), "likelihood": self._text, "float_type": kind}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> DeepGPLikelihoodLoss:
+    def from_config(cls, config: Config) -> DeepGPLikelihoodLoss:
         """A loss with the same arguments."""
         options = {"name": config["name"], "reduction": config["reduction"]}
         if config["likelihood"] is None:
@@ -172,7 +172,7 @@ class DeepGPLikelihoodLoss(keras.losses.Loss):
 class _OfRows(keras.losses.Loss):
     """Minus E[log p(y_n | f_n)], [N], for moments [N, 2, P]; or minus log p(y_n | f_n) for draws [N, P]."""
 
-    def __init__(self, density: Density, **options: Any) -> None:
+    def __init__(self, density: Density, **options: object) -> None:
         super().__init__(**options, dtype=density.float_type)
         self.density = density
 

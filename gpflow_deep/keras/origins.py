@@ -5,9 +5,12 @@ The tensor itself is a draw or a mean, for metrics and `predict`; the loss integ
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
+
+if TYPE_CHECKING:
+    from .likelihood import LikelihoodLayer
 
 __all__ = ["Origin", "attach", "origin_of"]
 
@@ -22,7 +25,7 @@ class Origin(NamedTuple):
     """
 
     moments: tf.Tensor | None = None
-    likelihood_layer: Any = None
+    likelihood_layer: LikelihoodLayer | None = None
 
 
 def attach(output: tf.Tensor, origin: Origin) -> tf.Tensor:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import keras
 import tensorflow as tf
 
 __all__ = ["Pass", "current", "run_as"]
@@ -22,7 +23,7 @@ class Pass(NamedTuple):
 
     adapts: bool = False
     noise: Mapping[int, tf.Tensor] = {}
-    head: Any = None
+    head: keras.Layer | None = None
 
 
 _current: ContextVar[Pass | None] = ContextVar("pass", default=None)

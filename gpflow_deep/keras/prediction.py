@@ -7,7 +7,6 @@ the last layer gives a Gaussian for each of them. What is predicted for a row is
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -20,14 +19,14 @@ from gpflow_deep_base.seeds import as_seed
 from ..judge.forecasts import Forecast
 from ..judge.predictive import Predictive, predictive
 from ..model import likelihoods
-from ..model import predictions as mixture
 from ..model.deep_gp import NUM_PREDICT_SAMPLES
 from ..model.likelihoods import Task
+from ..model.predictions import log_density, moments
 from ..model.quadrature import Sobol
 from ..train.predictor import BATCH_ROWS, LIMITS, Predicted, float_type
 from . import passes
 from .layer import GPLayer
-from .likelihood import LikelihoodLayer
+from .likelihood import Density, LikelihoodLayer
 
 __all__ = ["Predictor", "adapt"]
 
@@ -66,6 +65,8 @@ class Predictor:
         seed: int = 0,
         batch_rows: int = BATCH_ROWS,
     ) -> None:
+        if num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
         layers = list(_leaves(model))
         # The last layer of GPs is integrated out if nothing but a likelihood stands behind it; the others are drawn.
         ends = [layer for layer in layers if isinstance(layer, LikelihoodLayer)]
@@ -77,12 +78,17 @@ class Predictor:
         last = next(layer for layer in reversed(layers) if not isinstance(layer, LikelihoodLayer))
         self._head = last if isinstance(last, GPLayer) else None
         self._inner = [layer for layer in gps if layer is not self._head]
+        # The likelihood: as given, of the model's end, or of the loss that it was compiled with.
         loss = getattr(model, "loss", None)
-        source: Any = ends[-1] if ends else getattr(loss, "density", None)
-        if likelihood is None and source is None:
-            raise ValueError("the model has no likelihood, as its loss is of Keras; give the one that it stands for.")
+        source: LikelihoodLayer | Density | None = ends[-1] if ends else getattr(loss, "density", None)
+        if likelihood is None:
+            if source is None:
+                raise ValueError(
+                    "the model has no likelihood, as its loss is of Keras; give the one that it stands for."
+                )
+            likelihood = source.likelihood
         self._model = model
-        self.likelihood = source.likelihood if likelihood is None else likelihood
+        self.likelihood = likelihood
         self.num_samples = num_samples
         self.batch_rows = batch_rows
         self._float_type = gps[-1].float_type
@@ -97,6 +103,7 @@ class Predictor:
     def components(self, X: ArrayLike) -> tuple[Array, Array]:
         """Means and variances of the latent functions in each component, [S, N, P], at inputs X [N, ...]."""
         X = np.asarray(X)
+        # The same Sobol points for all rows, which go through the model in slices, once for each draw.
         dims = [layer.gp.num_latent_gps for layer in self._inner]
         S = Sobol().num_components(dims, self.num_samples)
         with float_type(self._float_type):
@@ -107,8 +114,8 @@ class Predictor:
                 for i in range(0, max(1, len(X)), size)
             ]
         # [S rows, ...] of each slice -> [S, N, ...].
-        moments = np.concatenate([part.reshape(S, -1, *part.shape[1:]) for part in parts], axis=1)
-        return (moments, np.zeros_like(moments)) if self._head is None else (moments[:, :, 0], moments[:, :, 1])
+        outputs = np.concatenate([part.reshape(S, -1, *part.shape[1:]) for part in parts], axis=1)
+        return (outputs, np.zeros_like(outputs)) if self._head is None else (outputs[:, :, 0], outputs[:, :, 1])
 
     def predict(self, X: ArrayLike, Y: ArrayLike | None = None) -> Predicted:
         """Mean, standard deviation and the central 95% of the targets, or the probabilities of the labels.
@@ -116,11 +123,13 @@ class Predictor:
         :param X: [N, ...].
         :param Y: targets [N, P] or [N], for log densities; None if they are not known.
         """
+        # Eq. (18), and what follows from it.
         components = self.components(X)
         mean, var = self._mixture(*components)
         log_density = None if Y is None else self._log_density(*components, Y)
         if self.task != "regression":
             return Predicted(mean, log_density=log_density)
+        # The central 95%, where the likelihood has a distribution function.
         lower = upper = None
         if (distribution := self._distribution_or_none(*components)) is not None:
             lower, upper = distribution.quantiles(LIMITS)
@@ -163,18 +172,17 @@ class Predictor:
     def _mixture(self, means: Array, variances: Array) -> tuple[Array, Array]:
         """Mean and variance of the targets, [N, Q]."""
         with float_type(self._float_type):
-            component_moments = likelihoods.predict_mean_and_var(
-                self.likelihood, *self._arguments(means, variances), self._seed
-            )
-            mean, var = mixture.moments(self._weights(means), *component_moments)
+            arguments = self._arguments(means, variances)
+            of_components = likelihoods.predict_mean_and_var(self.likelihood, *arguments, self._seed)
+            mean, var = moments(self._weights(means), *of_components)
         return np.asarray(mean, np.float64), np.asarray(var, np.float64)
 
     def _log_density(self, means: Array, variances: Array, Y: ArrayLike) -> Array:
         targets = np.asarray(Y, self._float_type).reshape(means.shape[1], -1)
         with float_type(self._float_type):
             arguments = (*self._arguments(means, variances), tf.constant(targets))
-            component_densities = likelihoods.predict_log_density(self.likelihood, *arguments, self._seed)
-            return np.asarray(mixture.log_density(self._weights(means), component_densities), np.float64)
+            of_components = likelihoods.predict_log_density(self.likelihood, *arguments, self._seed)
+            return np.asarray(log_density(self._weights(means), of_components), np.float64)
 
     def _distribution(self, means: Array, variances: Array) -> Predictive:
         with float_type(self._float_type):
@@ -188,7 +196,7 @@ class Predictor:
             return None
 
 
-def _leaves(model: Any) -> Iterator[keras.Layer]:
+def _leaves(model: keras.Model) -> Iterator[keras.Layer]:
     """The layers of a model and of the models in it, in their order."""
     for layer in model.layers:
         if isinstance(layer, keras.Model):

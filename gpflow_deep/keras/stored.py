@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
@@ -19,7 +19,10 @@ from gpflow_deep_base.storage.limits import one_line
 from ..files.stored_names import written
 from ..files.stored_objects import decode, encode, plain_dtype
 
-__all__ = ["from_text", "to_text"]
+__all__ = ["Config", "from_text", "to_text"]
+
+Config: TypeAlias = dict[str, Any]
+"""What Keras keeps of a layer or a loss, as JSON has it."""
 
 
 def to_text(part: object, name: str) -> str:
@@ -28,6 +31,7 @@ def to_text(part: object, name: str) -> str:
     :param name: what errors call it.
     :raises ValueError: if it cannot be saved, naming what of it.
     """
+    # The structure, and beside it the arrays that it names.
     node, arrays = encode(part, name)
     stored = {key: [array.dtype.str, array.shape, _base64(array)] for key, array in arrays.items()}
     return json.dumps({"part": node, "arrays": stored}, allow_nan=False, separators=(",", ":"))
@@ -49,7 +53,8 @@ def from_text(text: str, name: str) -> Any:
 class _Registered(dict[str, Any]):
     """What Keras knows by a name, or has written itself, as for a clone; in the place of custom objects."""
 
-    def get(self, name: str, default: object = None) -> Any:
+    def get(self, name: str, default: object = None) -> object:
+        # A registered name; or that of a class which is registered by another.
         given = keras.saving.get_registered_object(name)
         registered = {thing.__qualname__: thing for thing in keras.saving.get_custom_objects().values()}
         return registered.get(name, written.get(name, default)) if given is None else given

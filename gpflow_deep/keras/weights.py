@@ -7,7 +7,7 @@ shapes of its inputs by `fit` makes its variables only after a first pass.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -25,6 +25,7 @@ class Weights:
     """
 
     def __init__(self, layer: keras.Layer, module: tf.Module) -> None:
+        # Weights have the names of the parameters that the variables belong to, where they have some.
         self._module = module
         self._is_linked = False
         names = {id(parameter.unconstrained_variable): name for name, parameter in parameter_dict(module).items()}
@@ -48,7 +49,7 @@ class Weights:
         variables = {old: weight.value for old, weight in self._weights.items()}
         if self._is_linked or not all(isinstance(variable, tf.Variable) for variable in variables.values()):
             return
-        # Each attribute that holds a variable of the module gets that of Keras.
+        # Each attribute that holds a variable of the module gets that of Keras; none of them may be left.
         for part in (self._module, *self._module.submodules):
             for name, value in list(vars(part).items()):
                 if id(value) in variables:
@@ -61,5 +62,6 @@ class Weights:
         self._is_linked = True
 
 
-def _constant(value: np.ndarray) -> Any:
+def _constant(value: np.ndarray) -> Callable[[tuple[int, ...], str], tf.Tensor]:
+    """An initializer of Keras."""
     return lambda shape, dtype: tf.constant(value, dtype, shape)

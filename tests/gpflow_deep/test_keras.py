@@ -412,6 +412,7 @@ def test_priors_are_in_the_losses(X: np.ndarray) -> None:
         (lambda: LikelihoodLayer(Gaussian(gpflow.functions.Constant())), "must not depend on the inputs"),
         (lambda: Predictor(sequential(keras.layers.Dense(1))), "must have a GPLayer, got Dense"),
         (lambda: Predictor(sequential(gp_layer())), "the model has no likelihood"),
+        (lambda: Predictor(sequential(gp_layer()), Gaussian(), num_samples=0), "num_samples must be at least 1, got 0"),
     ],
 )
 def test_errors(make: Any, message: str) -> None:
