@@ -19,10 +19,11 @@ This module, what it imports, and its command `python -m ebp` need NumPy alone; 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,6 @@ from .packed_file import FILE_VERSION, Content, parse, read
 from .signs import (
     HAS_NUMBA,
     Layer,
-    Units,
     convolved_sums,
     exact_product,
     hidden_sums,
@@ -48,14 +48,6 @@ __all__ = ["FILE_VERSION", "PackedNetwork"]
 
 _MAX_FLOATS = 2**26
 _FEW_ROWS = 14  # up to which the kernel for sparse rows is faster than a product of matrices
-
-
-class _Inputs(NamedTuple):
-    """Inputs of the first layer: packed signs, or whole numbers, or few rows that the kernel checks."""
-
-    bits: NDArray[np.uint8] | None = None
-    units: Units | None = None
-    rows: np.ndarray | None = None
 
 
 class PackedNetwork:
@@ -110,22 +102,22 @@ class PackedNetwork:
         :raises ValueError: if `X` has another shape or other values.
         """
         self._check(network)
-        return self._sums(self._inputs(X, is_coded), network).astype(np.int32)
+        return self._sums(X, is_coded)(network).astype(np.int32)
 
     def scores(self, X: Matrix, network: int = 0, *, is_coded: bool = False) -> NDArray[np.float64]:
         """sqrt(K) u_L of the float network, [N, n_out]: the sums of the last layer plus its biases, in float64."""
         self._check(network)
-        return self._scores(self._sums(self._inputs(X, is_coded), network), network)
+        return self._scores(self._sums(X, is_coded)(network), network)
 
     def vote(self, X: Matrix, *, is_coded: bool = False) -> NDArray[np.float64]:
         """Mean output over the networks of the file, [N, n_out].
 
         The output of a network is sign(score), or if there are several, +1 for the largest score and -1 for the others.
         """
-        inputs = self._inputs(X, is_coded)
+        sums = self._sums(X, is_coded)
         total: np.ndarray | float = 0.0
         for network in range(self.num_networks):
-            scores = self._scores(self._sums(inputs, network), network)
+            scores = self._scores(sums(network), network)
             if scores.shape[1] == 1:
                 total = total + np.where(scores >= 0, 1.0, -1.0)
             else:
@@ -146,7 +138,11 @@ class PackedNetwork:
         if not 0 <= network < self.num_networks:
             raise ValueError(f"network must be from 0 to {self.num_networks - 1}, got {network}.")
 
-    def _inputs(self, X: Matrix, is_coded: bool) -> _Inputs:
+    def _sums(self, X: Matrix, is_coded: bool) -> Callable[[int], np.ndarray]:
+        """Of rows, which are checked and coded once: from the number of a network to its last layer's sums.
+
+        These are whole numbers, perhaps as floats.
+        """
         X = X if is_sparse(X) else np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.layer_sizes[0] or X.dtype.kind not in "biuf":
             raise ValueError(
@@ -156,46 +152,44 @@ class PackedNetwork:
             if not np.isfinite(X.data if is_sparse(X) else X).all():
                 raise ValueError("inputs must be finite, got NaN or infinity; drop or impute these rows.")
             X = self.coding.transform(X)
-        if self.has_convolutions and is_sparse(X):
-            raise ValueError("inputs of convolutions are images and cannot be sparse; give a dense array.")
-        # As the first layer takes them: whole numbers, or packed signs.
         if self.has_convolutions:
-            return _Inputs(units=sign_units(X) if self.fraction_bits is None else units(X, self.fraction_bits))
-        if self.fraction_bits is not None:
-            if self.engine == "numba" and X.shape[0] <= _FEW_ROWS and not is_sparse(X):
-                return _Inputs(rows=X)
-            return _Inputs(units=units(X, self.fraction_bits))
-        if is_sparse(X):
-            raise ValueError("this network's inputs are -1 and +1, so they cannot be sparse; give a dense array.")
-        if self.engine == "numpy" and self._with_floats and prefers_floats(self.networks[0][0], len(X)):
-            return _Inputs(units=sign_units(X))
-        return _Inputs(bits=pack_signs(X))
+            if is_sparse(X):
+                raise ValueError("inputs of convolutions are images and cannot be sparse; give a dense array.")
+            images = sign_units(X) if self.fraction_bits is None else units(X, self.fraction_bits)
+            return lambda network: convolved_sums(images, self.networks[network])
+        first_sums = self._first_sums(X)
 
-    def _sums(self, inputs: _Inputs, network: int) -> np.ndarray:
-        """The last layer's sums: whole numbers, perhaps as floats."""
-        layers = self.networks[network]
-        if self.has_convolutions:
-            assert inputs.units is not None
-            return convolved_sums(inputs.units, layers)
-        # The first layer's sums, and then thresholds and sums of each further layer.
-        if inputs.bits is not None:
-            sums: np.ndarray = sign_products(inputs.bits, layers[0], engine=self.engine, with_floats=self._with_floats)
-        else:
-            sums = self._first_sums(inputs, layers[0])
-        for layer_below, layer in itertools.pairwise(layers):
-            sums = hidden_sums(sums, layer_below, layer, engine=self.engine, with_floats=self._with_floats)
+        def sums(network: int) -> np.ndarray:
+            # The first layer's sums, and then thresholds and sums of each further layer.
+            layers = self.networks[network]
+            last = first_sums(layers[0])
+            for layer_below, layer in itertools.pairwise(layers):
+                last = hidden_sums(last, layer_below, layer, engine=self.engine, with_floats=self._with_floats)
+            return last
+
         return sums
 
-    def _first_sums(self, inputs: _Inputs, layer: Layer) -> np.ndarray:
-        checked = inputs.units
-        if checked is None:
-            assert inputs.rows is not None
-            assert self.fraction_bits is not None
-            sums = masked_product(inputs.rows, layer, self.fraction_bits)
-            if sums is not None:
-                return sums
-            checked = units(inputs.rows, self.fraction_bits)
-        return exact_product(checked, layer, with_floats=self._with_floats)
+    def _first_sums(self, X: Matrix) -> Callable[[Layer], np.ndarray]:
+        """From the first layer of a network to its sums for coded rows, as whole numbers or as packed signs."""
+        with_floats = self._with_floats
+        bits = self.fraction_bits
+
+        def few_sums(layer: Layer) -> np.ndarray:
+            assert bits is not None
+            sums = masked_product(X, layer, bits)
+            return exact_product(units(X, bits), layer, with_floats=with_floats) if sums is None else sums
+
+        # Whole numbers: few rows by a kernel that checks them on its way, others by products of floats.
+        if bits is not None:
+            if self.engine == "numba" and X.shape[0] <= _FEW_ROWS and not is_sparse(X):
+                return few_sums
+            return functools.partial(exact_product, units(X, bits), with_floats=with_floats)
+        # Signs: by products of floats, or by counting bits.
+        if is_sparse(X):
+            raise ValueError("this network's inputs are -1 and +1, so they cannot be sparse; give a dense array.")
+        if self.engine == "numpy" and with_floats and prefers_floats(self.networks[0][0], len(X)):
+            return functools.partial(exact_product, sign_units(X), with_floats=True)
+        return functools.partial(sign_products, pack_signs(X), engine=self.engine, with_floats=with_floats)
 
     def _scores(self, sums: np.ndarray, network: int) -> NDArray[np.float64]:
         layers = self.networks[network]

@@ -215,20 +215,25 @@ def _check_kind(kind: str | None, fraction_bits: int | None) -> None:
         raise ValueError(f"fraction_bits must be {expected} with the coding {kind}, got {fraction_bits}")
 
 
+_WITH_MEANS = ("zscore", "centred", "sign")
+_WITH_FACTORS = ("scaled", "root", "zscore")
+_WITH_ONE_FACTOR = ("common", "centred")
+
+
 def _num_numbers(kind: str | None, num_inputs: int) -> int:
-    sizes = {"scaled": num_inputs, "root": num_inputs, "zscore": 2 * num_inputs, "sign": num_inputs}
-    of_bits = 1 + -(-num_inputs // 64)  # the factor, and which columns vary
-    return {**sizes, "common": of_bits, "centred": of_bits + num_inputs}.get(kind or "raw", 0)
+    size = num_inputs * ((kind in _WITH_MEANS) + (kind in _WITH_FACTORS))
+    # One factor, and bits that say which columns vary.
+    return size + (1 + -(-num_inputs // 64) if kind in _WITH_ONE_FACTOR else 0)
 
 
 def coding_bytes(coding: InputCoding | None) -> bytes:
     """The numbers of a coding as they stand in a file."""
     if coding is None:
         return b""
-    parts: list[np.ndarray] = [coding.mean.astype("<f8")] if coding.kind in ("zscore", "centred", "sign") else []
-    if coding.kind in ("scaled", "root", "zscore"):
+    parts: list[np.ndarray] = [coding.mean.astype("<f8")] if coding.kind in _WITH_MEANS else []
+    if coding.kind in _WITH_FACTORS:
         parts.append(coding.factor.astype("<f8"))
-    elif coding.kind in ("common", "centred"):
+    elif coding.kind in _WITH_ONE_FACTOR:
         parts.append(coding.factor.max(keepdims=True).astype("<f8"))
         parts.append(pad(np.packbits(coding.factor[None] > 0, axis=1, bitorder="little")))
     return b"".join(part.tobytes() for part in parts)
@@ -239,14 +244,14 @@ def _coding(kind: str | None, content: bytes, start: int, num_inputs: int) -> tu
     if kind is None:
         return None, start
     size = 8 * _num_numbers(kind, num_inputs)
-    num_means = num_inputs if kind in ("zscore", "centred", "sign") else 0
+    num_means = num_inputs if kind in _WITH_MEANS else 0
     # Means, of codings that centre; then factors, or one factor and which columns vary.
     mean = np.frombuffer(content, "<f8", num_means, start) if num_means else np.zeros(num_inputs)
     factor: np.ndarray = np.ones(num_inputs)
     rest = start + 8 * num_means
-    if kind in ("scaled", "root", "zscore"):
+    if kind in _WITH_FACTORS:
         factor = np.frombuffer(content, "<f8", num_inputs, rest)
-    elif kind in ("common", "centred"):
+    elif kind in _WITH_ONE_FACTOR:
         mask = np.frombuffer(content, np.uint8, start + size - rest - 8, rest + 8)
         varies = np.unpackbits(mask, count=num_inputs, bitorder="little")
         factor = np.frombuffer(content, "<f8", 1, rest) * varies
