@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--engine", default="auto", help="auto, numba or numpy")
     flags = parser.parse_args(arguments)
     try:
+        # What is wrong with a file or its rows is one line, and nothing is written.
         network = PackedNetwork.load(flags.network, flags.engine)
         labels = [_cell(label) for label in network.predict(read_rows(flags.data)).tolist()]
         if flags.output is not None:
@@ -54,6 +55,7 @@ def read_rows(path: str) -> np.ndarray:
         raise ValueError(f"rows must be in a file .npy, .npz or .csv, got {path}; convert it.")
     if not Path(path).is_file():
         raise ValueError(f"rows must be in a file, but there is none at {path}; check the path.")
+    # Whatever the bytes are, they are rows of numbers or refused.
     try:
         if suffix == ".csv":
             return _read_csv(path)

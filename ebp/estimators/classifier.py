@@ -368,6 +368,7 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = classes
         self._columns = SeenColumns.of(X)
         self._moments = Moments.of(self._columns.inputs(X))
+        # Zeros of sparse inputs stay zeros.
         kind = "raw" if not self.standardise else "root" if scipy.sparse.issparse(X) else "zscore"
         self._coding = InputCoding.of(kind, self._moments)
         self._stream = Stream(Recency.start(len(classes)))
@@ -454,9 +455,11 @@ class EBPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Matrix) -> np.ndarray:
         check_is_fitted(self, "_network")
         X = as_numbers(X, self, reset=False)
+        # Few rows of a stream are checked here, as scikit-learn's checks take longer than the network.
         if not is_plain(self, X):
             X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         X = self._scaled(X)
+        # EBP-D, votes, or EBP-P with its calibration.
         if self.output == "deterministic":
             return self._network.deterministic_scores(X)
         if self.output == "vote":

@@ -153,6 +153,7 @@ def is_plain(estimator: object, X: object, y: object = None, kinds: str = "biuU"
     :param y: and this one of finite numbers, truth values or texts, [N]; None: not looked at.
     :param kinds: of y that are taken, as NumPy has them: whole numbers, truth values and texts; "f" for targets.
     """
+    # An array like those of the calls before: of the same width, without names, and finite.
     return (
         type(X) is np.ndarray
         and X.dtype == np.float64

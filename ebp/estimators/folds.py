@@ -170,6 +170,7 @@ class Training:
         self.first_seed = first_seed
         if networks.softmax and self._Y.shape[1] == 1:
             raise ValueError("softmax needs more than two classes, got two; leave it out.")
+        # Sizes, coding and units of work follow from the data and the settings.
         self.folds = folds
         self.layer_sizes = (X.shape[1], *networks.hidden, self._Y.shape[1])
         coding = networks.input_coding
@@ -181,9 +182,10 @@ class Training:
             for weights in self.networks.weights
             for epoch in range(self.networks.epochs)
         ]
+        # What changes: the network, and what was recorded, as JSON lines that a checkpoint holds.
         self.network = self._new_network(self.units[0])
         self.exported: Exported | None = None
-        self._records = tf.Variable("")  # `results` as JSON lines, so that a checkpoint holds it
+        self._records = tf.Variable("")
         self._fold: tuple[int, Fold] | None = None
         self._prepared: tuple[int, Prepared] | None = None
         self._last: Unit | None = None
@@ -212,6 +214,7 @@ class Training:
             X_test = self._X[test_rows]
             if self._fill is not None:
                 X, X_test = self._fill(X, X_test)
+            # Test rows have no part in what their coding is.
             coding = InputCoding.fit(self.input_coding, X)
             fold = Fold(coding.transform(X), self._Y[rows], coding.transform(X_test), self._Y[test_rows], coding)
             self._fold = number, fold
@@ -342,6 +345,7 @@ def network_results(results: Sequence[Result], num_votes: int = 0) -> dict[str, 
     """
     by_output: dict[str, dict[str, Any]] = {}
     for method in dict.fromkeys(result.method for result in results):
+        # Units are in order: seed by seed, fold by fold, epoch by epoch.
         found = [result for result in results if result.method == method]
         num_seeds, num_folds = (len({getattr(result, name) for result in found}) for name in ("seed", "fold"))
         last = [result for result in found if result.epoch == max(result.epoch for result in found)]

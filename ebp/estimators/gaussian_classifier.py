@@ -177,6 +177,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
             self._draw_seed()
             self._start_stream(rows, classes)
         else:
+            # Later rows: outputs for new classes, and units of all rows so far.
             check_classes(self, classes)
             self._learn_names(rows.y)
             self._inputs += Moments.of(rows.X, rows.weight)
@@ -234,6 +235,7 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
 
     def _check(self, X: Matrix, y: Any, sample_weight: ArrayLike | None, *, reset: bool) -> Rows:
         X = as_numbers(X, self, reset=reset)
+        # A row of a stream is learned in less time than scikit-learn's checks take.
         if reset or not is_plain(self, X, y):
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
             check_classification_targets(y)

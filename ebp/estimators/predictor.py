@@ -148,6 +148,7 @@ class Predictor:
             raise ValueError(f"weights must be real, binary or ternary, got {header['weights']!r:.40}")
         if header["head"] not in ("binary", "multiclass", "softmax"):
             raise ValueError(f"head must be binary, multiclass or softmax, got {header['head']!r:.40}")
+        # The coding, and a network of its kind.
         coding = InputCoding.from_json({"kind": header["coding"], "mean": arrays["mean"], "factor": arrays["factor"]})
         if len(coding.mean) != sizes[0]:
             raise ValueError(f"the coding must be of {sizes[0]} columns, got {len(coding.mean)}")
@@ -159,6 +160,7 @@ class Predictor:
             if not np.isfinite(arrays[name]).all():
                 raise ValueError(f"{name} must be finite")
             variable.assign(arrays[name].astype(variable.dtype.as_numpy_dtype))
+        # Names of the classes, and the calibration, if the file has one.
         names = tuple(map(str, header["class_names"]))
         fitted = None if calibration is None else Calibration(*map(float, calibration[:2]))
         if fitted is not None and not (

@@ -250,12 +250,14 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
                 ensure_min_samples=1,
             )
         check_second_order(self)
+        # Columns that occur for the first time are inputs from now on, also of the rows that are kept.
         if reset:
             self._columns = SeenColumns.of(X)
             self._edges = None
         elif (num_new := self._make_room(X)) and self._first is not None:
             self._first = self._first._replace(X=np.pad(self._first.X, ((0, 0), (0, num_new))))
         X = self._near(dense_rows(X, self._columns))
+        # Weights, and targets as a matrix.
         weight = weight_of_rows(X, sample_weight)
         if weight is not None and not np.any(weight > 0):
             raise ValueError("sample_weight must be positive for some row, got zeros only.")
@@ -367,6 +369,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
         bounds = edges(rows.y[counted])
         if bounds is None:
             return rows
+        # A row of weight 0 is no news, however far its target is.
         is_far = counted[:, None] & ((rows.y < bounds[0]) | (rows.y > bounds[1]))
         named = ", ".join(f"{target:g}" for target in rows.y[is_far])
         warnings.warn(
@@ -379,6 +382,7 @@ class EBPRegressor(RegressorMixin, SecondOrderEstimator):  # type: ignore[misc]
 
     def _warn_if_worse_than_the_mean(self, rows: Rows) -> None:
         """Look at the errors on the training data, as a fit that has failed must say so."""
+        # Errors in units in which those of the mean are 1; a target that does not vary has none.
         means, _ = self._moments_of(rows.X)
         errors = np.square((rows.y - self._targets.mean) / self._targets.scale - means.mean(axis=0))
         parts = np.average(errors, axis=0, weights=rows.weight)[self._targets.varies]

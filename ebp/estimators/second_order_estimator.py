@@ -229,6 +229,7 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
 
         :param designs: what is tried; the first one is taken where nothing is.
         """
+        # What is tried: every design with every count, or one design if the count is given.
         counts = tried_counts(self.epochs, len(rows.X)) if self.max_count == "auto" else [int(self.max_count)]
         if self.hidden == "auto":  # where rows are few and the function is nearly linear, units learn noise
             designs = [*designs, designs[0]._replace(widths=())]
@@ -239,6 +240,7 @@ class SecondOrderEstimator(BaseEstimator, abc.ABC):  # type: ignore[misc]
 
         def scores(number: int, held: NDArray[np.intp]) -> tuple[Array, Array]:
             self._design, count = choices[number]
+            # A trial is kept, since its errors judge the variances of the winner.
             trials[number].append(self._trial(rows, count, held))
             return trials[number][-1].scores()
 

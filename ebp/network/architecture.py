@@ -11,7 +11,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from .convolution import Convolved
-from .forward import Layer, forward
 from .heads import Head, RegressionHead, SignHead, SoftmaxHead
 from .posterior import WeightPrior
 
@@ -76,28 +75,6 @@ class Architecture:
         """Variances of W_l, given the means."""
         return [prior.var_from_mean(h_l, mean) for prior, h_l, mean in zip(self.priors, h, means, strict=True)]
 
-    def forward(
-        self,
-        X: tf.Tensor,
-        means: Sequence[tf.Tensor],
-        variances: Sequence[tf.Tensor],
-        b: Sequence[tf.Tensor],
-        *,
-        for_xla: bool = False,
-    ) -> list[Layer]:
-        """Eqs. (4.1) and (4.2) through all layers; see `forward.forward`."""
-        biases = list(b) if self.has_biases else [None] * self.num_layers
-        return forward(
-            X,
-            means,
-            variances,
-            biases,
-            fan_ins=self.fan_ins,
-            convolutions=self.convolutions,
-            full_covariance=self.full_covariance,
-            for_xla=for_xla,
-        )
-
 
 def initial_h(architecture: Architecture, seed: tf.Tensor) -> list[tf.Tensor]:
     """h of each layer at the start: uniform with variance 1 / (K var0); 0 if there are no hidden layers."""
@@ -134,6 +111,7 @@ def head_of(head: str | Head, num_outputs: int) -> Head:
         raise ValueError(
             f"head must be one of {', '.join(map(repr, named))} or a Head such as RegressionHead(0.1), got {head!r}."
         )
+    # One output is one of two classes, several are one for each class.
     if (head == "binary") != (num_outputs == 1) and head != "regression":
         raise ValueError(
             f"head={head!r} does not fit {num_outputs} outputs; 'binary' has one, 'multiclass' and 'softmax' have one "

@@ -133,6 +133,7 @@ def flat_sizes(layers: Sequence[object]) -> tuple[tuple[int, ...], tuple[Convolv
     :raises ValueError: if a size is no positive whole number, or a convolution has no image before it, is the last
         layer, or does not fit.
     """
+    # The inputs: a number, or an image, which the layers that follow can share weights on.
     image: tuple[int, ...] | None = None
     if isinstance(layers[0], (tuple, list)):
         image = tuple(check_whole("sizes of an image", size) for size in layers[0])

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from .convolution import Convolved, pooled, unfolded
+
+if TYPE_CHECKING:
+    from .architecture import Architecture
 
 __all__ = [
     "Layer",
@@ -198,43 +201,39 @@ def sign_covariance(mu: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
 
 
 def forward(
-    X: tf.Tensor,
+    architecture: Architecture,
+    X: tf.Tensor | tf.SparseTensor,
     means: Sequence[tf.Tensor],
     variances: Sequence[tf.Tensor],
-    biases: Sequence[tf.Tensor | None],
+    b: Sequence[tf.Tensor],
     *,
-    fan_ins: Sequence[int],
-    convolutions: Sequence[Convolved | None] = (),
-    full_covariance: bool = False,
     for_xla: bool = False,
 ) -> list[Layer]:
-    """All layers, in order, for B examples.
+    """All layers, in order, for B examples; with covariances (appendix B) O(B n^2 (n_in + nodes)) per layer.
 
-    :param X: the data, [B, n_0]: a tensor or `SparseTensor`.
+    :param X: the data, [B, n_0].
     :param means: <W_l> of each layer, [n_(l-1), n_l].
     :param variances: of W_l.
-    :param biases: b_l [n_l], or None.
-    :param fan_ins: K_l.
-    :param convolutions: of each layer, or None; empty for none.
-    :param full_covariance: appendix B: carry the covariances of the hidden layers; O(B n^2 (n_in + nodes)) per layer.
+    :param b: of each layer [n_l]; empty without biases.
     :param for_xla: see `layer_inputs`.
     """
     layers: list[Layer] = []
     v = X
     v_var = None
     v_cov = None
-    shared = convolutions or (None,) * len(means)
+    biases = b or (None,) * len(means)
+    shared = architecture.convolutions or (None,) * len(means)
     # Layer by layer: u by Eqs. (4.1) and (4.2), then <v> of its signs.
-    for mean, var, b, fan_in, convolved in zip(means, variances, biases, fan_ins, shared, strict=True):
+    for mean, var, bias, fan_in, convolved in zip(means, variances, biases, architecture.fan_ins, shared, strict=True):
         if convolved is not None:
             v, v_var = (part if part is None else unfolded_rows(part, convolved) for part in (v, v_var))
-        mu, sigma2 = layer_inputs(v, mean, var, b, fan_in=fan_in, is_first=not layers, v_var=v_var, for_xla=for_xla)
+        mu, sigma2 = layer_inputs(v, mean, var, bias, fan_in=fan_in, is_first=not layers, v_var=v_var, for_xla=for_xla)
         # Appendix B: Sigma_l follows from Cov(v_(l-1)), and sigma2 is its diagonal.
-        if full_covariance:
+        if architecture.full_covariance:
             if v_cov is None:  # the first layer: neurons share no random variable
                 sigma = tf.linalg.diag(sigma2)
             else:
-                sigma = layer_covariance(v_cov, mean, var, fan_in=fan_in, has_bias=b is not None)
+                sigma = layer_covariance(v_cov, mean, var, fan_in=fan_in, has_bias=bias is not None)
                 sigma2 = tf.linalg.diag_part(sigma)
             if len(layers) + 1 < len(means):
                 v_cov = sign_covariance(mu, sigma)

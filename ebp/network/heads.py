@@ -322,6 +322,7 @@ def _one_against_others(u: tf.Tensor) -> tf.Tensor:
 
 def _target_matrix(Y: ArrayLike, num_outputs: int) -> np.ndarray:
     Y = np.asarray(Y, dtype=np.float64)
+    # One output may have its targets as a list.
     if Y.ndim == 1 and num_outputs == 1:
         Y = Y[:, None]
     if Y.ndim != 2 or Y.shape[1] != num_outputs:

@@ -24,6 +24,7 @@ from gpflow_deep_base.seeds import Seed, as_seed
 from .architecture import Architecture, Posterior, head_of, initial_h
 from .coding import Matrix
 from .convolution import check_whole, flat_sizes, pooled, unfolded
+from .forward import forward
 from .heads import Head, SignHead
 from .posterior import WeightPrior, weight_prior
 
@@ -81,9 +82,11 @@ class EBPNetwork(tf.Module):
         has_convolutions = any(shared is not None for shared in convolutions)
         if has_convolutions and covariance == "full":
             raise ValueError("covariance must be 'diagonal' with convolutions, got 'full'.")
+        # Half precision has no error function, and too few digits for sums of increments.
         dtype = tf.as_dtype(dtype)
         if dtype not in (tf.float32, tf.float64):
             raise ValueError(f"dtype must be float32 or float64, got {dtype.name}.")
+        # What is fixed, hashable so that equal networks share compiled functions.
         self.architecture = Architecture(
             layer_sizes=sizes,
             priors=tuple(weight_prior(layer_prior) for layer_prior in prior),
@@ -284,7 +287,7 @@ def _compiled_moments(architecture: Architecture, is_sparse: bool) -> Callable[.
     @counted_alone
     def moments(X: Matrix, h: tuple[tf.Tensor, ...], b: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, tf.Tensor]:
         means = architecture.means(h)
-        last = architecture.forward(X, means, architecture.variances(h, means), b)[-1]
+        last = forward(architecture, X, means, architecture.variances(h, means), b)[-1]
         return last.mu, last.sigma2
 
     # Types of arguments with any number of rows, and of columns if they are sparse.

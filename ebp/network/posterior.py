@@ -275,6 +275,7 @@ class FiniteSetWeights:
         object.__setattr__(self, "values", tuple(float(value) for value in self.values))
         if self.log_prior is not None:
             object.__setattr__(self, "log_prior", tuple(float(value) for value in self.log_prior))
+        # Increasing values, so that `sample` is a quantile function; an infinite log prior has no softmax.
         if len(self.values) < 2 or not np.all(np.isfinite(self.values)) or np.any(np.diff(self.values) <= 0):
             raise ValueError(
                 f"values of FiniteSetWeights must be at least two finite, increasing numbers, got {self.values}."

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from .architecture import Architecture, Posterior
 from .backward import backward
-from .forward import Layer, product
+from .forward import Layer, forward, product
 from .heads import head_scores
 
 __all__ = ["MAX_SHIFT", "Increments", "bayes_increments", "bias_increment", "damping", "updated", "weight_increment"]
@@ -124,7 +124,7 @@ def bayes_increments(
     """
     # Forward pass, Eqs. (4.1) and (4.2), and Delta_L of the head, Eq. (4.3).
     variances = architecture.variances(h, means)
-    layers = architecture.forward(X, means, variances, b, for_xla=for_xla)
+    layers = forward(architecture, X, means, variances, b, for_xla=for_xla)
     last = layers[-1]
     log_prob = architecture.head.log_prob(Y, last.mu, last.sigma2)
     output_delta = architecture.head.delta(Y, last.mu, last.sigma2)

@@ -194,6 +194,7 @@ def _export_real(
         raise ValueError("real weights are rounded by rows such as the training rows; give them as X.")
     if max_bytes is not None and (y is None or bits is not None):
         raise ValueError("max_bytes chooses bits and hidden units by rows; give X and y with it, and no bits.")
+    # How many bits, and with `max_bytes` how many units, too.
     X = np.asarray(X)
     if max_bytes is None:
         bits = 4 if bits is None else bits
@@ -233,6 +234,7 @@ def _source(net: PackedNetwork, inputs: str, name: str) -> str:
     if num_outputs > 1:
         constants.append(array("uint8_t", "ranks", np.concatenate([_ranks(net, part[-1]) for part in net.networks])))
     classes = "" if net.classes is None else ":\n   " + comment(", ".join(map(str, net.classes.tolist())))
+    # Where one output decides, equal votes are for the second class; else for the first of several.
     return _SOURCE.format(
         last=last,
         num_classes=num_classes,

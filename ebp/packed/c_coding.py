@@ -61,6 +61,7 @@ _MAX_CODED = 2**22
 def input_coding(net: PackedNetwork, inputs: str) -> tuple[list[str], str]:
     """Constants, and the body of the function that codes input i."""
     coding = net.coding
+    # Signs need no arithmetic.
     if coding is not None and coding.kind == "sign":
         return [floats("mean", coding.mean)], "    return x[i] > mean[i] ? 1 : -1;"
     if net.fraction_bits is None:

@@ -151,6 +151,7 @@ def source_of(net: RoundedNetwork, name: str, *, has_probabilities: bool) -> str
         constants.append(array("uint8_t", "used", bitmap))
     if has_probabilities:
         constants.append(array("uint16_t", "halves", HALVES))
+    # A layer of code for each layer of weights, each with room for its own units.
     hidden = net.layers[:-1]
     words = {"name": name, "type": _TYPES[net.inputs], "num_classes": num_classes}
     text = _START.format(

@@ -353,6 +353,7 @@ def _labels(model: Model, X: Matrix, classes: ArrayLike | None) -> np.ndarray:
 
 
 def _check_outputs(file: PackedNetwork, network: EBPNetwork, X: Matrix, num_votes: int, seed: int) -> None:
+    # A vote is compared by its shares, single weights by u of the last layer.
     if num_votes:
         file_output = file.vote(X, is_coded=True)
         network_output = network.vote(X, num_votes, seed)
@@ -371,6 +372,7 @@ def _parts(
     model: Model, coding: InputCoding | None, classes: ArrayLike | None
 ) -> tuple[EBPNetwork, InputCoding | None, ArrayLike | None]:
     """Network, coding and classes of an `EBPClassifier`, or as they are given."""
+    # A classifier brings coding and classes; a network has those that are given.
     network = model
     if hasattr(model, "coding_"):
         if coding is not None:

@@ -148,6 +148,7 @@ class PackedNetwork:
             raise ValueError(
                 f"inputs must be numbers [N, {self.layer_sizes[0]}], got shape {list(X.shape)} and dtype {X.dtype}."
             )
+        # Raw inputs are coded as in training.
         if self.coding is not None and not is_coded:
             if not np.isfinite(X.data if is_sparse(X) else X).all():
                 raise ValueError("inputs must be finite, got NaN or infinity; drop or impute these rows.")

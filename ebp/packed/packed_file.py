@@ -165,6 +165,7 @@ def _convolutions(stored: object, num_layers: int) -> list[Convolved | None]:
     if not isinstance(stored, list) or len(stored) != num_layers or stored[-1] is not None:
         raise ValueError("convolutions must list one for each layer, or null, and null for the last one")
     convolutions: list[Convolved | None] = []
+    # Every number is checked before anything of its size is made.
     for numbers in stored:
         if numbers is None:
             convolutions.append(None)
@@ -185,6 +186,7 @@ def _classes(names: object, num_outputs: int) -> np.ndarray | None:
         return None
     if not isinstance(names, list) or len(names) != max(2, num_outputs):
         raise ValueError(f"classes must be null or {max(2, num_outputs)} names")
+    # Names of one kind, as an array of NumPy holds them.
     kinds = {type(name) for name in names}
     fits = kinds in ({str}, {bool}) or (kinds == {float} and all(map(math.isfinite, names)))
     if not fits and not all(_is_whole(name, -(2**63), 2**63 - 1) for name in names):

@@ -51,6 +51,7 @@ def content_of(
         for i, (w, b) in enumerate(zip(signs, biases, strict=True)):
             payload.append(np.packbits(w.T > 0, axis=1, bitorder="little").tobytes())
             is_last = i == len(signs) - 1
+            # Thresholds are in units of the sums: fractions of inputs, or pool x pool signs for their mean.
             below = weights.convolutions[i - 1] if i and weights.convolutions else None
             scale = 2.0 ** (fraction_bits or 0) if i == 0 else below.pool**2 if below is not None else 1.0
             payload.append((b.astype(dtype) if is_last else _thresholds(b, scale)).tobytes())
@@ -89,6 +90,7 @@ def _checked(weights: Weights, what: str) -> tuple[list[np.ndarray], list[np.nda
             f"{what} needs at least one layer and as many biases as layers, got {len(signs)} and {len(weights.biases)}."
         )
     biases = []
+    # Layer by layer: shapes that fit the one before, weights -1 and +1, and finite biases.
     for i, (w, b) in enumerate(zip(signs, weights.biases, strict=True)):
         fits = i == 0 or len(weights.convolutions) > 0 or w.shape[0] == signs[i - 1].shape[1]
         if w.ndim != 2 or 0 in w.shape or not fits:

@@ -90,6 +90,7 @@ def masked(X: np.ndarray, scale: float, masks: NDArray[np.int8], out: NDArray[np
             F = masks[columns[j + 5]]
             G = masks[columns[j + 6]]
             H = masks[columns[j + 7]]
+            # q & mask is q where the weight is +1, else 0.
             for o in range(out.shape[1]):
                 first = (A[o] & a) + (B[o] & b) + (C[o] & c) + (D[o] & d)
                 sums[o] += np.int32(first + (E[o] & e) + (F[o] & f) + (G[o] & g) + (H[o] & h))

@@ -123,6 +123,7 @@ class RoundedNetwork:
             raise ValueError(f"rows must be of shape [N, {self.num_inputs}], got {list(X.shape)}.")
         if not (np.all(np.rint(X) == X) and np.all(least <= X) and np.all(most >= X)):
             raise ValueError(f"inputs must be whole numbers from {least} to {most} for {self.inputs}.")
+        # Whole numbers through all layers, as C has them.
         values = X.astype(np.int64)[:, self.used]
         for layer in self.layers[:-1]:
             values = layer.units(values)

@@ -147,6 +147,7 @@ def sign_products(
     out = np.empty((len(x), layer.num_outputs), np.int32)
     if len(x) == 0:
         return out
+    # By the processor's own count of ones.
     if engine == "numba":
         from . import popcount
 
@@ -275,6 +276,7 @@ def hidden_sums(
         if sums.dtype == np.float32:
             return np.dot(np.copysign(_ONE, sums - before.small_numbers), layer.floats)
         return np.dot(np.where(sums >= before.numbers, _ONE, -_ONE), layer.floats)
+    # Signs as bits, of which the next layer counts those that differ.
     x = pad(np.packbits(sums >= before.numbers, axis=1, bitorder="little"))
     return sign_products(x, layer, engine=engine, with_floats=with_floats)
 

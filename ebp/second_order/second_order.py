@@ -241,6 +241,7 @@ def forward(posterior: Gaussian, X: Array, units: str) -> list[Layer]:
         mu = v @ mean / math.sqrt(fan_in)
         sigma2 = ((v**2 + v_var) @ var + v_var @ mean**2) / fan_in
         sigma2 = np.maximum(sigma2, np.finfo(np.float64).tiny)
+        # The next layer's inputs are random: moments of the units, and a constant 1 for the bias.
         output = None if is_last else UNITS[units](mu, sigma2)
         layers.append(Layer(v, v_var, mu, sigma2, output))
         if output is not None:
@@ -310,6 +311,7 @@ def _changes(layer: Layer, mean: Array, weight: Array, by_mu: Array, by_sigma2: 
     second = weight * by_sigma2 / fan_in
     gradient = v.T @ first
     curvature = (v**2).T @ (first * by_mu / root) - 2.0 * (v**2 + v_var).T @ second
+    # Var(v) m^2 in sigma2 makes d log Z / dm depend on m, and so its square.
     if np.any(v_var):
         gradient += 2.0 * mean * (v_var.T @ second)
         curvature += 4.0 * mean * ((v * v_var).T @ (second * by_mu / root))

@@ -49,6 +49,7 @@ def dense_epoch(architecture: Architecture, batch_size: int, jit_compile: bool, 
             return t + 1, updated(posterior, change), log_prob, damped, scores.write(t, change.scores)
 
         zero = tf.zeros([], architecture.dtype)
+        # Only what an update changes goes around the loop; the data stay where they are.
         start = (tf.constant(0), posterior, zero, tf.constant(0), _scores(architecture, tf.shape(rows)[0], batch_size))
         _, posterior, log_prob, damped, scores = tf.while_loop(lambda t, *_: t < num_steps, body, start)
         return posterior, log_prob, damped, scores.stack()
@@ -131,6 +132,7 @@ def stream_epoch(architecture: Architecture) -> Callable[..., tuple[Posterior, t
         def body(
             t: tf.Tensor, more: tf.Tensor, posterior: Posterior, seen: tf.Tensor, log_prob: tf.Tensor, damped: tf.Tensor
         ) -> tuple[object, ...]:
+            # The batch that was taken out of the pipeline before, and the next one at the end of this step.
             x, y = more.get_value()
             x = tf.cast(x, architecture.dtype)
             y = _checked_targets(architecture, x, tf.cast(y, architecture.dtype))

@@ -118,6 +118,7 @@ def _first_segment(architecture: Architecture, posterior: Posterior) -> _Segment
     dtype = architecture.dtype
     lazy = _lazy_layers(architecture)
 
+    # Of a lazy layer but the first, inputs are recorded; those of the first are rows of the data.
     def record(size: int) -> tf.TensorArray:
         return tf.TensorArray(dtype, REFRESH_EVERY, element_shape=[size])
 

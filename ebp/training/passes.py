@@ -218,6 +218,7 @@ def _drawn(
             raise ValueError("groups must be at least two, as a part of them is held back, got one; leave it out.")
         folds = _drawn_groups(rng, group, strata, part, num_folds)
     else:
+        # Each class is shuffled on its own, and every part takes the next rows of each.
         labels = np.zeros(num_rows) if strata is None else strata
         classes = [rng.permutation(np.flatnonzero(labels == name)) for name in np.unique(labels)]
         sizes = [int(part * len(rows)) for rows in classes]

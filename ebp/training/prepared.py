@@ -140,6 +140,7 @@ def _check_empty_rows(X: Matrix, has_biases: bool) -> None:
         raise ValueError(
             f"{message}, so a network without biases knows nothing of them; drop them, or use biases=True."
         )
+    # A single empty row says nothing of how the inputs are coded.
     if X.shape[0] == 1:  # such as the first of a stream, which is 0 in units of its own
         return
     warnings.warn(

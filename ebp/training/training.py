@@ -161,6 +161,7 @@ def fit_chunk(
     That is done for each power of two of rows and of updates. Parameters are as for `fit_epoch`, scores are those of
     the rows of `data`.
     """
+    # Sparse loops are not compiled by XLA, and short streams do not pay for it.
     if isinstance(data.X, SparseRows) or batch_size > MAX_PADDING or int(network.step) < MIN_STEPS_FOR_XLA:
         return fit_epoch(network, data, weight=weight, batch_size=batch_size, seed=seed, epoch=epoch)
     # With rows of zeros, which are not learned, up to a power of two.
@@ -193,6 +194,7 @@ def fit_stream(network: EBPNetwork, dataset: tf.data.Dataset, *, max_steps: int 
     architecture = network.architecture
     sizes = architecture.layer_sizes
     spec = getattr(dataset, "element_spec", None)
+    # Pairs of matrices, with as many columns as the network has inputs and outputs.
     if not (
         isinstance(spec, tuple)
         and len(spec) == 2

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from ebp.network.backward import backward
-from ebp.network.forward import sign_mean
+from ebp.network.forward import forward, sign_mean
 from ebp.network.heads import Head, RegressionHead, SignHead, SoftmaxHead
 from ebp.network.network import EBPNetwork
 from ebp.network.update import bias_increment, weight_increment
@@ -50,7 +50,8 @@ def test_increments_are_gradients_with_frozen_variances(name: str, rng: np.rando
     else:
         Y = rng.choice([-1.0, 1.0], size=(2, sizes[-1]))
     means = network.architecture.means(network.h)
-    layers = network.architecture.forward(X, means, network.architecture.variances(network.h, means), network.b)
+    variances = network.architecture.variances(network.h, means)
+    layers = forward(network.architecture, X, means, variances, network.b)
     last = layers[-1]
     deltas = backward(head.delta(tf.constant(Y), last.mu, last.sigma2), layers)
     with tf.GradientTape() as tape:

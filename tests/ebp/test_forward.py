@@ -7,7 +7,8 @@ import scipy.sparse
 import tensorflow as tf
 from scipy import stats
 
-from ebp.network.forward import forward, layer_covariance, layer_inputs, product, sign_covariance, sign_mean
+from ebp.network.forward import Layer, forward, layer_covariance, layer_inputs, product, sign_covariance, sign_mean
+from ebp.network.network import EBPNetwork
 from ebp.network.posterior import BinaryWeights, FiniteSetWeights, TernaryWeights, WeightPrior
 from tests.ebp import oracles
 from tests.statistical import assert_mean_close
@@ -121,17 +122,21 @@ def test_covariance_of_layer_inputs_from_draws(rng: np.random.Generator) -> None
     assert_mean_close(u[:, :, None] * u[:, None, :], result[0], min_detectable=0.03)
 
 
+def layers_of(covariance: str, X: np.ndarray, h: list[np.ndarray], b: list[np.ndarray]) -> list[Layer]:
+    """The forward pass of a network of binary weights."""
+    sizes = (len(h[0]), *(h_l.shape[1] for h_l in h))
+    architecture = EBPNetwork(sizes, covariance=covariance, dtype=tf.float64).architecture
+    H = [tf.constant(h_l) for h_l in h]
+    variances = [BinaryWeights().var(h_l) for h_l in H]
+    return forward(architecture, tf.constant(X), architecture.means(H), variances, [tf.constant(b_l) for b_l in b])
+
+
 def test_full_covariance_changes_nothing_for_two_layers_and_one_output(rng: np.random.Generator) -> None:
     """The first layer's inputs are independent, so the second layer's marginals are the same (Sec. 3.4)."""
-    h = [tf.constant(rng.normal(size=shape)) for shape in ((6, 5), (5, 1))]
-    means = [BinaryWeights().mean(one) for one in h]
-    variances = [BinaryWeights().var(one) for one in h]
-    biases = [tf.constant(rng.normal(size=size)) for size in (5, 1)]
-    X = tf.constant(rng.normal(size=(4, 6)))
-    diagonal, full = (
-        forward(X, means, variances, biases, fan_ins=(7, 6), full_covariance=option) for option in (False, True)
-    )
-    for one, other in zip(diagonal, full, strict=True):
+    h = [rng.normal(size=shape) for shape in ((6, 5), (5, 1))]
+    b = [rng.normal(size=size) for size in (5, 1)]
+    X = rng.normal(size=(4, 6))
+    for one, other in zip(*(layers_of(kind, X, h, b) for kind in ("diagonal", "full")), strict=True):
         np.testing.assert_allclose(one.mu, other.mu, rtol=1e-12)
         np.testing.assert_allclose(one.sigma2, other.sigma2, rtol=1e-12)
 
@@ -144,19 +149,8 @@ def test_full_covariance_is_nearer_to_sampled_networks(rng: np.random.Generator)
     sizes, draws = (40, 30, 30, 1), 20_000
     h = [rng.normal(size=(40, 30)) * 0.1, 0.6 + np.zeros((30, 30)), 0.6 + np.zeros((30, 1))]
     x = rng.normal(size=40)
-    prior = BinaryWeights()
-    H = [tf.constant(one) for one in h]
-    variance = {}
-    for option in (False, True):
-        layers = forward(
-            tf.constant(x[None]),
-            [prior.mean(one) for one in H],
-            [prior.var(one) for one in H],
-            [tf.zeros([size], tf.float64) for size in sizes[1:]],
-            fan_ins=[size + 1 for size in sizes[:-1]],
-            full_covariance=option,
-        )
-        variance[option] = float(layers[-1].sigma2[0, 0])
+    b = [np.zeros(size) for size in sizes[1:]]
+    variance = {kind: float(layers_of(kind, x[None], h, b)[-1].sigma2[0, 0]) for kind in ("diagonal", "full")}
     u = np.empty(draws)
     for i in range(draws):
         v = x
@@ -167,8 +161,8 @@ def test_full_covariance_is_nearer_to_sampled_networks(rng: np.random.Generator)
             if layer == 2:
                 u[i] = u_l[0]
     sampled = np.var(u)
-    assert variance[True] == pytest.approx(sampled, rel=0.1)
-    assert variance[False] < 0.6 * sampled
+    assert variance["full"] == pytest.approx(sampled, rel=0.1)
+    assert variance["diagonal"] < 0.6 * sampled
 
 
 def test_an_empty_row_without_bias_has_sign_zero() -> None:

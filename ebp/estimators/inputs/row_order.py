@@ -56,6 +56,7 @@ def copies(X: Matrix, labels: NDArray[np.intp]) -> NDArray[np.intp] | None:
     """
     if X.shape[0] < MIN_DIFFERENT:
         return None
+    # Equal rows are neighbours in their order; each run of them has a number.
     order = row_order(X)
     ordered = X[order]
     differs = ordered[1:] != ordered[:-1]
@@ -121,6 +122,7 @@ def _compared(place: NDArray[np.intp], tied: NDArray[np.intp], keys: list[np.nda
     """Puts rows that were equal so far into the order of keys, in `place`; returns those that are equal still."""
     if all(np.all(key == key[0]) for key in keys):
         return tied
+    # Rows tied so far, in the order of the new keys within each tie.
     order = np.lexsort((*reversed(keys), place[tied]))
     rows = tied[order]
     group_places = place[rows]
