@@ -178,7 +178,9 @@ def dialect_of(
         num_titles = num_above + rows[start + 2][0]
         notes.append(f"names of two lines are joined, as {next(name for name in header if name not in body[0])!r}")
     header = [name or unnamed(d, header) for d, name in enumerate(header)]
-    if len(twice := {name for name in header if header.count(name) > 1}) and not twice & {*wanted}:
+    # Names that occur twice are numbered, unless one is wanted that is not known to be a numbered one
+    twice = {name for name in header if header.count(name) > 1}
+    if twice and all(f"{name}.1" in wanted for name in twice & {*wanted}):
         header = _numbered(header)
         notes.append(f"columns of one name are numbered, as {quoted(sorted(twice))} and {next(iter(twice))}.1")
     check_names(header, where)
@@ -404,9 +406,10 @@ def read_batches(
             raise ValueError(_ragged(bad[0], bad[0].number - 1 - has_header, dialect, where)) from error
         raise ValueError(_unreadable(error, where)) from error
     # An open quotation mark has swallowed the seal
-    if held is None or any(column[len(held) - 1].as_py() != _SEAL for column in held.columns):
+    if held is None or not len(held) or any(column[len(held) - 1].as_py() != _SEAL for column in held.columns):
         row = num_lines - 1 - has_header
-        raise ValueError(f"{where} has a quotation mark in row {row} (from 0) that is never closed; mend it.")
+        place = f"row {row} (from 0)" if row >= 0 else "its line of names"
+        raise ValueError(f"{where} has a quotation mark in {place} that is never closed; mend it.")
     # Rows of another length are allowed at the foot only
     num_foot = len(ragged) if skip_footer is None else skip_footer
     is_cut = ragged and ragged[0].number < num_lines + num_blank + len(ragged) - num_foot  # lines of the table follow

@@ -196,12 +196,12 @@ def _json_frame(content: str, budget: Budget, *, is_lines: bool) -> pd.DataFrame
     return frame
 
 
-def _flat(row: Mapping[str, object]) -> dict[str, Any]:
+def _flat(row: Mapping[str, object]) -> dict[str, object]:
     """A row whose objects within are columns, too: `{"user": {"age": 5}}` has the column "user.age".
 
     :raises ValueError: if two values would have one name.
     """
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for name, value in row.items():
         inner = {f"{name}.{key}": item for key, item in _flat(value).items()} if isinstance(value, dict) else {}
         if twice := flat.keys() & (inner or {name: value}).keys():
@@ -317,6 +317,8 @@ def _trimmed(table: Table, notes: Sequence[str], spec: TableSpec) -> Table:
         if name.startswith("Unnamed: ") and not _has_values(columns[name]):
             left_out.append((name, "it has no name and no values"))
     columns = columns.drop_columns([name for name, _ in left_out])
+    if not columns.column_names:
+        raise ValueError(f"{table.where} has neither names of columns nor values; check how it was written.")
     # Keys of statistical offices, which are several columns in one
     if "," in (key := columns.column_names[0]) and "\\" in key and table.delimiter != ",":
         names = [name.strip() for name in key.partition("\\")[0].split(",")]
@@ -398,10 +400,11 @@ def text_batches(path: Path, dialect: Dialect, spec: TableSpec) -> Iterator[pa.T
 
     :raises ValueError: naming the file.
     """
-    options: Any = {"skip_footer": spec.file.skip_footer, "drops_bad_rows": spec.bad_rows == "drop"}
     is_odd = False
     with _readable(path), open_unpacked(path, spec.file.max_bytes) as stream:
-        for table in read_batches(stream, dialect, str(path), **options):
+        for table in read_batches(
+            stream, dialect, str(path), skip_footer=spec.file.skip_footer, drops_bad_rows=spec.bad_rows == "drop"
+        ):
             is_odd |= any(map(_has_odd_quotes, table.columns))
             yield table
     # A quotation mark in a value of several lines may have joined rows
@@ -446,7 +449,7 @@ def names_of_pandas(schema: pa.Schema) -> tuple[list[str], list[str]]:
     columns, index = (entry if isinstance(entry, list) else [] for entry in entries.values())
     categories = [c.get("name") for c in columns if isinstance(c, dict) and c.get("pandas_type") == "categorical"]
 
-    def known(names: list[Any]) -> list[str]:
+    def known(names: list[object]) -> list[str]:
         return [name for name in names if isinstance(name, str) and schema.names.count(name) == 1]
 
     return known(categories), known(index)

@@ -111,6 +111,7 @@ def test_cells_are_as_they_are_written(text: str | bytes, expected: dict[str, li
         ('a,b\n1,"x\n3,4\n5,6\n', "quotation mark in row 0 .* never closed"),
         ('a,b\n1,2\n3,"x\n3,4\n', "quotation mark in row 1 .* never closed"),
         ('a,b\n1,2\n"3,4\n5,6\n', "quotation mark in row 1 .* never closed"),
+        ('"a,b\n1,2\n', "quotation mark in its line of names that is never closed"),
         ("a,b\n1,é\n".encode("utf-16-le"), "UTF-16 needs a byte order mark"),
         (b"a,b\n1,\x00\n", "zero bytes"),
         ("a,b\n1,é\n".encode("utf-16")[:-1], "UTF-8"),

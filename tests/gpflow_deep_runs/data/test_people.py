@@ -466,7 +466,13 @@ def test_names_below_other_lines_are_found_by_the_target(tmp_path: Path) -> None
     path.write_text('"Title","Colours, in all"\n"Unit","m"\nx,y\n' + "a,1.5\nb,2\n" * 9)
     assert read_table(path, SPEC).feature_names == ("x=a", "x=b")
     path.write_text(text(FRAME.rename(columns={"kind": "q"})))
-    assert read_table(path, SPEC).feature_names[-1] == "q.1"
+    rows = read_table(path, SPEC)
+    assert rows.feature_names[-1] == "q.1"
+    X, _ = apply_schema(schema_of(divide(rows)), path)  # whose names occur twice, too
+    np.testing.assert_array_equal(X, rows.parts["all"].X)
+    (empty := tmp_path / "empty.csv").write_text("Unnamed: 0,Unnamed: 1\n,\n,\n")
+    with pytest.raises(ValueError, match="has neither names of columns nor values"):
+        read_table(empty, SPEC)
     with pytest.raises(ValueError, match="'q' occur twice"):
         read_table(path, TableSpec(target=("q",)))
     path.write_text(text(FRAME.rename(columns={"q": "4046"})))
