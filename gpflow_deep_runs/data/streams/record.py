@@ -14,7 +14,7 @@ from gpflow_deep_runs.data.rows import Part
 from gpflow_deep_runs.data.streams.files import Shards
 from gpflow_deep_runs.data.streams.moments import Scale
 from gpflow_deep_runs.data.streams.presets import StreamPreset
-from gpflow_deep_runs.data.streams.stream import PARTS, Stream
+from gpflow_deep_runs.data.streams.stream import PARTS, Settings, Stream
 from gpflow_deep_runs.data.table.schema import Schema
 from gpflow_deep_runs.data.table.spec import TableSpec
 
@@ -56,19 +56,14 @@ def load_schema(path: str | os.PathLike[str], table: TableSpec) -> Schema | None
         return None  # absent, or cut short: scan again
 
 
-def load_stored(path: str | os.PathLike[str], shards: Shards, preset: StreamPreset, **settings: Any) -> Stream | None:
+def load_stored(
+    path: str | os.PathLike[str], shards: Shards, preset: StreamPreset, settings: Settings
+) -> Stream | None:
     """What :func:`save` wrote, if it is of these very files (names and sizes) and settings; else None."""
     try:
         facts, arrays = _read(path)
         # The files, what the user says and all that decides the parts must be the same
-        stored_settings = facts["settings"]
-        settings_now = {**settings, "preset": preset.name, "names": list(shards.names), "sizes": list(shards.sizes)}
-        settings_now |= {
-            "version": VERSION,
-            "table": table_to_json(preset.table),
-            "drop_bad_rows": shards.drop_bad_rows,
-        }
-        if any(stored_settings[key] != value for key, value in settings_now.items()):
+        if facts["settings"] != settings:
             return None
         num_train = arrays.pop("num_train")
         samples = {name: Part(arrays[f"{name}/X"], arrays[f"{name}/Y"]) for name in PARTS if f"{name}/X" in arrays}
@@ -76,12 +71,12 @@ def load_stored(path: str | os.PathLike[str], shards: Shards, preset: StreamPres
         classes = tuple(facts["classes"])
         sha256 = str(facts["sha256"])
         counts = dict(facts["counts"])
-        return Stream(shards, preset, stored_settings, num_train, counts, x_scale, y_scale, classes, samples, sha256)
+        return Stream(shards, preset, settings, num_train, counts, x_scale, y_scale, classes, samples, sha256)
     except _ERRORS:
         return None
 
 
-def table_to_json(table: TableSpec | None) -> Any:
+def table_to_json(table: TableSpec | None) -> object:
     """What the user says of a table, as JSON holds it."""
     return None if table is None else json.loads(json.dumps(asdict(table)))
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from absl import logging
@@ -20,7 +20,17 @@ from gpflow_deep_runs.data.streams import own, record
 from gpflow_deep_runs.data.streams.files import Shards, open_shards
 from gpflow_deep_runs.data.streams.moments import Moments, Sample
 from gpflow_deep_runs.data.streams.presets import PRESETS, StreamPreset
-from gpflow_deep_runs.data.streams.stream import PARTS, TEST, TRAIN, VALID, BlockRows, Divider, Stream, in_order
+from gpflow_deep_runs.data.streams.stream import (
+    PARTS,
+    TEST,
+    TRAIN,
+    VALID,
+    BlockRows,
+    Divider,
+    Settings,
+    Stream,
+    in_order,
+)
 from gpflow_deep_runs.data.table.spec import TableSpec
 from gpflow_deep_runs.data.table.survey import check_missing
 from gpflow_deep_runs.data.views import Source
@@ -81,12 +91,6 @@ def load(
     """
     if source.data is None:
         raise ValueError("--stream reads the files of --data; give their folder or pattern.")
-    settings: dict[str, Any] = {
-        "split": split,
-        "valid_fraction": valid_fraction,
-        "test_fraction": spec.test_fraction,
-        "sample_rows": spec.stream_sample,
-    }
     # Columns that an earlier pass has found out need not be looked at again
     schema = None if stored is None or spec.stream_preset else record.load_schema(stored, table)
     if spec.stream_preset is not None:
@@ -95,10 +99,20 @@ def load(
         shards, preset = own.reopen(source.data, table, schema)
     else:
         shards, preset = own.open_table(source.data, table, progress=progress)
-    stream = None if stored is None else record.load_stored(stored, shards, preset, **settings)
+    # Neither need its rows, if the files are the same and are divided alike
+    settings = _settings(shards, preset, split, valid_fraction, spec.test_fraction, spec.stream_sample)
+    stream = None if stored is None else record.load_stored(stored, shards, preset, settings)
     if stream is None and schema is not None:  # of other files
         shards, preset = own.open_table(source.data, table, progress=progress)
-    stream = stream or scan(shards, preset, progress=progress, **settings)
+    stream = stream or scan(
+        shards,
+        preset,
+        split=split,
+        valid_fraction=valid_fraction,
+        test_fraction=spec.test_fraction,
+        sample_rows=spec.stream_sample,
+        progress=progress,
+    )
     warn_of_few(stream.rows)
     return stream
 
@@ -111,6 +125,24 @@ def _known(spec: StreamSpec, pattern: str, table: TableSpec) -> tuple[Shards, St
     is_dropping = table.bad_rows == "drop"
     shards = open_shards(pattern, layouts=preset.layouts, drop_bad_rows=is_dropping)
     return shards, preset
+
+
+def _settings(
+    shards: Shards, preset: StreamPreset, split: int, valid_fraction: float, test_fraction: float, sample_rows: int
+) -> Settings:
+    return {
+        "version": record.VERSION,
+        "preset": preset.name,
+        "table": record.table_to_json(preset.table),
+        "columns": [list(preset.feature_names), list(preset.target_names), preset.task, list(preset.class_names)],
+        "split": split,
+        "valid_fraction": valid_fraction,
+        "test_fraction": test_fraction,
+        "sample_rows": sample_rows,
+        "drop_bad_rows": shards.drop_bad_rows,
+        "names": list(shards.names),
+        "sizes": list(shards.sizes),
+    }
 
 
 def scan(
@@ -138,19 +170,7 @@ def scan(
             "a stream needs 0 <= valid_fraction < 1, 0 < test_fraction < 1 and at least 2 sample rows, got "
             f"{valid_fraction}, {test_fraction} and {sample_rows}."
         )
-    settings = {
-        "version": record.VERSION,
-        "preset": preset.name,
-        "table": record.table_to_json(preset.table),
-        "columns": [list(preset.feature_names), list(preset.target_names), preset.task, list(preset.class_names)],
-        "split": split,
-        "valid_fraction": valid_fraction,
-        "test_fraction": test_fraction,
-        "sample_rows": sample_rows,
-        "drop_bad_rows": shards.drop_bad_rows,
-        "names": list(shards.names),
-        "sizes": list(shards.sizes),
-    }
+    settings = _settings(shards, preset, split, valid_fraction, test_fraction, sample_rows)
     # Blocks are read beside each other, and added up in their order
     divide = Divider(shards, preset, settings, may_miss=preset.schema is not None)
     found = _Found(shards, preset, sample_rows)
@@ -213,7 +233,7 @@ def _check_missing(preset: StreamPreset, found: _Found) -> None:
     check_missing(dict(zip(names, map(int, found.missing), strict=True)), where)
 
 
-def _stream(shards: Shards, preset: StreamPreset, settings: dict[str, Any], found: _Found) -> Stream:
+def _stream(shards: Shards, preset: StreamPreset, settings: Settings, found: _Found) -> Stream:
     """All that was found, checked: parts that have rows, a target that varies, labels that occur in training."""
     _check_missing(preset, found)
     own.check_feet(shards, found.feet)
@@ -262,7 +282,7 @@ def _class_names(preset: StreamPreset, y: Moments, samples: dict[str, Part]) -> 
 
 
 def _fingerprint(
-    settings: dict[str, Any], counts: dict[str, int], num_train: Indices, moments: tuple[Moments, Moments]
+    settings: Settings, counts: dict[str, int], num_train: Indices, moments: tuple[Moments, Moments]
 ) -> str:
     digest = hashlib.sha256(json.dumps([settings, counts], sort_keys=True).encode())
     for array in (num_train, *(a for m in moments for a in (m.mean, m.squares, m.low, m.high))):

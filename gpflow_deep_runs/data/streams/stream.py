@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ from gpflow_deep_runs.data.streams.files import Shards
 from gpflow_deep_runs.data.streams.moments import Scale
 from gpflow_deep_runs.data.streams.presets import StreamPreset
 
-__all__ = ["BAD", "PARTS", "TEST", "TRAIN", "UNUSED", "VALID", "BlockRows", "Divider", "Stream", "in_order"]
+__all__ = ["BAD", "PARTS", "TEST", "TRAIN", "UNUSED", "VALID", "BlockRows", "Divider", "Settings", "Stream"]
+__all__ += ["in_order"]
 
 TRAIN, VALID, TEST, UNUSED, BAD = range(5)
 """Numbers of the parts: rows to learn from, to choose by and to report; those the preset leaves out; damaged ones."""
@@ -37,6 +38,25 @@ _NUM_THREADS = 2
 _MAX_CLASSES = 1_000
 _T = TypeVar("_T")
 _R = TypeVar("_R")
+
+
+class Settings(TypedDict):
+    """What decides which part a row belongs to, as JSON holds it; see `scan.scan`, of which `version` is one.
+
+    `table` is what the user says of a table, and `columns` are names of inputs and targets, task and classes.
+    """
+
+    version: int
+    preset: str
+    table: object
+    columns: list[object]
+    split: int
+    valid_fraction: float
+    test_fraction: float
+    sample_rows: int
+    drop_bad_rows: bool
+    names: list[str]
+    sizes: list[int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +78,7 @@ class Stream:
 
     shards: Shards
     preset: StreamPreset
-    settings: dict[str, Any]
+    settings: Settings
     num_train: Indices
     counts: dict[str, int]
     x_scale: Scale
@@ -100,9 +120,7 @@ class Divider:
     :param may_miss: whether NaN is a missing value, which somebody else refuses or puts in.
     """
 
-    def __init__(
-        self, shards: Shards, preset: StreamPreset, settings: dict[str, Any], *, may_miss: bool = False
-    ) -> None:
+    def __init__(self, shards: Shards, preset: StreamPreset, settings: Settings, *, may_miss: bool = False) -> None:
         self._shards = shards
         self._preset = preset
         self._settings = settings

@@ -28,7 +28,7 @@ def test_one_pass_standardises_as_the_whole_table(whole: pd.DataFrame, tmp_path:
 def test_saved_scan_is_used_for_the_same_files_only(whole: pd.DataFrame, tmp_path: Path) -> None:
     stream, path = open_stream(tmp_path), tmp_path / "scan.npz"
     save(stream, path)
-    stored = load_stored(path, stream.shards, stream.preset, split=0, valid_fraction=0.1)
+    stored = load_stored(path, stream.shards, stream.preset, stream.settings)
     assert stored is not None
     assert (stored.sha256, stored.counts, stored.settings) == (stream.sha256, stream.counts, stream.settings)
     np.testing.assert_array_equal(stored.num_train, stream.num_train)
@@ -38,13 +38,13 @@ def test_saved_scan_is_used_for_the_same_files_only(whole: pd.DataFrame, tmp_pat
         assert found.constant_columns == expected.constant_columns
     for name, part in stream.samples.items():
         np.testing.assert_array_equal(stored.samples[name].X, part.X)
-    assert load_stored(path, stream.shards, stream.preset, split=1) is None
-    assert load_stored(tmp_path / "absent.npz", stream.shards, stream.preset) is None
+    assert load_stored(tmp_path / "absent.npz", stream.shards, stream.preset, stream.settings) is None
+    assert load_stored(path, stream.shards, stream.preset, open_stream(tmp_path, split=1).settings) is None
     whole.head(100).to_parquet(tmp_path / "part1.parquet")
-    changed, _ = own.open_table(f"{tmp_path}/*.parquet", TableSpec(target=("y",)))
-    assert load_stored(path, changed, stream.preset) is None
+    changed = open_stream(tmp_path)
+    assert load_stored(path, changed.shards, stream.preset, changed.settings) is None
     path.write_bytes(path.read_bytes()[:-100])
-    assert load_stored(path, stream.shards, stream.preset) is None
+    assert load_stored(path, stream.shards, stream.preset, stream.settings) is None
 
 
 @pytest.mark.parametrize(
