@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -209,7 +209,7 @@ class Supply:
         note = "" if stream is None else f"; rows of the stream: {stream.counts}, samples of them for scores"
         return f"{self.task} of {names} on {len(self.rows.feature_names)} inputs{note}"
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """What a report says of the data."""
         return {
             "task": self.task,

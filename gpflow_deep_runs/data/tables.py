@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from absl import logging
@@ -53,7 +53,7 @@ _GAPS = ("NA", "na", "N.A.", "n.a.", "?", "??", "missing", "Missing", "MISSING")
 """Texts that are no classes."""
 
 
-def read_table(source: Any, spec: TableSpec = TableSpec()) -> Rows:
+def read_table(source: object, spec: TableSpec = TableSpec()) -> Rows:
     """Read a table and find out what its columns are.
 
     An .npz file holds either matrices `X` [N, D] and `y` or `Y` ([N] or [N, P]), and perhaps `feature_names` [D] and

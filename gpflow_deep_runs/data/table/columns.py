@@ -29,7 +29,16 @@ from gpflow_deep_runs.data.files.typed import (
     texts_of,
 )
 from gpflow_deep_runs.data.values import numerals, times
-from gpflow_deep_runs.data.values.cells import Cells, cells_of, is_missing, missing_texts, na_flag, one_chunk, shown
+from gpflow_deep_runs.data.values.cells import (
+    Cells,
+    cells_of,
+    is_missing,
+    missing_texts,
+    na_flag,
+    one_chunk,
+    shown,
+    truths_of,
+)
 from gpflow_deep_runs.data.values.numerals import Style
 
 __all__ = ["Column", "Kind", "Zone", "fits", "misfit", "missing_in", "parse", "style_of", "values_of"]
@@ -80,14 +89,14 @@ class Column:
     order: tuple[str, ...] = ()
     note: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A dictionary for `gpflow_deep_base.files.write_json`: name, kind, version, and what is not the default."""
         defaults = {field.name: field.default for field in fields(self)}
         stored = {key: value for key, value in asdict(self).items() if value != defaults[key]}
         return {"version": _VERSION, **{k: list(v) if isinstance(v, tuple) else v for k, v in stored.items()}}
 
     @classmethod
-    def from_json(cls, stored: Any) -> Column:
+    def from_json(cls, stored: Mapping[str, Any]) -> Column:
         """The inverse of :meth:`to_json`.
 
         :raises ValueError: naming the column: entries are missing, unknown or impossible, or of another version.
@@ -225,11 +234,6 @@ def _check_zone(kind: pa.DataType, column: Column, what: str) -> None:
         raise ValueError(f"{what} must hold moments {expected}, got values of type {kind}; convert them.")
 
 
-def _without(found: NDArray[np.float64], missing: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Values with NaN for those that stand for missing ones."""
-    return np.where(np.isin(found, missing), np.nan, found) if len(missing) else found
-
-
 def values_of(texts: Sequence[str], *, is_date: bool) -> NDArray[np.float64]:
     """The values of texts that a flag lists: numbers, or days since 1970-01-01 of ISO dates; NaN where one is none."""
     cells = pa.array([text.strip() for text in texts], pa.string())
@@ -262,7 +266,8 @@ def _from_texts(
     if column.kind == "number" and style_of(column) == Style():
         plain = numerals.plain_numbers(values, missing_texts(na_values, markers=True))
         if plain is not None:
-            return _without(plain, values_of(na_values, is_date=False)), None, ()
+            absent = values_of(na_values, is_date=False)
+            return np.where(np.isin(plain, absent), np.nan, plain) if len(absent) else plain, None, ()
     if column.kind == "date" and column.date_format and not na_values:
         iso = times.plain_dates(values, missing_texts((), markers=True), date_format=column.date_format)
         if iso is not None:
@@ -296,7 +301,7 @@ def _truths(texts: pa.Array, column: Column) -> NDArray[np.float64]:
     truths = np.full(len(texts), np.nan)
     for value, words in ((0.0, (*column.false, "0")), (1.0, (*column.true, "1"))):
         known_words = pa.array(sorted({word.casefold() for word in words}), texts.type)
-        truths[np.asarray(pc.is_in(pc.utf8_lower(texts), value_set=known_words).to_numpy(zero_copy_only=False))] = value
+        truths[truths_of(pc.is_in(pc.utf8_lower(texts), value_set=known_words))] = value
     return truths
 
 

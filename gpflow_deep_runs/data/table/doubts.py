@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gpflow_deep_runs.data.files.libraries import pa, pc
 from gpflow_deep_runs.data.table.columns import values_of
-from gpflow_deep_runs.data.values.cells import Contents, bytes_of, is_missing, matches, one_chunk
+from gpflow_deep_runs.data.values.cells import Contents, bytes_of, is_missing, matches, one_chunk, truths_of
 
 __all__ = ["TOTAL_WORD", "are_months", "check_codes", "check_numbers", "check_sentinels", "labels_of", "names_again"]
 __all__ += ["sentinels_of", "total_of_numbers", "totals_of_texts"]
@@ -91,7 +91,8 @@ def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOW
 
     :param values: [n], NaN where missing.
     """
-    rest = values if np.isfinite(values.sum()) else values[np.isfinite(values)]
+    with np.errstate(invalid="ignore", over="ignore"):
+        rest = values if np.isfinite(values.sum()) else values[np.isfinite(values)]
     sentinels: list[float] = []
     # Peel off the least or the largest value as long as it lies apart
     for _ in range(_MOST_PEELED):
@@ -464,7 +465,7 @@ def _rows_of(column: pa.Array, texts: pa.Array, chosen: NDArray[np.bool_]) -> ND
     if not chosen.any():
         return np.empty(0, np.int64)
     is_in = pc.is_in(column, value_set=pc.drop_null(texts.filter(pa.array(chosen))))
-    return np.flatnonzero(is_in.to_numpy(zero_copy_only=False))
+    return np.flatnonzero(truths_of(is_in))
 
 
 def names_again(table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -479,7 +480,7 @@ def names_again(table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         )
         is_empty &= blank
         if repeats.any():
-            is_name = pc.equal(pc.utf8_trim_whitespace(column), name).to_numpy(zero_copy_only=False)
+            is_name = truths_of(pc.equal(pc.utf8_trim_whitespace(column), name))
             repeats &= is_name | (blank & name.startswith("Unnamed: "))
     return is_empty, repeats
 

@@ -146,9 +146,9 @@ class Feature:
                 f"--unknown=level to read it as {'a rare level' if self.rare else 'none of them'}, or drop such rows."
             )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A dictionary for JSON; entries that say nothing are left out."""
-        facts: dict[str, Any] = {"levels": self.levels, "rare": self.rare, "parts": self.parts}
+        facts: dict[str, object] = {"levels": self.levels, "rare": self.rare, "parts": self.parts}
         facts |= {"num_missing": self.num_missing, "is_open": self.is_open}
         binned = {} if self.bins is None else {"bins": self.bins.to_json()}
         return {"column": self.column.to_json(), **{key: value for key, value in facts.items() if value}, **binned}

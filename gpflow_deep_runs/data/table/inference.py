@@ -32,6 +32,7 @@ from gpflow_deep_runs.data.values.cells import (
     missing_texts,
     one_chunk,
     shown,
+    truths_of,
 )
 from gpflow_deep_runs.data.values.formats import are_durations, find_date_format, find_time_format
 from gpflow_deep_runs.data.values.numerals import (
@@ -419,7 +420,7 @@ def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _N
         # Numbers with flags are numbers without them
         result = _as_numbers(bare, is_forced=is_forced, is_tolerant=is_tolerant)
         if isinstance(result, _Numbers):
-            is_changed = pc.not_equal(bare.cells.texts, contents.cells.texts).to_numpy(zero_copy_only=False)
+            is_changed = truths_of(pc.not_equal(bare.cells.texts, contents.cells.texts))
             return result._replace(flagged=contents.cells.first(is_changed & contents.is_value)[1])
     found = find_style(contents, is_forced=is_forced)
     if found is not None and (is_forced or not is_code(contents, found)):

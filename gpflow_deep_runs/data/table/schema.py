@@ -223,7 +223,7 @@ class Schema:
         becomes = f"target, {self.task}{f': {_shown(self.class_names)}' if self.class_names else ''}"
         return rows + [[column.name, column.kind, column.note, becomes] for column in self.targets]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A dictionary for `gpflow_deep_base.files.write_json`."""
         return {
             "version": _VERSION,

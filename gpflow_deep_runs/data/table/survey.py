@@ -203,15 +203,10 @@ def _facts(values: Any, column: Column, *, is_target: bool) -> Facts:
         counts = np.bincount(present_values.codes, minlength=len(present_values.categories)).tolist()
         return Facts(num_missing, {level: n for level, n in zip(present_values.categories, counts, strict=True) if n})
     # Of targets that are numbers the same, as long as they may be labels
-    is_whole = bool(
-        np.all(np.isfinite(present_values))
-        and np.all(present_values == np.rint(present_values))
-        and np.all(np.abs(present_values) < 2**53)
-    )
-    different, counts = (
-        np.unique(present_values, return_counts=True) if is_whole else (present_values[:0], present_values[:0])
-    )
-    if len(different) > MAX_LABELS or not is_whole:
+    if not np.all((np.abs(present_values) < 2**53) & (present_values == np.rint(present_values))):
+        return Facts(num_missing, is_whole=False)
+    different, counts = np.unique(present_values, return_counts=True)
+    if len(different) > MAX_LABELS:
         return Facts(num_missing, is_whole=False)
     names = (_label(value, column) for value in different)
     return Facts(num_missing, dict(zip(names, map(int, counts), strict=True)), is_number=True)

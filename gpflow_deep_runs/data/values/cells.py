@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gpflow_deep_runs.data.files.libraries import pa, pc
 
 __all__ = ["MARKERS", "MISSING", "Cells", "Contents", "bytes_of", "cells_of", "is_missing", "matches"]
-__all__ += ["missing_texts", "na_flag", "one_chunk", "quoted", "shown"]
+__all__ += ["missing_texts", "na_flag", "one_chunk", "quoted", "shown", "truths_of"]
 
 MISSING = (
     *("", "NaN", "nan", "NAN", "-NaN", "-nan", "NaT", "null", "NULL", "Null"),
@@ -163,13 +163,14 @@ def missing_texts(na_values: Sequence[str], *, markers: bool) -> list[str]:
 
 def is_missing(texts: pa.Array, na_values: Sequence[str], *, markers: bool) -> NDArray[np.bool_]:
     """Which texts stand for a missing value; see :func:`missing_texts`."""
-    return _as_numpy(pc.is_in(texts, value_set=pa.array(missing_texts(na_values, markers=markers), texts.type)))
+    return truths_of(pc.is_in(texts, value_set=pa.array(missing_texts(na_values, markers=markers), texts.type)))
 
 
 def matches(texts: pa.Array, pattern: str) -> NDArray[np.bool_]:
     """Which texts a pattern (RE2) matches as a whole."""
-    return _as_numpy(pc.match_substring_regex(texts, f"^(?:{pattern})$"))
+    return truths_of(pc.match_substring_regex(texts, f"^(?:{pattern})$"))
 
 
-def _as_numpy(values: pa.BooleanArray) -> NDArray[np.bool_]:
+def truths_of(values: pa.BooleanArray | pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Truth values as an array, false where there is none."""
     return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), dtype=bool)

@@ -16,11 +16,12 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from absl import logging
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gpflow_deep_runs.data.files.sources import read_source
+from gpflow_deep_runs.data.table.numeric import check_finite
 from gpflow_deep_runs.data.table.spec import Missing, TableSpec, Unknown
 from gpflow_deep_runs.data.tables import apply_schema, encode_table
 
@@ -78,7 +79,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.unknown = unknown
         self.rare = rare
 
-    def fit(self, X: Any, y: object = None) -> TableEncoder:
+    def fit(self, X: object, y: object = None) -> TableEncoder:
         """Find out what the columns are.
 
         :param X: a frame, a table of Arrow, or the path of a file; an array has the columns "0", "1", ...
@@ -101,6 +102,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         encoded = encode_table(table, (), spec)
         if len(encoded.kept) < len(table.columns):
             raise ValueError(f"{table.where} must have rows to use alone, but {'; '.join(encoded.notes)}; drop them.")
+        check_finite(encoded.X, encoded.schema.feature_names, f"X of {table.where}", may_miss=True)
         if encoded.notes:
             logging.warning("%s: %s.", table.where, "; ".join(encoded.notes))
         # Missing values stay NaN, or become what these rows say
@@ -114,7 +116,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = len(self.feature_names_in_)
         return self
 
-    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+    def transform(self, X: object) -> NDArray[np.float64]:
         """Rows as numbers, [N, D]; columns may come in any order.
 
         :raises ValueError: naming column, row and value of what cannot be read as in `fit`.
@@ -134,7 +136,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _framed(X: ArrayLike) -> Any:
+def _framed(X: object) -> object:
     """Arrays and lists as a frame, other sources as they are."""
     if isinstance(X, np.ndarray | list | tuple):
         frame = pd.DataFrame(X if isinstance(X, np.ma.MaskedArray) else np.asarray(X))

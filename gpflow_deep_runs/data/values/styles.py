@@ -197,8 +197,8 @@ def _found(contents: Contents, *, any_unit: bool = False) -> Found | None:
             return None
     # One unit for all, apart from thousands and millions
     base = _base(set(units[used]))
-    is_open = set(units[used]) == {"", "+"} or (set(units[used]) == {"+"} and set(map(len, bodies[used])) == {1})
-    if is_open and contents.is_value.sum() <= _FEW_LEVELS:
+    has_plus = set(units[used]) == {"", "+"} or (set(units[used]) == {"+"} and set(map(len, bodies[used])) == {1})
+    if has_plus and contents.is_value.sum() <= _FEW_LEVELS:
         return None  # 0, 1, 2, 3+
     if base is None:
         _check_units(contents, units, used)
@@ -263,10 +263,9 @@ def decimal_of(contents: Contents, found: Found, table: Set[str], delimiter: str
         chosen = "." if found.is_grouped or delimiter == "," else ""
     elif not table:
         chosen = "." if delimiter != ";" else "," if found.is_grouped else ""
-    # But not against the column itself, nor may money have three decimals
-    if chosen == found.doubt and _is_money(found.readings["."].style.unit):
-        chosen = ""
-    if chosen == found.doubt and found.is_grouped:
+    # But not against the column itself or the delimiter, nor may money have three decimals
+    is_against = found.is_grouped or _is_money(found.readings["."].style.unit)
+    if chosen == found.doubt and is_against:
         chosen = ""
     if chosen == "," and found.doubt == "." and delimiter == ",":
         chosen = ""

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpflow_deep_runs.data.files.libraries import pa, pc
+from gpflow_deep_runs.data.values.cells import truths_of
 from gpflow_deep_runs.data.values.numerals import SPACES
 
 __all__ = ["ISO_FORMATS", "check_format", "full_pattern", "is_time_format", "iso_format", "plain_dates", "read_dates"]
@@ -156,7 +157,7 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
         iso = plain_dates(texts.filter(is_long), date_format=date_format)
         if iso is not None:
             days = np.full(len(texts), np.nan)
-            is_iso = is_long.to_numpy(zero_copy_only=False)
+            is_iso = truths_of(is_long)
             days[is_iso] = iso[1]
             days[~is_iso] = read_dates(texts.filter(pc.invert(is_long)), date_format)
             return days
@@ -188,11 +189,11 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
     # A weekday must be the right one: 1970-01-01 was a Thursday
     weekday = part("a", -1)
     is_good &= (days < end) & ((weekday < 0) | (weekday == (days + 3) % 7))
-    # The time of the day, and how far its zone is ahead of UTC
+    # The time of the day, and by how many minutes its zone is ahead of UTC
     seconds, is_time = _seconds(part)
-    offset, is_offset = _offset(part)
-    is_good &= is_time & is_offset & (seconds < 86400)
-    return np.where(is_good, days + (seconds - (0 if is_local else offset)) / 86400, np.nan)
+    ahead = part("z", 0)
+    is_good &= is_time & (np.abs(ahead) < 24 * 60) & (seconds < 86400)
+    return np.where(is_good, days + (seconds - (0 if is_local else 60 * ahead)) / 86400, np.nan)
 
 
 def plain_dates(
@@ -228,7 +229,7 @@ def read_times(texts: pa.Array, time_format: str) -> NDArray[np.float64]:
         texts = pc.utf8_lpad(texts, 4, "0")
     part, is_match = _parts(texts, time_format)
     seconds, is_time = _seconds(part)
-    is_match &= np.asarray(pc.match_substring_regex(texts, "[0-9]").fill_null(False).to_numpy(zero_copy_only=False))
+    is_match &= truths_of(pc.match_substring_regex(texts, "[0-9]"))
     return np.where(is_match & is_time, seconds / 3600, np.nan)
 
 
@@ -257,7 +258,7 @@ def _parts(texts: pa.Array, text_format: str) -> tuple[Part, NDArray[np.bool_]]:
             piece = pc.if_else(pc.equal(piece, ""), pa.scalar(None, piece.type), piece)
         return np.asarray(pc.fill_null(pc.cast(piece, pa.int64()), default).to_numpy(zero_copy_only=False))
 
-    return part, np.asarray(groups.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+    return part, truths_of(groups.is_valid())
 
 
 def _seconds(part: Part) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -273,12 +274,6 @@ def _seconds(part: Part) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         is_good &= minute < 60
     hour = np.where(half >= 0, twelve % 12 + 12 * half, hour)
     return (part("D", 0) * 86400 + hour * 3600 + minute * 60 + second) + part("f", 0) / 1e9, is_good
-
-
-def _offset(part: Part) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Seconds by which a zone is ahead of UTC, and where they are possible."""
-    minutes = part("z", 0)
-    return minutes * 60, np.abs(minutes) < 24 * 60
 
 
 def _minutes(zones: pa.Array) -> pa.Array:
@@ -298,7 +293,5 @@ def iso_format(texts: pa.Array, *, has_zone: bool | None = None) -> str:
 
     :param has_zone: take those with a zone alone, or those without; None for all.
     """
-    for text_format in [form for form in ISO_FORMATS if has_zone is None or ("%z" in form) == has_zone]:
-        if not np.isnan(read_dates(texts, text_format)).any():
-            return text_format
-    return ISO_FORMATS[0]
+    forms = [form for form in ISO_FORMATS if has_zone is None or ("%z" in form) == has_zone]
+    return next((form for form in forms if not np.isnan(read_dates(texts, form)).any()), ISO_FORMATS[0])

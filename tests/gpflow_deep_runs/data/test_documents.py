@@ -87,7 +87,7 @@ def test_new_documents_have_the_same_columns(path: Path) -> None:
         (b'{"text": 3, "label": 1}', "must have a text under 'text', got int"),
         (b'{"text": "a", "label": [1]}', r"must have a text or a number under 'label', got \[1\]"),
         (b'{"text": "a", "label": NaN}', "must have a text or a number under 'label', got nan"),
-        (b'{"text": "aa"}', "must have 'label' in every line, but line 1 has none; name its key by --target"),
+        (b'\n{"text": "aa"}', "must have 'label' in every line, but line 2 has none; name its key by --target"),
         (b"\n\n", "is empty"),
         (b'{"text": "aa", "label": 1}\n' * 4, "labels of at least two classes, .* got 1 classes in 4 rows"),
         (b'{"text": "aa", "label": 1}\n{"text": "?", "label": 2}', "give a smaller --min_documents"),

@@ -246,6 +246,8 @@ def test_several_sentinels() -> None:
     values = np.r_[draws(17).integers(1, 80, 50), [998] * 3, [999] * 3, [-99] * 2].astype(float)
     assert set(sentinels_of(values)) == {-99, 998, 999}
     assert sentinels_of(np.array([1.0, 2.0, np.nan])) == []
+    with np.errstate(all="raise"):  # no warning of NumPy reaches a user
+        assert sentinels_of(np.r_[values, np.inf, -np.inf, 1e308, 1e308]) == sentinels_of(np.r_[values, 1e308, 1e308])
 
 
 TOTALS = [

@@ -87,6 +87,8 @@ def test_arrays_have_numbers_for_names() -> None:
     assert list(encoder.feature_names_in_) == ["0", "1"]
     masked = TableEncoder(missing="keep").fit_transform(np.ma.masked_array(X, mask=X > 2))
     np.testing.assert_array_equal(masked, np.where(X > 2, np.nan, X))
+    with pytest.raises(ValueError, match="must be finite, but column '1' has 1 NaN or infinite"):
+        TableEncoder().fit(np.where(X[3, 1] == X, np.inf, X))
     with pytest.raises(ValueError, match=r"must be a path, a pandas or polars data frame .* got Series"):
         TableEncoder().fit(pd.Series(X[:, 0]))
 
