@@ -27,6 +27,7 @@ def glance(
     :param shape: of an image, or None if the rows are none.
     """
     model = trainer.model
+    # Activities of the units of q(h | x), then draws of the model and what its units add.
     activity = {}
     images = {}
     with trainer.averaged():

@@ -79,6 +79,7 @@ class BitStack:
     def __init__(self, content: bytes = b"") -> None:
         if content.endswith(b"\0"):
             raise ValueError("the coded bytes end in zeros: the data are damaged.")
+        # Whole words: zeros that were cut from the end are added again.
         library = _constriction()
         words = np.frombuffer(content + bytes(-len(content) % 4), "<u4").astype(np.uint32)
         self._coder = library.stream.stack.AnsCoder(words)
@@ -300,6 +301,7 @@ def _pop_encoder(integer: IntegerModel, stack: BitStack, x: Bits, batch_size: in
 
 def _push_encoder(integer: IntegerModel, stack: BitStack, bits: list[Bits], batch_size: int) -> None:
     """Undo :func:`_pop_encoder`."""
+    # From the top layer down, so that the first layer's bits are popped first again.
     for level in range(integer.wiring.top, 0, -1):
         offset = integer.encoder_offset(level, integer.wiring.seen_below(bits, level), batch_size)
         stack.push(bits[level], integer.encoders[level - 1].logits(bits[level], offset, batch_size))
@@ -324,6 +326,7 @@ def _pop_decoder(integer: IntegerModel, stack: BitStack, size: int, batch_size: 
 
 def _rounds(num_images: int, growth: int) -> list[int]:
     """Numbers of images of each round: `growth` / 64 of the number of images before it, rounded."""
+    # Rounded to the nearest; the first image is a round by itself.
     sizes: list[int] = []
     done = 0
     while done < num_images:

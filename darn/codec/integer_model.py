@@ -119,6 +119,7 @@ def tanh_table() -> NDArray[np.int16]:
 
 def logit_index(logits: Numbers) -> NDArray[np.intp]:
     """Places of |logits| in :func:`probability_table`; only rounding to the table's resolution is left to do."""
+    # In place: this is called once for each bit of each image.
     index = np.abs(logits)
     index *= _LOGIT_SCALE
     index += _HALF
@@ -140,6 +141,7 @@ class Exact(NamedTuple):
 
 def tanh_units(a: Exact) -> Exact:
     """tanh, in units of 2^-12."""
+    # The nearest multiple of 2^-10, half up, as a place in the table.
     end = _TANH_LIMIT << _TANH_INPUT_BITS
     number = a.integers.dtype.type
     index = a.integers * number(2.0 ** (_TANH_INPUT_BITS - a.bits))
@@ -207,6 +209,7 @@ class Sums:
 
     def __call__(self, v: Exact, batch_size: int) -> Exact:
         """[n_in, B] to [n_out, B], `batch_size` columns at a time."""
+        # Sums are exact in any order, so that blocks of columns change nothing.
         B = v.integers.shape[1]
         if self.kernel is None:
             return Exact(np.repeat(self.constant, B, axis=1), self.bits)
@@ -538,6 +541,7 @@ def _network_sums(
     input_bits = 0
     limit = 1.0
     for i, (matrix, bias) in enumerate(matrices):
+        # What enters a map after units is at most the limit of these.
         kernel = None if matrix is None else _float64(matrix, name)
         constant = np.zeros(matrix.shape[1]) if bias is None else _float64(bias, name).reshape(-1)
         sums.append(
@@ -592,6 +596,7 @@ class IntegerModel:
             )
         self.visible = config.visible
         self.wiring = model.wiring
+        # What is subtracted from the inputs of networks, and what they are multiplied by.
         mean = np.clip(model.visible_mean.numpy().astype(np.float64), 0.0, 1.0)
         shifts = [mean, *(np.full(n, 0.5) for n in config.hidden)]  # networks get 2 h - 1 = 2 (h - 1/2)
         scales = [np.ones(config.visible), *(np.full(n, 2.0) for n in config.hidden)]

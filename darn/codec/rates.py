@@ -30,6 +30,7 @@ def bits_per_image(
     :return: "file"; "description length"; "raw", one bit for each unit; and "zlib", "bz2", "lzma" at their strongest,
         with eight units in a byte.
     """
+    # General compressors get eight units in a byte: a byte for each would not be what a user has.
     rows = np.asarray(images)
     packed = np.packbits(rows.astype(np.uint8), axis=1).tobytes()
     bits = {"file": 8 * len(data) / len(rows)}

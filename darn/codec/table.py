@@ -140,6 +140,7 @@ def other_lengths(content: bytes) -> dict[str, int]:
     import pyarrow
     from pyarrow import csv, parquet
 
+    # What pyarrow does not read as a table has no length by Parquet.
     file = io.BytesIO()
     try:
         parquet.write_table(csv.read_csv(io.BytesIO(content)), file, compression="zstd", compression_level=19)
@@ -346,6 +347,7 @@ def _read_shape(reader: Reader, N: int, D: int) -> _Shape:
 
 def _cells(shape: _Shape, table: Table, levels: list[bytes]) -> list[list[bytes]]:
     """The cells of each column."""
+    # Levels by their ranks; texts are row by row, one column after the other.
     N = len(table.features)
     num_texts = shape.levels.count(0)
     cells_of_text = table.text.tobytes().split(b"\0")

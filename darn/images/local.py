@@ -39,26 +39,14 @@ class _Stack(tf.Module):
         self, config: LocalConfig, n: int, *, seed: tf.Tensor, dtype: tf.DType, name: str | None = None
     ) -> None:
         super().__init__(name=name)
-        seeds = tf.unstack(tf.random.experimental.stateless_split(seed, len(config.kernels) + 1))
-        shape = (*config.image_shape, 1)
-        self.layers = []
-        for i, filters in enumerate(config.filters):
-            layer = PeriodicLayer(
-                shape,
-                filters,
-                kernel=config.kernels[i],
-                stride=config.strides[i],
-                period=config.period,
-                seed=seeds[i],
-                dtype=dtype,
-            )
-            self.layers.append(layer)
-            shape = layer.out_shape
-        self.size = math.prod(shape)
-        scale = math.sqrt(6.0 / (self.size + n))
-        self.dense = tf.Variable(tf.random.stateless_uniform([self.size, n], seeds[-1], -scale, scale, dtype))
+        *seeds, last = tf.unstack(tf.random.experimental.stateless_split(seed, len(config.kernels) + 1))
+        self.layers = [_layer(config, number, key, dtype) for number, key in enumerate(seeds)]
         self.biases = [tf.Variable(tf.zeros(layer.out_shape, dtype)) for layer in self.layers]
-        self.shape = shape
+        self.shape = self.layers[-1].out_shape
+        # The dense map is uniform with the variance 2 / (n_in + n_out), as those of dense networks.
+        self.size = math.prod(self.shape)
+        scale = math.sqrt(6.0 / (self.size + n))
+        self.dense = tf.Variable(tf.random.stateless_uniform([self.size, n], last, -scale, scale, dtype))
 
 
 class LocalEncoder(_Stack):
@@ -66,6 +54,7 @@ class LocalEncoder(_Stack):
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """The map that the class describes."""
+        # y = relu(A(x, W) + b) layer by layer (Section 2.2), then h W of the places that are left.
         x = tf.reshape(x, [-1, *self.layers[0].shape])
         for layer, bias in zip(self.layers, self.biases, strict=True):
             x = tf.nn.relu(layer(x) + bias)
@@ -131,6 +120,7 @@ class LocalCausalConditional(Conditional):
 
     def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
         """One convolution, [..., n]."""
+        # Rows of the window below the centre see nothing, and are cut off before the convolution.
         x = tf.reshape(h, [-1, *self.image_shape])
         window = self.weights * causal_window(self.kernel, self.dtype)
         y = periodic_correlation(x, window[:, :, : self.kernel // 2 + 1])
@@ -173,11 +163,25 @@ class LocalCausalConditional(Conditional):
             above = tf.concat([above, tf.pad(row, [[0, 0], [centre, centre]])[:, None]], axis=1)[:, 1:]
             return i + 1, above, rows.write(i, row)
 
+        # `above`: the last rows with zeros around them, which is what lies beyond the image.
         above = tf.zeros([num, centre, width + 2 * centre], self.dtype)
         rows = tf.TensorArray(self.dtype, height, element_shape=[noise.shape[0], width])
         invariants = (tf.TensorShape([]), tf.TensorShape([None, *above.shape[1:]]), tf.TensorShape(None))
         rows = tf.while_loop(lambda i, *_: i < height, draw_row, (0, above, rows), shape_invariants=invariants)[2]
         return tf.reshape(tf.transpose(rows.stack(), [1, 0, 2]), [num, self.n])
+
+
+def _layer(config: LocalConfig, number: int, seed: tf.Tensor, dtype: tf.DType) -> PeriodicLayer:
+    """The locally connected layer of that number, from 0 next to the image."""
+    return PeriodicLayer(
+        config.grids[number],
+        config.filters[number],
+        kernel=config.kernels[number],
+        stride=config.strides[number],
+        period=config.period,
+        seed=seed,
+        dtype=dtype,
+    )
 
 
 class LocalMap(tf.Module):
@@ -199,15 +203,7 @@ class LocalMap(tf.Module):
     ) -> None:
         super().__init__(name=name)
         self.direction = direction
-        self.layer = PeriodicLayer(
-            config.grids[number],
-            config.filters[number],
-            kernel=config.kernels[number],
-            stride=config.strides[number],
-            period=config.period,
-            seed=seed,
-            dtype=dtype,
-        )
+        self.layer = _layer(config, number, seed, dtype)
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """The map that the class describes."""
@@ -239,6 +235,7 @@ class LocalUnitsConditional(Conditional):
         name: str | None = None,
     ) -> None:
         super().__init__(math.prod(shape), dtype, name)
+        # The layer is made for its geometry; its weights start at zero, as those of other conditionals.
         zero = tf.zeros([2], tf.int32)
         self.layer = PeriodicLayer(shape, shape[2], kernel=kernel, stride=1, period=period, seed=zero, dtype=self.dtype)
         self.layer.weights.assign(tf.zeros_like(self.layer.weights))

@@ -48,6 +48,7 @@ class Phases:
         """What each place sees: [P, P, B, ., ., K] of blocks to [P, P, B, I, J, m m K]."""
         m = self.overlap
         P = self.period
+        # The neighbour u places on is the place u phases on.
         x = self._extended(blocks)
         return tf.concat([x[u : u + P, v : v + P] for u in range(m) for v in range(m)], axis=-1)
 
@@ -87,6 +88,7 @@ class Phases:
 
     def _wrapped(self, x: tf.Tensor) -> tf.Tensor:
         """The adjoint of :meth:`_extended`."""
+        # Columns, then rows: what came round to the first phases is added to them again.
         P = self.period
         for (phase, grid), num in reversed(list(zip(_AXES, self.blocks, strict=True))):
             pieces = [
@@ -161,6 +163,7 @@ class PeriodicLayer(tf.Module):
         # Whichever is narrower is moved between blocks and places: the products of blocks, or the blocks.
         self._is_summed = self._block > filters
         self._phases = self._make_phases()
+        # Uniform by what an output sees and by the outputs that see an input.
         fan_in = kernel * kernel * channels
         scale = math.sqrt(6.0 / (fan_in + filters * self.overlap**2))
         self.weights = tf.Variable(
@@ -212,6 +215,7 @@ class PeriodicLayer(tf.Module):
         return of(x, tf.convert_to_tensor(self.weights if weights is None else weights))
 
     def _forward(self, x: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # Either what a place sees is brought to it and multiplied, or products of blocks are brought to places.
         blocks = self._to_blocks(x)
         factor = blocks if self._is_summed else self._phases.unfold(blocks)
         y = self._product(factor, weights)
@@ -252,6 +256,7 @@ class PeriodicLayer(tf.Module):
     def _arranged_back(self, gradient: tf.Tensor) -> tf.Tensor:
         if not self._is_summed:
             return gradient
+        # The adjoint of `_arranged`: rolled back, block by block of the kernel.
         m = self.overlap
         parts = tf.split(gradient, m * m, axis=-1)
         return tf.concat([tf.roll(part, [-(i // m), -(i % m)], [0, 1]) for i, part in enumerate(parts)], axis=2)

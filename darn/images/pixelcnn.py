@@ -74,6 +74,7 @@ class GatedLayer(tf.Module):
 
         :param link: what the vertical stack and the maps add before the gates, [B, R, W, 2 F].
         """
+        # The first layer's window ends before the pixel: the image moves to the right by one.
         padded = tf.pad(x[:, :, :-1] if self.is_first else x, [[0, 0], [0, 0], [self.side, 0], [0, 0]])
         y = _convolved(gated(_convolved(padded, self.horizontal) + self.biases[1] + link), self.out) + self.biases[2]
         return y if self.is_first else x + y
@@ -111,6 +112,7 @@ class PixelCNNConditional(Conditional):
             GatedLayer(config, is_first=number == 0, seed=tf.random.fold_in(seed, number), dtype=self.dtype)
             for number in range(config.layers)
         ]
+        # Rectifiers, then one number: without weights at first, so that training starts from the biases.
         scale = math.sqrt(3.0 / F)
         self.hidden = tf.Variable(
             uniform_weights([1, 1, F, F], tf.random.fold_in(seed, config.layers), scale, self.dtype)

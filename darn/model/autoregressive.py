@@ -191,6 +191,7 @@ class Sampler:
         """
         if num < 1:
             raise ValueError(f"num must be at least 1, got {num}.")
+        # Whole batches, of which the last may have more draws than are wanted: one graph for all.
         batches = []
         seed = as_seed(seed)
         for number in range(-(-num // self.batch_size)):
@@ -349,6 +350,7 @@ def log_prob_of_pairs(conditional: Conditional, h: tf.Tensor, offset: tf.Tensor)
     if conditional.is_additive:
         return bernoulli_log_prob(h, conditional.logits(h) + offset)
     # A mixture has no logits to add to: each pair of a row and an offset is a row of its own.
+    # Shape [S, B] for both.
     lead = tf.concat([tf.shape(offset)[:1], tf.shape(h)[:1]], axis=0)
     h = tf.broadcast_to(h, tf.concat([lead, tf.shape(h)[-1:]], 0))
     return conditional.log_prob(h, tf.broadcast_to(offset, tf.concat([lead, tf.shape(offset)[-1:]], 0)))
@@ -411,6 +413,7 @@ class LinearConditional(Conditional):
 
     def sample_from_noise(self, noise: tf.Tensor, offset: tf.Tensor | None = None, unit: Unit = threshold) -> tf.Tensor:
         """Bits as if drawn one after the other, [B, n], in blocks; so are the gradients that `unit` passes on."""
+        # `linear_bits` looks at what is above the diagonal alone, so that nothing has to be masked for it.
         a = self.start if offset is None else self.start + offset
         if unit is threshold:
             return linear_bits(noise, self.weights if self._links is None else self.matrix(), a)
@@ -421,6 +424,7 @@ class LinearConditional(Conditional):
             h = linear_bits(noise, matrix, a)
 
             def grad(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                # Each bit's own derivative at the logit that it was drawn with.
                 logits = a + tf.matmul(h, matrix)
                 with tf.GradientTape() as tape:
                     tape.watch(logits)

@@ -121,6 +121,7 @@ def categories_of(header: Any, width: int) -> tuple[Category, ...]:
     :param width: n.
     :raises ValueError: if it is something else, or no categories of n columns.
     """
+    # A file may hold anything: types by hand, all else as for categories of data.
     try:
         groups = tuple(Category(tuple(entry["columns"]), entry["is_always"]) for entry in header)
         are_right = all(type(always) is bool and all(type(c) is int for c in members) for members, always in groups)

@@ -61,6 +61,7 @@ class LocalConfig:
     @property
     def grids(self) -> list[tuple[int, int, int]]:
         """Rows, columns and channels of the image and of each locally connected layer."""
+        # A layer has a place for each stride of the one below, the last of which may reach beyond its end.
         grids = [(*self.image_shape, 1)]
         for stride, filters in zip(self.strides, self.filters, strict=True):
             rows, columns, _ = grids[-1]
@@ -211,6 +212,7 @@ class DARNConfig:
             )
 
     def _check_images(self) -> None:
+        # Which of the two kinds of images there is, and that nothing else is given with it.
         if self.local is None and self.visible_conditional == "local":
             raise ValueError("visible_conditional='local' needs `local`, which says how images are connected.")
         if (self.pixelcnn is None) == (self.visible_conditional == "pixelcnn"):
@@ -222,6 +224,7 @@ class DARNConfig:
             raise ValueError("a PixelCNN has dense layers above it; leave out `local`, or give another conditional.")
         if self.local is not None and self.local.stochastic:
             self._check_stack(self.local.hidden)
+        # Each visible unit is a pixel.
         for images in (self.local, self.pixelcnn):
             if images is not None and (size := math.prod(images.image_shape)) != self.visible:
                 raise ValueError(f"images of {images.image_shape} pixels need visible={size}, got {self.visible}.")
@@ -300,6 +303,7 @@ def _unused(values: Mapping[str, object]) -> dict[str, str]:
         for name, users in _USERS.items()
         if not kinds[name] & users
     }
+    # What is of stochastic layers, where there are none, and of units between them.
     for name, relation in () if has_hidden else _OF_LAYERS.items():
         reasons[name] = (
             f"{relation} stochastic layers, and there are none with hidden=(); leave {name} out, or give hidden"

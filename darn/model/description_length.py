@@ -160,6 +160,7 @@ def fast_sampling_cost(model: DARN, seed: Seed, num_samples: int = 1000) -> tupl
 
 def row_width(model: DARN) -> int:
     """Numbers that one row needs in the widest layer, roughly."""
+    # NADE holds its hidden units for each bit; layers of images hold windows of all places.
     config = model.config
     kinds = {config.prior, config.visible_conditional} & {"nade", "eonade"}
     widest = max(config.visible, *config.hidden, 1) * (config.conditional_units if kinds else 1)
@@ -351,6 +352,7 @@ def _fully_visible(model: DARN, rows: NDArray) -> NDArray[np.float64]:
 def _interval(means: NDArray[np.float64]) -> tuple[float, float]:
     if len(means) < 2:
         return -math.inf, math.inf
+    # Student's t, for the spread is estimated by the repeats, too.
     half = stats.t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / math.sqrt(len(means))
     return float(means.mean() - half), float(means.mean() + half)
 

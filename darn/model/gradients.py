@@ -152,6 +152,7 @@ def check_estimator(model: DARN, estimator: str, entropy: str = "sampled") -> No
         raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {estimator!r}.")
     if entropy not in ENTROPIES:
         raise ValueError(f"entropy must be one of {', '.join(ENTROPIES)}, got {entropy!r}.")
+    # Pairs and middles are of all units of one layer at once.
     config = model.config
     if estimator in ("disarm", "simpson") and (len(config.hidden) != 1 or config.encoder != "factorial"):
         raise ValueError(
@@ -377,6 +378,7 @@ def gradient_report(
     :raises ValueError: if the model has more than 16 stochastic units (12 for "disarm"), its encoder is not factorial,
         or an estimator does not fit the model.
     """
+    # All that may be wrong is said before states are visited.
     total = model.num_hidden
     rows = check_data(x, model.config, "x")
     for name in estimators:
@@ -389,6 +391,7 @@ def gradient_report(
             )
     if model.config.encoder != "factorial":
         raise ValueError(f"gradient_report needs a factorial encoder, got {model.config.encoder!r}.")
+    # Row by row, then the rows of each estimator together.
     reports = [_row_report(model, row[None], estimators, entropy) for row in rows]
     return {
         name: GradientMoments(*(np.stack(part) for part in zip(*(report[name] for report in reports), strict=True)))

@@ -118,6 +118,7 @@ def make_conditional(
     :param categories: bits that are one variable; linear conditionals alone take them.
     :raises ValueError: if the kind is not known.
     """
+    # One bit sees no other.
     if kind == "factorial" or n == 1:
         return FactorialConditional(n, dtype=dtype, name=name)
     if kind == "linear":
@@ -169,6 +170,7 @@ class DenseNetwork(tf.Module):
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         """[B, n_in] to [B, n_out]."""
+        # Eq. (9): tanh(W h + b) again and again; the last map has no bias.
         maps = [functools.partial(_affine, *pair) for pair in zip(self.kernels, [*self.biases, None], strict=True)]
         return forward(x, maps, ACTIVATIONS[self.activation])
 
@@ -250,6 +252,7 @@ def _conditional(
     orders: int | None = None,
     categories: Sequence[Category] = (),
 ) -> Conditional:
+    # Conditionals of images are made of configurations of their own.
     dtype = tf.as_dtype(config.dtype)
     if kind == "local":
         assert config.local is not None

@@ -71,6 +71,7 @@ class DARN(tf.Module):
         self.visible_mean = tf.Variable(tf.zeros([config.visible], self.dtype), trainable=False, name="visible_mean")
         self.wiring = wiring = Wiring((config.visible, *config.hidden), config.skip)
         levels = range(wiring.top + 1)
+        # A seed for each layer, so that one layer's weights do not depend on the others' sizes.
         self.decoders = [make_decoder(config, wiring, level, tf.random.fold_in(seed, 1 + level)) for level in levels]
         self.encoders = [
             make_encoder(config, wiring, level, tf.random.fold_in(seed, 1001 + level)) for level in levels[1:]
@@ -87,6 +88,7 @@ class DARN(tf.Module):
         :raises ValueError: see :func:`check_data`.
         """
         x = check_data(data, self.config)
+        # How often each bit is 1; a level, where it can be.
         mean = x.mean(axis=0, dtype=np.float64)
         margin = 1.0 / (len(x) + 2.0)
         share = mean.copy()
@@ -146,6 +148,7 @@ class DARN(tf.Module):
 
     def encoder_logits(self, x: tf.Tensor, h: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Logits of q for given bits of all layers, [B, n_l] each."""
+        # Eq. (6), and (8) with bits of the same layer before each.
         logits = []
         for level, layer in enumerate(self.encoders, start=1):
             below = self.wiring.seen_below([x, *h], level)

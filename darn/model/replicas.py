@@ -25,6 +25,7 @@ def own_rows(
     context = _context()
     if context is None:
         return tuple(draw(copies * num_rows))
+    # All replicas draw the noise of all rows, from one seed, and each takes its own part.
     count = context.num_replicas_in_sync
     start = num_rows * tf.cast(context.replica_id_in_sync_group, tf.int32)
 

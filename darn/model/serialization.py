@@ -73,6 +73,7 @@ def _decoder(config: DARNConfig, wiring: Wiring, level: int) -> _Shapes:
 
 def _encoder(config: DARNConfig, wiring: Wiring, level: int) -> _Shapes:
     """q(h^level | the layers below), as `darn.model.layers.make_encoder` makes it."""
+    # A layer on a grid, local layers below the first one, or a dense network.
     local = config.local
     n = wiring.sizes[level]
     if local is not None and level <= len(local.hidden):
@@ -157,6 +158,7 @@ def named_variables(model: DARN) -> dict[str, tf.Variable]:
     variables: dict[str, tf.Variable] = {}
 
     def visit(path: tuple[str, ...], value: object) -> None:
+        # Public attributes alone: private ones hold what is made of these.
         if isinstance(value, tf.Variable):
             variables["/".join(path)] = value
         elif isinstance(value, tf.Module):

@@ -41,6 +41,7 @@ def with_values(module: Module, variables: Sequence[tf.Variable], values: Sequen
 
 
 def _replaced(part: object, of: Mapping[Hashable, tf.Tensor]) -> Any:
+    # Variables are replaced and modules that may hold some copied; all else is shared.
     if isinstance(part, tf.Variable):
         return of.get(part.ref(), part)
     if isinstance(part, list | tuple):

@@ -52,6 +52,7 @@ def blame(
                 [log_prob(density, rows_of_value, num_samples=num_samples, seed=seed) for rows_of_value in changed],
                 axis=0,
             )
+            # A value that no other one can take the place of is the best there is, whatever its own log p.
             with np.errstate(invalid="ignore"):
                 gain = best - log_p
             gains[part, columns] = np.where(np.isneginf(best), -np.inf, gain)[:, None]
@@ -62,6 +63,7 @@ def _changes(
     rows: NDArray[np.uint8], categories: Sequence[Category]
 ) -> Iterator[tuple[list[int], list[NDArray[np.uint8]]]]:
     """Columns of each variable, and the rows with each other value in it."""
+    # Columns by themselves: the other value.
     single = {*range(rows.shape[1])} - {column for category in categories for column in category.columns}
     for column in sorted(single):
         changed = rows.copy()

@@ -96,6 +96,7 @@ class Chain(Ordered):
         start = self.weights.indptr
 
         def logit(j: int) -> NDArray[np.float64]:
+            # Column j of the sparse matrix: the columns before it that have a weight.
             entries = slice(start[j], start[j + 1])
             before = self.weights.indices[entries]
             logits: NDArray[np.float64] = self.bias[j] + rows[:, before] @ self.weights.data[entries]
@@ -109,6 +110,7 @@ class Chain(Ordered):
         :param rows: zeros and ones, [N, n]; zeros in these columns.
         :param columns: their numbers, [N, T].
         """
+        # Sums are linear: what each column adds is its row of W.
         a = self.logits(rows)
         weights = self._by_row[columns.reshape(-1)].toarray().reshape(*columns.shape, -1)
 

@@ -222,6 +222,7 @@ def _enumerated(model: DARN, rows: NDArray, mask: NDArray) -> tuple[NDArray[np.f
 
 def _sampled(model: DARN, rows: NDArray, mask: NDArray, seed: Seed, least: float, most: int) -> Completed:
     """By draws."""
+    # Blocks of rows, so that draws of all of them and pairs of draws fit into memory.
     draws = min(_DRAWS, most)
     size = max(1, _NUMBERS // (draws * max(model.config.visible, *model.config.hidden, draws)))
     probabilities = rows.copy()
@@ -381,6 +382,7 @@ def _unit(a: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
 
 def _redrawn(drawn: NDArray, log_w: NDArray, num: int, rng: np.random.Generator) -> NDArray:
     """`num` of the draws of each row by their weights, in a random order: systematic resampling, [N, num, n_x]."""
+    # One uniform number a row: evenly spaced points on the sums of the weights.
     edges = np.cumsum(np.exp(log_w - log_w.max(axis=1, keepdims=True)), axis=1)
     points = (np.arange(num) + rng.uniform(size=(len(edges), 1))) / num * edges[:, -1:]
     places = np.stack([np.searchsorted(e, p, side="right") for e, p in zip(edges, points, strict=True)])

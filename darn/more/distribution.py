@@ -80,6 +80,7 @@ def log_weights(
     shape = [copies, tf.shape(x)[0]]
     log_q = tf.add_n([bernoulli_log_prob(h, a) for h, a in zip(encoded.h, encoded.logits, strict=True)])
     offset = tf.reshape(model.visible_offset(encoded.h), [*shape, -1])
+    # w = p(h) p(x | h) / q(h | x).
     log_w = tf.reshape(model.log_prior(encoded.h) - log_q, shape)
     return log_w + _log_visible_of_pairs(model.decoders[0].conditional, x, offset, own)
 
@@ -154,6 +155,7 @@ def warn_of_few(effective: NDArray, num_samples: int) -> None:
 
 def warning_level() -> int:
     """`stacklevel` of a warning that points to the first line outside of this package and of what calls it in turn."""
+    # From the caller outwards; a method of an estimator or a distribution is no line of the user.
     level = 1
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _CALLERS:
@@ -211,6 +213,7 @@ def _enumerated(model: DARN, x: tf.Tensor) -> tf.Tensor:
     visible_logits = own_logits(model, x)
 
     def add(start: tf.Tensor, log_sum: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # log sum_h p(x, h) so far, and of the next states.
         states = tf.bitwise.right_shift((start + tf.range(size))[:, None], places) % 2
         h = tuple(tf.split(tf.cast(states, x.dtype), model.config.hidden, axis=1))
         log_p = log_joint_of_pairs(model, x, h, visible_logits)
@@ -304,6 +307,7 @@ def export(model: DARN, path: str | os.PathLike[str], num_samples: int = 1000) -
 
     :param num_samples: of :func:`log_prob`.
     """
+    # The module holds the model, so that its variables are saved.
     module = tf.Module()
     module.model = model
     rows = tf.TensorSpec([None, model.config.visible], model.dtype, name="x")

@@ -42,6 +42,7 @@ class Links:
     """
 
     def __init__(self, categories: Sequence[Category], levels: dict[int, Level], width: int) -> None:
+        # A sparse matrix, for tables have thousands of levels and few of one category.
         pairs = [(k, j) for j, level in levels.items() for k in level.earlier]
         rows, columns = np.array(pairs, np.intp).reshape(-1, 2).T
         self.earlier = scipy.sparse.csr_matrix((np.ones(len(pairs)), (rows, columns)), shape=(width, width))
@@ -185,6 +186,7 @@ def _thinned(
     :param number: of those that are kept at most.
     :param u: uniform numbers, [N].
     """
+    # States that cannot be are left out first; where all others fit, all are kept.
     can_be = log_v > -np.inf
     counts = can_be.sum(axis=1)
     if log_v.shape[1] <= number and counts.min() == log_v.shape[1]:
@@ -205,6 +207,7 @@ def _thinned(
     passed = np.floor(sums + u[:, None])
     is_kept = passed > 0.0
     is_kept[:, 1:] = passed[:, 1:] > passed[:, :-1]
+    # The places that are kept, in their order, filled up for rows that have fewer.
     size = int(is_kept.sum(axis=1).max())
     kept = np.argsort(~is_kept, axis=1, kind="stable")[:, :size]
     rows = np.arange(len(kept))[:, None]
@@ -262,6 +265,7 @@ def _tilts(
     :param gains: log p of the known columns where a column is 1, less that where none of its category is.
     :param a: logits.
     """
+    # From the last column back: M_t needs the M of the next level of its category.
     N, T = gains.shape
     rows = np.arange(N)
     gains = np.clip(gains, -_MOST_TILT, _MOST_TILT)
@@ -303,6 +307,7 @@ def log_sigmoid(a: Numbers) -> Numbers:
 
 def sum_of_log_sigmoids(a: Numbers) -> Numbers:
     """Over the last axis; `a` is overwritten. A logarithm of products, for these are quicker than logarithms."""
+    # log sigmoid(a) = min(a, 0) - log(1 + e^-|a|), whose factors are from 1 to 2: some hundreds fit into a number.
     log_p: Numbers = np.minimum(a, 0.0).sum(axis=-1)
     np.abs(a, out=a)
     np.negative(a, out=a)

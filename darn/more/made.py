@@ -89,6 +89,7 @@ class MADEConditional(Conditional):
 
     def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None, order: int | tf.Tensor = 0) -> tf.Tensor:
         """One forward pass in the order of that number, [..., n], at the bits' own places."""
+        # Masks in each pass: output j sees units whose degree is below its own, and these see bits up to that.
         masks = self._masks_of(order) if self.is_mixture else self.masks
         x = tf.reshape(h, [-1, self.n])
         for kernel, mask, bias in zip(self.kernels, masks, self.biases, strict=False):
@@ -128,6 +129,7 @@ class MADEConditional(Conditional):
         return self._sample_in_order(noise, offset, tf.range(tf.shape(noise)[0]) % self.num_orders)
 
     def _sample_in_order(self, noise: tf.Tensor, offset: tf.Tensor | None, order: tf.Tensor) -> tf.Tensor:
+        # All rows in each order; each row keeps those of its own.
         h = tf.zeros_like(noise)
         for number in range(self.num_orders):
             bits = fixed_point_bits(lambda h, number=number: self.logits(h, offset, number), noise)  # type: ignore[misc]
@@ -152,8 +154,10 @@ def _masks_of_tfp(n: int, hidden_units: Sequence[int], dtype: tf.DType) -> list[
 
 def _degrees(n: int, num_hidden: int, num_orders: int, seed: tf.Tensor) -> np.ndarray:
     """int32 [num_orders, n + num_hidden]."""
+    # Places of the bits: the first order is that of the columns, the others are drawn.
     orders, units = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
     keys = tf.random.stateless_uniform([num_orders - 1, n], orders).numpy()
     places = np.concatenate([np.arange(n)[None], np.argsort(np.argsort(keys, axis=1), axis=1)])
+    # Degrees from 1 to n - 1: a unit that saw all bits could be read by none.
     num_seen = tf.random.stateless_uniform([num_orders, num_hidden], units, 1, n, tf.int32).numpy()
     return np.concatenate([places + 1, num_seen], axis=1).astype(np.int32)

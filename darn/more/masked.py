@@ -79,6 +79,7 @@ class MaskedNetwork(Ordered):
         last: int | None = None
 
         def logit(j: int) -> NDArray[np.float64]:
+            # The column of the call before has been filled by now.
             nonlocal last
             if last is not None:
                 is_one = rows[:, last] > 0.0
@@ -97,6 +98,7 @@ class MaskedNetwork(Ordered):
         :param rows: zeros and ones, [N, n]; zeros in these columns.
         :param columns: their numbers, [N, T].
         """
+        # Sums of the known columns, which all states share.
         direct, into, _ = self._weights
         sums = rows @ into + self.hidden_bias
         directly = rows @ direct + self.bias

@@ -133,6 +133,7 @@ class Mixture:
         :param num: of rows.
         :param seed: the same gives the same rows.
         """
+        # First which member each row is of, then the rows of each member with noise of its own.
         rng = np.random.default_rng([seed, 3])
         drawn_of = rng.choice(
             len(self.members), num, p=np.exp(self.log_weights - np.logaddexp.reduce(self.log_weights))
@@ -189,6 +190,7 @@ def member_log_prob(
     """
     if isinstance(member, Ordered):
         return member.log_prob(x)
+    # A DARN: blocks of rows, whose noise does not depend on the block.
     rows = checked_bits(x, _width(member))
     blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
     if not blocks:
@@ -257,6 +259,7 @@ def log_prob_of_known(
     :param seed: of draws.
     :raises ValueError: for another shape or other values.
     """
+    # Rows that lack nothing by log p itself, the others by the sum that completes them.
     rows = np.where(is_missing, 0, np.asarray(x))
     lacks = is_missing.any(axis=1)
     log_p = np.zeros(len(rows))
@@ -403,6 +406,7 @@ def _means_by_column(model: DARN, rows: NDArray[np.uint8], seed: int) -> NDArray
             log_q = tf.add_n([bernoulli_log_prob(h, b) for h, b in zip(encoded.h, encoded.logits, strict=True)])
             log_ratio = (model.log_prior(encoded.h) - log_q).numpy().astype(np.float64)
         log_w.append(by_draw[-1].sum(axis=1) + log_ratio)
+    # The mean over the draws of each row, by their weights.
     weights = np.exp(np.stack(log_w) - np.logaddexp.reduce(np.stack(log_w), axis=0))
     means: NDArray[np.float64] = np.einsum("sb,sbn->bn", weights, np.stack(by_draw))
     return means

@@ -52,6 +52,7 @@ class NADEConditional(Conditional):
 
     def logits(self, h: tf.Tensor, offset: tf.Tensor | None = None) -> tf.Tensor:
         """By one cumulative sum over the bits, [..., n]."""
+        # c + sum_{k<j} W_k h_k of all j at once, then V_j' sigmoid of it.
         sums = tf.cumsum(h[..., None] * self.W, axis=-2, exclusive=True) + self.c
         a = tf.reduce_sum(tf.sigmoid(sums) * self.V, axis=-1) + self.bias
         return a if offset is None else a + offset
@@ -64,6 +65,7 @@ class NADEConditional(Conditional):
         start = tf.zeros_like(noise[:, :1]) + self.c
 
         def draw(j: tf.Tensor, known: tf.Tensor, bits: tf.TensorArray) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
+            # Bit j by the sums of those before it, to which it adds its own row.
             a = tf.linalg.matvec(tf.sigmoid(known), self.V[j]) + base[:, j]
             bit = unit(a, noise[:, j])
             return j + 1, known + bit[:, None] * self.W[j], bits.write(j, bit)
@@ -110,6 +112,7 @@ class EoNADEConditional(Conditional):
         self.U = tf.Variable(uniform_weights([n, units], seeds[1], scale, self.dtype), name="U")
         self.V = tf.Variable(uniform_weights([n, units], seeds[2], scale, self.dtype), name="V")
         self.c = tf.Variable(tf.zeros([units], self.dtype), name="c")
+        # The first order is that of the columns, the others are drawn.
         keys = tf.random.stateless_uniform([num_orders - 1, n], seeds[3])
         random = np.argsort(keys.numpy(), axis=1)
         self.orders = tf.Variable(np.concatenate([np.arange(n)[None], random]), trainable=False, dtype=tf.int32)
@@ -166,6 +169,7 @@ class EoNADEConditional(Conditional):
         return self._sample_in_order(noise, offset, unit, tf.range(tf.shape(noise)[0]) % self.num_orders)
 
     def _sample_in_order(self, noise: tf.Tensor, offset: tf.Tensor | None, unit: Unit, order: tf.Tensor) -> tf.Tensor:
+        # `known`: of each row, the sums of the hidden units over the bits drawn so far.
         base = tf.zeros_like(noise) + self.bias
         base = base if offset is None else base + offset
         places = tf.gather(self.orders, order)
@@ -173,10 +177,12 @@ class EoNADEConditional(Conditional):
         h = tf.zeros_like(noise)
 
         def draw(i: tf.Tensor, known: tf.Tensor, h: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            # The i-th bit of each row's own order.
             place = places[:, i]
             a = tf.reduce_sum(tf.sigmoid(known) * tf.gather(self.V, place), axis=-1)
             a += tf.gather(base, place, batch_dims=1)
             bit = unit(a, tf.gather(noise, place, batch_dims=1))[:, None]
+            # W says what it is, U that it is known.
             known += bit * tf.gather(self.W, place) + tf.gather(self.U, place)
             return i + 1, known, h + bit * tf.one_hot(place, self.n, dtype=self.dtype)
 

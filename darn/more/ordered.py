@@ -176,6 +176,7 @@ class Ordered(abc.ABC):
                 probabilities[part[:, None], columns] = (1.0 - more) * mean + more * states.guess
             is_open = (effective < min_effective) & (number < max_samples)
             number = min(2 * number, max_samples)
+        # Sums of no state that can be: known levels that exclude each other.
         if refuses and np.isneginf(log_known).any():
             row = int(np.flatnonzero(np.isneginf(log_known))[0])
             raise ValueError(
@@ -200,6 +201,7 @@ class Ordered(abc.ABC):
             # Where no state fits the known bits, any one is taken.
             is_none = np.isneginf(states.log_w).all(axis=1, keepdims=True)
             log_w = np.where(is_none & np.isfinite(states.log_kept), 0.0, states.log_w)
+            # The largest of log w with Gumbel noise is a draw with the probabilities w / sum w.
             places = (log_w + rng.gumbel(size=log_w.shape)).argmax(axis=1)
             filled[part[:, None], columns] = states.values[np.arange(len(part)), places]
         return filled.astype(np.uint8)
@@ -219,6 +221,7 @@ class Ordered(abc.ABC):
         they leave it open, [N, n]; None without categories."""
         if not self.categories:
             return None
+        # Certain are levels behind one that is 1, and the last one of a category that is never missing.
         decided = np.full(x.shape, np.nan)
         for j, level in self._levels.items():
             has_earlier = x[:, level.earlier].any(axis=1)
@@ -230,6 +233,7 @@ class Ordered(abc.ABC):
         levels are 0 beside a known 1, and the only missing level is 1 where one must be and all others are 0."""
         mask = checked_mask(x, is_missing)
         rows = checked_bits(np.where(mask, 0, np.asarray(x)), self.num_columns).astype(np.float64)
+        # Of each category, rows in which its known levels leave no choice.
         still_missing = mask.copy()
         for columns, is_always in self.categories:
             part = np.ix_(np.arange(len(rows)), np.array(columns))

@@ -155,6 +155,7 @@ def hardened(
 ) -> tuple[float, dict[int, float]]:
     """What clauses add to the bias and the weights of a regression of which these are the logits, [N], so that what is
     decided has at least its own logit in all rows."""
+    # Each clause outweighs what the regression says against it in any row that it decides.
     bias = 0.0
     weights: dict[int, float] = {}
     for clause in clauses:

@@ -470,6 +470,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
 
     def _numbers(self, X: ArrayLike, *, reset: bool) -> Any:
         """The numbers of X, [N, F], perhaps sparse."""
+        # A frame becomes numbers, of which scikit-learn checks the width; names are those of the frame.
         frame = X
         X = as_numbers(frame, self, reset=reset, may_miss=True)
         if reset and hasattr(self, "table_encoder_"):
@@ -549,6 +550,7 @@ def _resampled(rows: np.ndarray, weights: np.ndarray | None, rng: np.random.Gene
     """As many of the rows, each as often as its weight says, rounded up or down at random."""
     if weights is None:
         return rows
+    # Evenly spaced points on the sums of the weights: each row as often as there are points in its interval.
     ends = np.cumsum(weights) / weights.sum()
     places = np.searchsorted(ends, (np.arange(len(rows)) + rng.uniform()) / len(rows), side="right")
     return rows[np.minimum(places, len(rows) - 1)]

@@ -115,6 +115,7 @@ class DensityChoice:
         :param log_p: of the same validation rows, [N'], nats.
         :param seconds: of CPU that it took.
         """
+        # Beside the best so far, with the mean of both.
         ours = _Tried(self.trials[0].name, self.model, self.log_p, self.weights)
         rival = _Tried(name, model, log_p, self.weights, seconds)
         trials = [*self.trials, rival.trial]
@@ -383,6 +384,7 @@ class _Search:
 
     def other_orders(self) -> None:
         """The columns in other orders, of the kinds that are near the best."""
+        # Chains with the strengths that were chosen, then networks while there is work left.
         near = self._near(NEAR)
         if self._chain is not None and self._chain[2] <= near:
             strengths, name, _ = self._chain
@@ -449,6 +451,7 @@ class _Search:
 
     def _others(self, start: str) -> list[tuple[str, np.ndarray]]:
         """Orders in which a kind was not tried yet, each once."""
+        # An order under another title is the same order: that of the tree may be that of the columns.
         done = [
             title for title in self._orders if any(t.name.startswith(f"{start}, columns {title}") for t in self.tried)
         ]
@@ -462,6 +465,7 @@ class _Search:
 
     def _strength(self, fits: Regressions) -> float:
         """C of the least loss of some columns: steps of a factor as long as that is better, then steps half as long."""
+        # Some columns tell nearly as much of the strength as all do; in large tables these are fewer.
         number = round(_FEW_COLUMNS * min(1.0, _MAX_WORK / (5.0 * max(self._work, 1.0))))
         columns = np.sort(self._rng.permutation(self.n)[: max(number, _LEAST_COLUMNS)])
         losses: dict[float, float] = {}
@@ -532,6 +536,7 @@ def _by_odds(share: float, factor: float) -> float:
     """A share whose odds are so many times those of another; 0 below 3 % and from 0 to 5 %."""
     if share == 0.0:
         return 0.05 if factor > 1.0 else 0.0
+    # Odds have no ends: no step up reaches 1.
     odds = share / (1.0 - share) * factor
     new_share = odds / (1.0 + odds)
     return 0.0 if new_share < 0.03 else min(round(new_share, 3), _MOST_DROPOUT)

@@ -94,6 +94,7 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile as before, so that an optimizer's state can be restored."""
+        # The optimizer's variables are made now, for a file restores them next.
         self.compile(tf.keras.optimizers.deserialize(config["optimizer"]), jit_compile=config["jit_compile"])
         self.optimizer.build(self.trainable_weights)
 
@@ -174,6 +175,7 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
             variable.assign(stored[number])
 
     def _rows(self, data: tf.Tensor | tuple[tf.Tensor, ...]) -> tf.Tensor:
+        # Rows of a data set are seen in the graph alone, which checks them.
         x = tf.cast(data[0] if isinstance(data, tuple | list) else data, self.darn.dtype)
         with tf.control_dependencies(assertions(x, self.darn.config)):
             return tf.identity(x)

@@ -252,6 +252,7 @@ class _Training:
 
     def model(self, parameters: _Parameters) -> MaskedNetwork:
         """The network of parameters, for columns at their own places and without their means taken from them."""
+        # Means taken from the inputs join the biases; columns go back to their own places.
         into, hidden_bias, out, bias, direct = parameters
         back = np.argsort(self._order)
         return MaskedNetwork(

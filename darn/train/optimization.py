@@ -157,6 +157,7 @@ class FusedAdam(tf.keras.optimizers.Adam):  # type: ignore[misc]
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
         """One variable's update."""
+        # The kernel knows nothing of replicas.
         if tf.distribute.has_strategy():
             super().update_step(gradient, variable, learning_rate)
             return
@@ -250,6 +251,7 @@ def move_means(means: Sequence[tf.Variable], variables: Sequence[tf.Variable], s
 @contextlib.contextmanager
 def in_place(variables: Sequence[tf.Variable], values: Sequence[tf.Variable]) -> Iterator[None]:
     """Within a `with` statement the variables have other values; afterwards they have their own again."""
+    # What is put back in the end, whatever happens within.
     own_values = [variable.numpy() for variable in variables]
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)

@@ -116,8 +116,10 @@ def neighbours(of: Candidate, spaces: Spaces) -> list[Candidate]:
 def extended(values: Sequence[Any], value: Any) -> list[Any]:
     """The values of a field and `value`, in order, with one more at each end, as far from it as the next one by its
     ratio. There is none beyond 0, and nothing is added to a field that is not chosen."""
+    # A field that is given has one value.
     if len(values) == 1:
         return list(values)
+    # The next value by the ratio of the last two: a^2 / b lies as far from a as a from b.
     steps = sorted({*values, value})
     first, last = ((a * a / b) if b else 0 for a, b in ((steps[0], steps[1]), (steps[-1], steps[-2])))
     if isinstance(steps[0], int):
@@ -246,6 +248,7 @@ class Maker:
 
     def training(self, candidate: Candidate) -> TrainingConfig:
         """How the candidate is trained."""
+        # What is given, then what the candidate says; the rival without units has no estimator.
         fields = {**OPTIMIZER, **given(self.training_fields)}
         fields |= {"learning_rate": candidate.learning_rate, "weight_decay": candidate.weight_decay}
         if candidate.cosine is not None:
@@ -258,6 +261,7 @@ class Maker:
 
         :raises ValueError: if the given fields do not fit each other or the candidate.
         """
+        # All candidates start from one seed, so that they differ by what they are alone.
         init, other = tf.unstack(tf.random.experimental.stateless_split(self.seed, 2))
         model = DARN(self.model(candidate), seed=init, data=self.x)
         trainer = Trainer(model, self.training(candidate), num_data=len(self.x))
@@ -361,6 +365,7 @@ class Rival:
 
     def trial(self, number: int, *, is_done: bool) -> Trial:
         """What it reached when it was left out in round `number`; its trainer is given up. It must have started."""
+        # What it reached stays, the trainer's variables are let go.
         course = self._course
         diverged = self._diverged
         assert course is not None
@@ -383,6 +388,7 @@ class Rival:
     def _store(self, *, is_whole: bool = True) -> None:
         if self._path is None or self._course is None:
             return
+        # The file appears when it is whole, so that an interruption leaves the one before.
         content = {"diverged": np.array(self._diverged), **self._course.stored(is_whole=is_whole)}
         with atomic_path(self._path) as temporary:
             np.savez(temporary, **content)

@@ -158,6 +158,7 @@ class Choice:
 
     def notes(self) -> list[str]:
         """The choice and its rival without stochastic units, as lines of text."""
+        # The best, in bits what its units carry, and what the decoder reaches without them.
         best = self.trials[0]
         alone = self.alone
         bits = 1.0 / math.log(2.0)
@@ -171,6 +172,7 @@ class Choice:
             f"{best.valid_nats:.3f} nats, {bits * best.kl_nats:.2f} bits in the stochastic units; without these "
             f"{alone.valid_nats:.3f} nats"
         ]
+        # What a user may want to change.
         if self.is_cut:
             lines.append(
                 "the choice ended when its steps were spent, before all was tried: the best so far was taken; more "

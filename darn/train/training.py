@@ -174,10 +174,12 @@ class Trainer(tf.Module):
         def run(data: tf.Tensor, rows: tf.Tensor, count: tf.Tensor, seed: tf.Tensor) -> Observed:
             if data.dtype == tf.uint8:
                 data = tf.cast(data, tf.bool)  # a GPU has no kernel that gathers uint8
+            # Room for all steps of a block, of which `count` are made: the shape of the result is static.
             num_steps = rows.shape[0]
             history = tf.TensorArray(self.model.dtype, num_steps, element_shape=[len(Observed._fields)])
 
             def step(t: tf.Tensor, history: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+                # Noise by the number of all steps so far, and not of this block.
                 x = tf.cast(tf.gather(data, rows[t]), self.model.dtype)
                 key = tf.random.fold_in(seed, tf.cast(self.optimizer.iterations, tf.int32))
                 return t + 1, history.write(t, tf.stack(self.step(x, key, is_last=t + 1 >= count)))
@@ -200,6 +202,7 @@ class Trainer(tf.Module):
             check_data(data, self.model.config)
             if isinstance(data, tf.Tensor):
                 self._seen = weakref.ref(data)
+        # TensorFlow's gather would take rows beyond the end for zeros on a GPU.
         num = np.shape(data)[0]
         index = np.asarray(rows)
         if index.size and not 0 <= index.min() <= index.max() < num:
@@ -251,6 +254,7 @@ class Trainer(tf.Module):
 
     def _apply(self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]) -> None:
         """Let the optimizer change the variables, by gradients for all rows."""
+        # Clipped by the norm for all rows, not by that of a replica's part.
         if self.config.clip_norm is not None:
             gradients = tf.clip_by_global_norm(gradients, self.config.clip_norm)[0]
         if self._strategy is None:
@@ -304,6 +308,7 @@ class Trainer(tf.Module):
         return tape.gradient(loss, estimated.logits[0] if of_rows else self.model.encoders[0].conditional.bias)
 
     def _estimate(self, model: DARN, x: tf.Tensor, seeds: Sequence[tf.Tensor]) -> Estimate:
+        # Noise of this replica's rows; orders of mixtures are drawn by the second seed.
         config = self.config
         copies = config.num_samples if config.estimator == "rloo" else 1
         return estimate(
@@ -429,6 +434,7 @@ class Course:
     ) -> None:
         if batch_size < 1 or (interval is not None and interval < 1):
             raise ValueError(f"batch_size and interval must be at least 1, got {batch_size} and {interval}.")
+        # The data once, as a tensor; seeds of minibatches, of noise in training, and of evaluations.
         self.trainer = trainer
         self.batch_size = batch_size
         self._x = tf.convert_to_tensor(x)
@@ -446,6 +452,7 @@ class Course:
 
         :raises FloatingPointError: if training diverges.
         """
+        # Steps to the next evaluation, in blocks of one graph.
         while not self.is_done(until, patience):
             end = min(self.step + self.interval, until)
             while self.step < end:

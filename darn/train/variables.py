@@ -35,6 +35,7 @@ def moments(encoder: Any, X: object) -> NDArray[np.float64]:
     :param encoder: the `TableEncoder` that was fitted to the frame; it is changed.
     :param X: the frame.
     """
+    # Weekdays and days of the year follow from the day, and would count it twice.
     columns = encoder.schema_.columns
     dated = tuple(dataclasses.replace(f, parts=_MOMENT) if f.column.kind == "date" else f for f in columns)
     encoder.schema_ = dataclasses.replace(encoder.schema_, columns=dated)
@@ -91,6 +92,7 @@ class _Part:
 
     def binned(self, numbers: NDArray[np.float64], most: int) -> _Part:
         """The part with at most so many bins of its training rows' numbers."""
+        # What lies beyond the ends is charged for by how many rows the last bin has, and how far away it is.
         bins = Bins.of(numbers, most, self.kind)
         counts = np.nansum(bins.levels(numbers), axis=0)
         ends = (float(np.nanmin(numbers)), float(np.nanmax(numbers)))
@@ -216,6 +218,7 @@ class Variables:
         """Rows [N, n] as a frame of pandas: texts of levels, truth values, and of a bin a number, date or time."""
         import pandas as pd
 
+        # Texts of levels, the middles of bins, or the bit itself.
         columns: dict[str, pd.Index | NDArray] = {}
         for part, (begin, end) in zip(self._parts, itertools.pairwise(self._starts), strict=True):
             block = np.asarray(bits[:, begin:end])
