@@ -88,6 +88,7 @@ def run(
     def start(argv: Sequence[str]) -> None:
         if len(argv) > 1:
             raise app.UsageError(f"no arguments besides flags, got {argv[1:]}")
+        # Threads before anything makes a tensor.
         if sets_threads:
             from gpflow_deep_runs.run.devices import apply_threads
 
@@ -126,6 +127,7 @@ def keep(document: Document, data: str, *, path: str | os.PathLike[str] | None =
     if path := path or flags.FLAGS.output:
         from gpflow_deep_runs.run.folder import provenance
 
+        # What it cost so far, as a long measurement may be stopped.
         spent = {"seconds": time.monotonic() - _STARTED, "cpu_seconds": cpu_seconds()}
         record = provenance(data, cpus=os.cpu_count(), **spent, **extra)
         write_json(path, {"flags": settings(), **document, "provenance": record})
@@ -171,6 +173,7 @@ def keep_lines(lines: Iterable[Document]) -> None:
 
 def print_lines(lines: Sequence[Sequence[str]]) -> None:
     """Cells in columns, to the right."""
+    # As wide as the widest cell of each column.
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)), flush=True)
@@ -269,6 +272,7 @@ def time_in_turn(
 
         return call
 
+    # A call is its wall time, its CPU time and its result.
     calls_of = in_turn({name: timed(function) for name, function in functions.items()}, repetitions, warm_up=warm_up)
     return {
         name: Times(np.array([call[0] for call in calls]), np.array([call[1] for call in calls]), calls[-1][2])
@@ -303,6 +307,7 @@ def apart(case: Sequence[object]) -> Any:
 
     :raises ValueError: if the process fails, for example for want of memory.
     """
+    # The same script again, told by --case what to measure.
     words = [sys.executable, sys.argv[0], f"--case={json.dumps(case)}", f"--threads={flags.FLAGS.threads}"]
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode:
@@ -371,6 +376,7 @@ def classifier_scores(
     """Error in percent, CPU seconds of the fit; of models with probabilities log loss, calibration error in percent."""
     from gpflow_deep_base.numbers.scores import label_scores
 
+    # The error, and the time of the fit alone.
     start = time.process_time()
     model = make().fit(X, y)
     metrics = {"cpu_s": time.process_time() - start, "error": 100.0 * float(np.mean(model.predict(X_test) != y_test))}
@@ -400,6 +406,7 @@ def standardised(dataset: str, data_dir: str | None, split: int = 0, **options: 
     """Training and test rows of a split, with mean 0 and deviation 1 of the training rows' columns."""
     from gpflow_deep import Units
 
+    # Units are those of the training rows, for all rows.
     data = load(dataset, data_dir, "supervised", split=split, **options)
     units = Units.fit(data.train.X, data.train.Y, "gaussian")
     train = units.transform(data.train.X, data.train.Y)
@@ -413,6 +420,7 @@ def trained_deep_gp(X: np.ndarray, Y: np.ndarray, num_layers: int, num_inducing:
 
     import gpflow_deep
 
+    # The model and the optimiser of the 2017 paper.
     model = gpflow_deep.paper2017(X, Y, num_layers, num_inducing=num_inducing)
     step = gpflow_deep.make_train_step(model, tf.keras.optimizers.Adam(0.02))
     rng = np.random.default_rng(0)

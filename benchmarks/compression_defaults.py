@@ -81,6 +81,7 @@ def trained(train: Part, valid: Part, loss: keras.Loss | str, num_outputs: int) 
     layers = [keras.layers.Dense(64, "relu"), keras.layers.Dense(64, "relu"), keras.layers.Dense(num_outputs)]
     model = keras.Sequential([keras.Input(train.X.shape[1:]), *layers])
     model.compile("adam", loss)
+    # Small tables take more epochs until the error stops falling.
     is_small = len(train.X) < 3000
     stop = keras.callbacks.EarlyStopping(patience=30 if is_small else 10, restore_best_weights=True)
     model.fit(
@@ -106,6 +107,7 @@ def rows_of(dataset: str, data_dir: str | None, seed: int, methods: Sequence[str
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True) if is_label else "mse"
     start = time.process_time()
     model = trained(train, valid, loss, int(train.Y.max()) + 1 if is_label else 1)
+    # All methods get the same trained network.
     row = {"dataset": dataset, "seed": seed, "train_seconds": time.process_time() - start}
     for method in methods:
         yield row | {"method": method} | compressed(model, parts, loss, seed, method)

@@ -40,6 +40,7 @@ def define_flags(fv: flags.FlagValues) -> None:
     flags.DEFINE_integer("max_images", None, "At most so many, drawn from all but the test images.", 1, flag_values=fv)
     flags.DEFINE_integer("num_valid", 5000, "Of them are set aside.", 1, flag_values=fv)
     flags.DEFINE_string("network", "lenet300", "lenet300, lenet5, or a .keras file.", flag_values=fv)
+    # A network by name, or one in a file.
     is_network = re.compile(r"lenet300|lenet5|.*\.keras").fullmatch
     flags.register_validator("network", is_network, "must be lenet300, lenet5 or a .keras file", flag_values=fv)
     flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds of networks, batches and moves.", flag_values=fv)
@@ -72,12 +73,14 @@ def taught(teacher: keras.Model, examples: Examples, *, batch_size: int, seed: i
     """Whole batches of moved images and the logits of the teacher for them, each move equally likely."""
     most = flags.FLAGS.shift
     height, width = examples.X.shape[1:3]
+    # Each image at each place, and what the teacher says of it, once for all epochs.
     edged = np.pad(examples.X, [(0, 0), (most, most), (most, most), (0, 0)], mode="edge")
     moves = [(i, j) for i in range(2 * most + 1) for j in range(2 * most + 1)]
     images = np.stack([edged[:, i : i + height, j : j + width] for i, j in moves], axis=1)
     says = np.stack([teacher.predict(images[:, m], batch_size=500, verbose=0) for m in range(len(moves))], axis=1)
     rows = tf.constant(images)
     table = tf.constant(says)
+    # Then batches draw an image and a place for it.
     which = tf.data.Dataset.range(len(rows)).shuffle(len(rows), seed=seed)
     move = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).map(lambda drawn: drawn % len(moves))
     pairs = tf.data.Dataset.zip((which, move)).map(lambda *pair: tf.stack(pair)).batch(batch_size, drop_remainder=True)
@@ -127,6 +130,7 @@ def train(
     falls_from: float = 1.0,
 ) -> None:
     """By a new Adam, whose rate falls to 0 after this part of the epochs."""
+    # Logits of a teacher are a matrix, labels are not.
     is_taught = data.element_spec[1].shape.rank == 2
     loss = from_teacher if is_taught else keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimizer = keras.optimizers.Adam(rate)
@@ -210,6 +214,7 @@ def file_of(small: keras.Model, parts: dict[str, Examples], size: bc.Size, name:
             original=size,
         )
         errors = errors_of(bc.load(packed.path), parts)
+    # What is left of it, and the figures of the file.
     num_kept = sum(int(np.count_nonzero(w)) for w in small.get_weights() if w.ndim > 1)
     architecture = [layer.units for layer in small.layers if isinstance(layer, keras.layers.Dense)]
     return {"kept": num_kept, "units": architecture, "bytes": packed.bytes, "smaller": packed.file_rate, **errors}

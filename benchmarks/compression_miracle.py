@@ -49,6 +49,7 @@ def dense(seed: int, data: tf.data.Dataset) -> keras.Model:
     path = Path(flag.models or "", f"{flag.network}_{seed}.keras")
     if flag.models and path.exists():
         return keras.models.load_model(path)
+    # Two small layers for digits, LeNet for MNIST.
     if flag.network == "digits":
         units = [keras.layers.Dense(64, "relu"), keras.layers.Dense(64, "relu"), keras.layers.Dense(10)]
         model = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), *units])
@@ -91,6 +92,7 @@ def rows_of(seed: int, parts: dict[str, Examples]) -> Iterator[bench.Row]:
                 seed=seed,
             )
             network = bc.load(coded.path)
+        # Of the network that the file gives back alone.
         errors = {f"{name}_percent": bc.error_percent(network, parts[name]) for name in ("valid", "test")}
         sizes = {"bytes": coded.bytes, "blocks": len(coded.kl_bits), "bits": flag.block_bits}
         rates = {"kl_bits": float(coded.kl_bits.mean()), "smaller": 4 * bc.size_of(model).parameters / coded.bytes}

@@ -177,6 +177,7 @@ def rival_sizes(python: str, found: dict[str, NDArray[np.int64]]) -> tuple[dict[
 
 def rows_of(file: str, python: str) -> Iterator[bench.Row]:
     """Bytes of each kernel of a file, and of all."""
+    # Both coders get the same matrices of integers.
     layers = matrices(bc.load(file))
     theirs, version = rival_sizes(python, {name: matrix for name, (matrix, _) in layers.items()})
     ours = {name: our_size(*layer) for name, layer in layers.items()}
@@ -191,6 +192,7 @@ def trained(name: str, seed: int, data_dir: str | None) -> tuple[keras.Model, di
     """A network as a plain script trains it, and its images."""
     dataset, images, epochs = _SETS[name]
     parts = parts_of(bench.load(dataset, data_dir, "images", num_valid=5000, max_images=images).parts)
+    # Small networks for 28 x 28, and two for photographs.
     keras.utils.set_random_seed(seed)
     if name == "cifar":
         layers = [keras.Input((32, 32, 3))]
@@ -202,6 +204,7 @@ def trained(name: str, seed: int, data_dir: str | None) -> tuple[keras.Model, di
         model = keras.applications.MobileNetV2((32, 32, 3), weights=None, classes=10, classifier_activation=None)
     else:
         model = bc.networks.build("lenet300" if name == "pruned" else name, (28, 28, 1), 10, seed=seed)
+    # All by the same plain Adam; pruning comes behind it.
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(1e-3), loss, jit_compile=False)
     model.fit(*parts["train"], batch_size=100, epochs=epochs, verbose=0)
@@ -249,10 +252,12 @@ def by_rival(python: str, model: keras.Model, valid: Examples, max_error: float)
 
 def by_8_bits(model: keras.Model) -> tuple[int, keras.Model]:
     """Bytes of a network with 8 bits for weights of kernels and float16 for others, and the network."""
+    # Integers and steps of kernels as they are stored, and the numbers that they stand for.
     content = []
     values = []
     for weights in model.get_weights():
         if weights.ndim > 1:
+            # A step for each unit, so that its largest weight is 127.
             step = np.max(np.abs(weights), axis=tuple(range(weights.ndim - 1)), keepdims=True) / 127
             step = np.maximum(step, np.float32(1e-30))
             integers = np.rint(weights / step).astype(np.int8)
@@ -263,6 +268,7 @@ def by_8_bits(model: keras.Model) -> tuple[int, keras.Model]:
             values.append(weights.astype(np.float16).astype(np.float32))
     network = keras.models.clone_model(model)
     network.set_weights(values)
+    # The better one of two general coders for all of it.
     joined = b"".join(content)
     return min(len(bz2.compress(joined)), len(lzma.compress(joined))), network
 
@@ -274,11 +280,13 @@ def by_both(
 
     :param stops: of `pack`. If it is told an error, nncodec is told the same, else that of the file or of the network.
     """
+    # Our file, from which the network is read again.
     start = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         packed = bc.pack(model, Path(folder) / "network.bcz", calibration=calibration, **stops)
         seconds = time.process_time() - start
         ours = bc.load(packed.path, max_bytes=2**32)
+    # nncodec may be as wrong as what it is compared with.
     judges = [model] if "validate" in stops else [model, ours]
     most = flags.FLAGS.max_rise + max(bc.error_percent(network, parts["valid"]) for network in judges)
     size, theirs, version = by_rival(python, model, parts["valid"], most)
@@ -312,6 +320,7 @@ def stored(name: str, data_dir: str | None, python: str) -> bench.Row:
     """Bytes and errors of one trained network, rounded without labels to a size."""
     flag = flags.FLAGS
     model = keras.models.load_model(Path(flag.models) / f"{name}.keras", compile=False)
+    # Images to calibrate with, to choose by and to judge by.
     dataset = bench.load("cifar10_jpeg", data_dir, "images", num_valid=5000)
     train, test = dataset.parts["train"], dataset.parts["test"]
     # The networks may have learnt from all training images: of the test images a half chooses, the other one judges.
@@ -321,6 +330,7 @@ def stored(name: str, data_dir: str | None, python: str) -> bench.Row:
         {"train": (X_train, labels_train), "valid": (X[::2], labels[::2]), "test": (X[1::2], labels[1::2])}
     )
     size = {"bits": flag.bits} if flag.max_bytes is None else {"max_bytes": flag.max_bytes}
+    # All three ways of writing it.
     row = by_both(model, parts, np.asarray(parts["train"].X), python, **size)
     int8_bytes, int8 = by_8_bits(model)
     return {

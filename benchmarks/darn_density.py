@@ -149,6 +149,7 @@ def scores(of: Split, seed: int, num_rows: int) -> dict[str, list[float]]:
             random_state=seed,
         ),
     )
+    # Independent columns, with half a row of each value added.
     mean = (of.train.sum(axis=0) + 0.5) / (len(of.train) + 1)
     usual = of.test[~of.is_odd][:num_rows]
     is_missing = np.random.default_rng(seed).uniform(size=usual.shape) < SHARE

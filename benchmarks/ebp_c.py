@@ -109,6 +109,7 @@ def measured_in_c(
         us = 1e6 * (time.monotonic() - start) / len(numbers)
     if expected is not None and not np.array_equal(classes[numbers], expected):
         raise AssertionError("C gives other labels")
+    # Code and constants are in flash; the stack and what changes, in RAM.
     error = 100 * float(np.mean(classes[numbers] != images.y_test))
     return {
         "flash_bytes": text + data,
@@ -121,6 +122,7 @@ def measured_in_c(
 
 def measure_network(images: Images, hidden: int, votes: int, epochs: int) -> bench.Row:
     """Binary weights."""
+    # Trained on the bytes as the chip will see them.
     coding = ebp.InputCoding.fit("common", images.X)
     Y, classes = ebp.encode_labels(images.y)
     sizes = (images.X.shape[1], hidden, len(classes))
@@ -130,10 +132,12 @@ def measure_network(images: Images, hidden: int, votes: int, epochs: int) -> ben
     for epoch in range(epochs):
         ebp.fit_epoch(network, data, batch_size=10, epoch=epoch)
     seconds = time.monotonic() - start
+    # In C, where the labels have to be those of the packed file.
     file = packed(network, coding=coding, classes=classes, num_votes=votes)
     measured = measured_in_c(
         lambda path: ebp.export_c(file, path, inputs="uint8"), images, file.predict(images.X_test), classes
     )
+    # And the error of the mean over the posterior, which C does not have.
     posterior = network.predict_probabilistic(coding.transform(images.X_test))
     return {
         "what": f"{max(1, votes)} x {'-'.join(map(str, sizes))}, ebp.export_c",
@@ -145,6 +149,7 @@ def measure_network(images: Images, hidden: int, votes: int, epochs: int) -> ben
 
 def measure_real(images: Images, hidden: int, bits: list[int], epochs: int) -> list[bench.Row]:
     """Real weights of some numbers of bits."""
+    # One network, written with several numbers of bits.
     model = ebp.EBPGaussianClassifier(hidden, common_scale=True, epochs=epochs, max_count=20, batch_size=30)
     start = time.process_time()
     model.fit(images.X, images.y)
@@ -196,6 +201,7 @@ static void NAME(const IN *x, int n, int m, const signed char *w, const float *s
 
 def write_rounded(layers: list[tuple[np.ndarray, np.ndarray]], bits: int, path: Path) -> None:
     """Layers of ReLUs whose weights [n_in, n_out] are rounded to the nearest, of one scale for each unit, as C."""
+    # The layers share two functions, one for bytes and one for floats.
     most = 2 ** (bits - 1) - 1
     source = f"#define WEIGHT {'w[k]' if bits == 8 else '((w[k / 2] >> 4 * (k % 2) & 15) - 8)'}" + LAYER
     source += "LAYER(first, unsigned char, int)\n" + "LAYER(next, float, float)\n" * (len(layers) > 1)
@@ -257,6 +263,7 @@ def write_emlearn(model: MLPClassifier, path: Path) -> None:
 def main(FLAGS: flags.FlagValues) -> None:
     images = load(FLAGS.data_dir)
     results = []
+    # Ours by bits, ours by real weights, and the rivals.
     for text in FLAGS.networks:
         side, hidden, votes = map(int, text.split("x"))
         results.append(measure_network(shrunk(images, side), hidden, votes, FLAGS.epochs))

@@ -59,6 +59,7 @@ def main(options: flags.FlagValues) -> None:
     lines = bench.kept_lines()
     names = [name for name in MODELS if name.startswith(tuple(options.models))]
     for name in options.sets:
+        # The same folds for all models.
         X, y = load(Path(options.data_dir) / "keel" / f"{name}.dat")
         folds = list(StratifiedKFold(options.folds, shuffle=True, random_state=0).split(X, y))
         for model in names:
@@ -68,10 +69,12 @@ def main(options: flags.FlagValues) -> None:
                 def make(model: str = model) -> ClassifierMixin:
                     return make_pipeline(StandardScaler(), MODELS[model]())
 
+                # All folds of a model, unless an earlier call has them.
                 scores = [bench.classifier_scores(make, X[rows], y[rows], X[test], y[test]) for rows, test in folds]
                 fold_lines = [{"set": name, "model": model, "fold": fold, **one} for fold, one in enumerate(scores)]
                 lines += fold_lines
                 bench.keep_lines(lines)
+            # Means over folds of what both kinds of models have.
             numbers = [
                 {key: line[key] for key in ("error", "log_loss", "calibration_error", "cpu_s")} for line in fold_lines
             ]

@@ -79,9 +79,11 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 def halves(task: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> list[Half]:
     """Training and test rows of both halves of a stream."""
+    # All classes twice, the second time with the inputs in another order.
     if task == "permuted":
         order = np.random.default_rng(0).permutation(X.shape[1])
         return [(X, y, X_test, y_test), (X[:, order], y, X_test[:, order], y_test)]
+    # Or half of the classes first, and then the others.
     low = y < 5
     low_test = y_test < 5
     return [(X[part], y[part], X_test[test], y_test[test]) for part, test in ((low, low_test), (~low, ~low_test))]
@@ -104,6 +106,7 @@ def learn(model: ClassifierMixin, parts: list[Half]) -> tuple[list[float], float
 def stream(num_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Chunks of inputs and labels."""
     rng = np.random.default_rng(0)
+    # A fixed network of random weights says the labels.
     W = rng.normal(size=(20, 30)) / np.sqrt(20)
     V = rng.normal(size=(30, 5))
     for _ in range(num_rows // CHUNK):
@@ -144,6 +147,7 @@ def main(options: flags.FlagValues) -> None:
             for model in options.models:
                 lines.append(report(name, "once", model, *learn_stream(MODELS[model](), options.stream_rows)))
             continue
+        # Rows of all classes, of which a task makes two halves.
         data = bench.load(name, options.data_dir, "supervised", split=None)
         X = data.parts["all"].X.astype(np.float64)
         y = data.parts["all"].Y[:, 0].astype(int)
@@ -151,6 +155,7 @@ def main(options: flags.FlagValues) -> None:
         rows = rows[: options.max_rows]
         for task in ("split", "permuted"):
             parts = halves(task, X[rows], y[rows], X[test], y[test])
+            # Rivals get inputs in units of the first half's deviation.
             scale = max(float(parts[0][0].std()), 1e-9)
             for model in options.models:
                 by = 1.0 if model.startswith("EBP") else scale

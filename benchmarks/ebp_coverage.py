@@ -94,6 +94,7 @@ def main(options: flags.FlagValues) -> None:
         start = time.process_time()
         model = EBPRegressor().fit(drawn.X, drawn.y)
         seconds = time.process_time() - start
+        # How many of the new targets are within their intervals.
         mean, std = model.predict(drawn.X_test, return_std=True)
         coverage = 100.0 * float(np.mean(np.abs(drawn.y_test - mean) < scipy.stats.norm.ppf(0.95) * std))
         lines.append({"table": number, **drawn.what, "coverage": coverage, "cpu_s": seconds})

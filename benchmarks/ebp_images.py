@@ -42,6 +42,7 @@ def shifted(X: NDArray[np.uint8], pixels: int, rng: np.random.Generator) -> NDAr
     """Images [N, 784], each moved by a whole number of pixels, from -pixels to pixels, in each direction."""
     if pixels == 0:
         return X
+    # A window into the image with a border, at another place for each image.
     padded = np.pad(X.reshape(-1, 28, 28), ((0, 0), (pixels, pixels), (pixels, pixels)))
     corners = rng.integers(0, 2 * pixels + 1, (len(X), 2))
     rows, columns = (corners[:, axis, None] + np.arange(28) for axis in (0, 1))
@@ -73,11 +74,13 @@ def main(options: flags.FlagValues) -> None:
     labels = data.parts["all"].Y[:, 0].astype(int)
     train, test = data.folds(2)[0]
     train = train[: options.max_rows]
+    # Inputs in one scale for all pixels, outputs as signs.
     coding = ebp.InputCoding.fit("common", X[train])
     codes = 2.0 * (labels[:, None] == np.arange(10)) - 1.0
     Y = codes[train]
     Y_test = codes[test]
     X_test = coding.transform(X[test])
+    # Convolutions, then hidden layers, then ten signs.
     filters = [ebp.Convolution(int(number)) for number in options.filters]
     layers = [(28, 28, 1) if filters else 784, *filters, *map(int, options.hidden), 10]
     network = ebp.EBPNetwork(layers, options.weights, head="multiclass", seed=options.seed)
@@ -97,6 +100,7 @@ def main(options: flags.FlagValues) -> None:
         bench.keep_lines(lines)
         done.assign_add(1)
         manager.save()
+    # A file of bits, whose answers have to be those of the network.
     if options.weights == "binary":
         path = folder / "net.ebp"
         exported = ebp.export_checked(

@@ -89,6 +89,7 @@ def rows_of_results(
     rate: float,
     words: float,
 ) -> list[bench.Row]:
+    # Everything is compared with the faster one of the float products, call by call.
     reference = np.minimum.reduce([times[name] for name in references])
     return [
         {
@@ -155,9 +156,11 @@ def measure_network(sizes: Sequence[int], inputs: str, B: int, repetitions: int,
         return (v @ floats[-1]).astype(np.float64) + biases[-1]
 
     with tempfile.TemporaryDirectory() as folder:
+        # From its file, by both engines.
         path = Path(folder) / "network"
         size = export_packed(Weights(signs, biases), path, fraction_bits=8 if is_coded else None)
         networks = {engine: PackedNetwork.load(path, engine) for engine in ("numba", "numpy")}
+    # The same numbers in float32, for the sizes and the operations.
     num_floats = sum(w.size + b.size for w, b in zip(signs, biases, strict=True))
     title = f"{'-'.join(map(str, sizes))}, {inputs}"
     print(f"{title}: {size} bytes packed, {4 * num_floats} in float32, {4 * num_floats / size:.1f} times less")
@@ -177,9 +180,11 @@ def measure_network(sizes: Sequence[int], inputs: str, B: int, repetitions: int,
 
 
 def main(FLAGS: flags.FlagValues) -> None:
+    # What a float product could reach at best on this machine.
     rate = float_rate()
     print(f"best rate of a float32 product: {rate / 1e3:.1f} GFLOP/s")
     results: list[bench.Row] = []
+    # Layers first, then whole networks with their checks and packing.
     for shape, B in itertools.product(FLAGS.layers, map(int, FLAGS.batches)):
         K, num_outputs = map(int, shape.split("x"))
         results += measure_layer(K, num_outputs, B, FLAGS.repetitions, rate)

@@ -48,6 +48,7 @@ def define_flags(fv: flags.FlagValues) -> None:
 def scores(model: str, X: Array, y: Array, X_test: Array, y_test: Array) -> dict[str, float]:
     """RMSE, log density, coverage of 90 % intervals in percent, and CPU seconds."""
     start = time.process_time()
+    # Rivals are Gaussians; ours has a density of its own.
     if model in RIVALS:
         mean, std = RIVALS[model](X, y, X_test)
         log_density = scipy.stats.norm.logpdf(y_test, mean, std)
@@ -56,6 +57,7 @@ def scores(model: str, X: Array, y: Array, X_test: Array, y_test: Array) -> dict
         mean, std = regressor.predict(X_test, return_std=True)
         log_density = regressor.log_density(X_test, y_test)
     seconds = time.process_time() - start
+    # Central intervals of a Gaussian, also for the mixtures of EBP.
     is_within = np.abs(y_test - mean) < scipy.stats.norm.ppf(0.95) * std
     return {
         "rmse": float(np.sqrt(np.mean((y_test - mean) ** 2))),
@@ -67,6 +69,7 @@ def scores(model: str, X: Array, y: Array, X_test: Array, y_test: Array) -> dict
 
 def mlp(X: Array, y: Array, X_test: Array) -> tuple[Array, Array | float]:
     """Means and standard deviations of a network of scikit-learn."""
+    # The deviation is that of the errors on a tenth that it is not given.
     held = np.random.default_rng(0).permutation(len(X)) < len(X) // 10
     network = MLPRegressor(hidden_layer_sizes=(50,), early_stopping=True, max_iter=2000, random_state=0)
     model = TransformedTargetRegressor(make_pipeline(StandardScaler(), network), transformer=StandardScaler())
@@ -88,11 +91,13 @@ def main(options: flags.FlagValues) -> None:
     threadpool_limits(options.threads or None)
     lines = bench.kept_lines()
     for name, model in itertools.product(options.sets, options.models):
+        # Names are checked before anything is measured.
         if name not in SETS or model not in MODELS:
             raise app.UsageError(f"--sets are some of {', '.join(SETS)} and --models of {', '.join(MODELS)}.")
         data = np.load(Path(options.data_dir) / "uci" / f"{name}.npz")
         X = data["X"]
         y = data["y"].reshape(-1)
+        # Splits that an earlier call has done are not done again.
         split_lines = [line for line in lines if (line["set"], line["model"]) == (name, model)]
         for split in range(len(split_lines), min(options.splits, len(data["train_idx"]))):
             rows = data["train_idx"][split]

@@ -63,6 +63,7 @@ def scores(model: Learner, rows: Iterable[tuple[dict[str, float], object]]) -> d
     losses = []
     start = time.process_time()
     for x, y in rows:
+        # Predicted first, unless no label is known yet.
         probabilities = model.predict_proba_one(x)
         if probabilities:
             is_wrong.append(max(probabilities, key=probabilities.__getitem__) != y)

@@ -81,12 +81,14 @@ def define_flags(fv: flags.FlagValues) -> None:
 @quiet.without_warnings()  # folds of different sizes are traced more than once
 def main(options: flags.FlagValues) -> None:
     lines: list[bench.Row] = []
+    # Each data set with its own folds; what is there is kept after each of them.
     for dataset in options.datasets:
         view = "supervised" if dataset == "mnist" else "text"
         data = bench.load(dataset, options.data_dir, view, split=None)
         X, labels = data.parts["all"]
         Y, _ = encode_labels(labels[:, 0])
         folds = data.folds(8)[: options.max_folds]
+        # Errors by method, then means and standard errors beside the paper's.
         errors = errors_of(options.methods, dataset, X, Y, folds, seeds=options.seeds, epochs=options.epochs)
         rows = [
             {
@@ -99,6 +101,7 @@ def main(options: flags.FlagValues) -> None:
         ]
         lines += rows
         bench.keep_lines(lines)
+        # A table of the set, with what is published in its last column.
         columns = {
             "set": "{set}",
             "": "{method}",
@@ -132,8 +135,10 @@ def errors_of(
     """
     errors: dict[str, list[list[Sequence[float]]]] = {}
     for seed in range(seeds):
+        # Folds have other networks and orders, which the seed and their number say.
         of_seed: dict[str, list[Sequence[float]]] = {}
         for number, (rows, test_rows) in enumerate(folds):
+            # Scales of inputs are those of the training rows.
             coding = InputCoding.fit(recommended(dataset, X), X[rows])
             train = coding.transform(X[rows]), Y[rows]
             test = coding.transform(X[test_rows]), Y[test_rows]
@@ -144,6 +149,7 @@ def errors_of(
                 network = EBPNetwork(
                     layer_sizes, weights, head="binary" if Y.shape[1] == 1 else "multiclass", seed=init_seed
                 )
+                # Errors after each pass, by the mean of the posterior and by its mode.
                 prepared = prepare(network, *train)
                 of_epochs = []
                 for epoch in range(epochs):
@@ -339,6 +345,7 @@ class Backpropagation:
         """d loss / d f of each example, [B, C]."""
         if self.loss == "squared":
             return f - y
+        # One output of a sign, or a softmax of several.
         if y.shape[1] == 1:
             return -y * scipy.special.expit(-y * f)
         return scipy.special.softmax(f, axis=-1) - 0.5 * (y + 1)
@@ -349,6 +356,7 @@ def _compact(x: Any) -> tuple[Array, NDArray[np.intp] | slice]:
     if not scipy.sparse.issparse(x):
         return x, slice(None)
     columns, places = np.unique(x.indices, return_inverse=True)
+    # Where each entry goes, row by row.
     dense = np.zeros([x.shape[0], len(columns)], np.float32)
     dense[np.repeat(np.arange(x.shape[0]), np.diff(x.indptr)), places] = x.data
     return dense, columns

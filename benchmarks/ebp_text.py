@@ -57,17 +57,20 @@ def main(options: flags.FlagValues) -> None:
     warnings.simplefilter("ignore", FutureWarning)
     lines = bench.kept_lines()
     for name in options.datasets:
+        # The same folds for all models; counts of words as floats.
         data = bench.load(name, options.data_dir, "text", split=None)
         X = data.parts["all"].X.astype(np.float64).tocsr()
         y = data.parts["all"].Y[:, 0].astype(int)
         folds = data.folds(8)[: options.max_folds]
         for model in options.models:
+            # What an earlier call has done, and the folds that are left.
             fold_lines = [line for line in lines if (line["dataset"], line["model"]) == (name, model)]
             for fold, (rows, test) in list(enumerate(folds))[len(fold_lines) :]:
                 numbers = bench.classifier_scores(MODELS[model], X[rows], y[rows], X[test], y[test])
                 fold_lines.append({"dataset": name, "model": model, "fold": fold, **numbers})
                 lines.append(fold_lines[-1])
                 bench.keep_lines(lines)
+            # Means over the folds so far.
             numbers = [
                 {key: line[key] for key in ("error", "log_loss", "calibration_error", "cpu_s") if key in line}
                 for line in fold_lines

@@ -146,6 +146,7 @@ class Gaussians(NamedTuple):
 
 def sklearn_gpr(X: Array, y: Array, T: Array) -> Gaussians:
     """Predictions at T [n, D]; so of the others."""
+    # A Matern 5/2 with a scale for each input, and some white noise for conditioning.
     kernel = ConstantKernel(1.0, (1e-3, 1e4)) * Matern(np.ones(X.shape[1]), (1e-2, 1e2), nu=2.5)
     kernel += WhiteKernel(1e-6, (1e-10, 1.0))
     model = GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=3, random_state=0).fit(X, y)
@@ -154,6 +155,7 @@ def sklearn_gpr(X: Array, y: Array, T: Array) -> Gaussians:
 
 def gpr(X: Array, y: Array, T: Array) -> Gaussians:
     """Outputs are standardised, lengthscales start at 1 / 2."""
+    # Two kernels; the better one by marginal likelihood.
     models = []
     for kind in (gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52):
         kernel = kind(lengthscales=np.full(X.shape[1], 0.5))
@@ -197,6 +199,7 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 def rows_of(simulator: Simulator, design: int) -> tuple[Array, Array, Array, Array]:
     """Inputs and outputs of a design, [N, D] and [N], and of the test."""
+    # Test inputs are another hypercube, of a seed that no design has.
     X = qmc.LatinHypercube(simulator.num_inputs, seed=design).random(simulator.num_runs)
     T = qmc.LatinHypercube(simulator.num_inputs, seed=100 + design).random(NUM_TEST)
     return X, simulator.run(X), T, simulator.run(T)
@@ -220,6 +223,7 @@ def main(flag: flags.FlagValues) -> None:
     for names, allowed in ((flag.functions, SIMULATORS), (flag.models, EMULATORS)):
         if not set(names) <= set(allowed):
             raise app.UsageError(f"{', '.join(names)} must be some of {', '.join(allowed)}.")
+    # What an earlier call has measured stays.
     rows = bench.kept()
     done = {(row["function"], row["design"], row["model"]) for row in rows}
     for function in flag.functions:
@@ -233,6 +237,7 @@ def main(flag: flags.FlagValues) -> None:
                 if prediction is None:
                     print(f"{function:11} {design} {model:11} not measured: give --dgpsi", flush=True)
                     continue
+                # Of a process of its own, the time that it has measured itself.
                 seconds = time.process_time() - start if prediction.seconds is None else prediction.seconds
                 scores = {**judged(prediction.mean, prediction.std, t), "cpu_s": seconds}
                 rows.append({"function": function, "design": design, "model": model, **scores})

@@ -38,6 +38,7 @@ def define_flags(fv: flags.FlagValues) -> None:
 
 def agreement(model: gpflow_deep.DeepGP, X: np.ndarray, num_draws: int) -> dict[str, float]:
     """Differences of means and variances in standard errors of the draws."""
+    # Draws of functions at some rows, against moments by many samples of the layers.
     values = model.sample_functions(num_draws, seed=1)(X).numpy()[..., 0]  # [S, N]
     mean, var = (part.numpy()[:, 0] for part in model.predict_f(X, num_samples=8192))
     differences = {}
@@ -55,6 +56,7 @@ def seconds(function: Callable[[], object], repetitions: int) -> float:
 
 def costs(model: gpflow_deep.DeepGP, num_inputs: int, repetitions: int, rng: np.random.Generator) -> dict[str, float]:
     """CPU seconds to draw 5 functions, to evaluate them, and to draw them at given rows."""
+    # Drawn once, evaluated at more and more rows; then drawn jointly at given rows.
     drawn = model.sample_functions(5)
     costs_of = {"draw": seconds(lambda: model.sample_functions(5), repetitions)}
     rows = [tf.constant(rng.standard_normal((size, num_inputs))) for size in SIZES]

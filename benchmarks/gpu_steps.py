@@ -80,6 +80,7 @@ def _of_gp(
 
     import gpflow_deep
 
+    # A step as a training has it, compiled by XLA if asked for.
     model = settings.for_task(task, [Y]).build(X, Y, num_classes=10)
     adam = tf.keras.optimizers.Adam(1e-3)
     step = gpflow_deep.make_train_step(model, adam, jit_compile=is_compiled)
@@ -170,6 +171,7 @@ def compression_steps(name: str, batch: int, *, is_compiled: bool = False) -> St
     import compression
     from compression import networks
 
+    # Keras makes twenty steps in a call, so that it is not its overhead that is measured.
     model = compression.compress(getattr(networks, name)(), num_train=60_000)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss, steps_per_execution=20, jit_compile=is_compiled)
@@ -247,6 +249,7 @@ def measure(flag: flags.FlagValues, stack: ExitStack) -> None:
     """Let the processes, which end with the stack, take turns, and keep and print what each model takes."""
     import tensorflow as tf
 
+    # A process for each place; those on a GPU need few threads.
     threads = flag.threads or os.cpu_count() or 1
     places = {"GPU": 4, "GPU, any order": 4} if tf.config.list_physical_devices("GPU") else {}
     places |= {"1 thread": 1, f"{threads} threads": threads}
@@ -260,6 +263,7 @@ def measure(flag: flags.FlagValues, stack: ExitStack) -> None:
         unit = 20 if name.startswith("compression") else 1
         trial = {where: process.ask([name, 3 * unit]) / 3 for where, process in processes.items()}
         counts = {where: unit * max(1, min(MAX_STEPS, int(SECONDS / spent))) for where, spent in trial.items()}
+        # One place at a time, so that none slows another down.
         turns = [{w: p.ask([name, counts[w]]) / counts[w] for w, p in processes.items()} for _ in range(flag.rounds)]
         for where in places:
             ms = [1e3 * turn[where] for turn in turns]

@@ -89,6 +89,7 @@ def cnn(train: Images, seconds: float, seed: int) -> dict[str, tuple[LogProbabil
     keras.utils.set_random_seed(seed)
     order = np.random.default_rng(seed).permutation(len(train[0]))
     (X, Y), (X_valid, Y_valid) = ((train[0][rows], train[1][rows]) for rows in (order[NUM_VALID:], order[:NUM_VALID]))
+    # Two convolutions of stride 2 and a dense layer, behind a part that is set aside.
     convolutions = [keras.layers.Conv2D(n, 3, strides=2, activation="relu", padding="same") for n in (16, 32)]
     dense = [keras.layers.Flatten(), keras.layers.Dense(32, "relu"), keras.layers.Dense(10)]
     model = keras.Sequential([keras.Input((28, 28, 1)), *convolutions, *dense])
@@ -130,6 +131,7 @@ def scores(log_probabilities: LogProbabilities, images: dict[str, Images]) -> li
 
 def main(flag: flags.FlagValues) -> None:
     """Train the CNN, score all models, and print a line for each model and kind of images."""
+    # Models that are there, and the CNN that gets as much time.
     train, test = mnist(flag.data_dir, flag.max_rows)
     models: dict[str, tuple[LogProbabilities, float | None]] = {}
     for run in flag.runs:

@@ -67,6 +67,7 @@ def divided(dataset: str, data_dir: str | None, max_train: int, seed: int) -> Da
     rows = bench.load(dataset, data_dir, "images", num_valid=0)
     X = rows.train.X
     Y = rows.train.Y[:, 0]
+    # As many to train with as asked for, and a fifth of that number to validate.
     order = np.random.default_rng(seed).permutation(len(X))
     count = min(max_train, len(X) * 5 // 6)
     train = order[:count]
@@ -85,6 +86,7 @@ def body(shape: tuple[int, ...]) -> keras.Sequential:
 def fit(model: keras.Model, loss: keras.Loss, data: Data, epochs: int, learning_rate: float) -> float:
     """Train to the epoch of the lowest validation log loss; CPU seconds."""
     start = time.process_time()
+    # The weights of the best epoch for the validation images stay.
     model.compile(keras.optimizers.Adam(learning_rate), loss)
     stop = keras.callbacks.EarlyStopping("val_loss", patience=max(3, epochs // 5), restore_best_weights=True)
     options = {"batch_size": 100, "epochs": epochs, "callbacks": [stop], "verbose": 0}
@@ -107,6 +109,7 @@ def logits_of(features: keras.Sequential, head: keras.Sequential) -> LogProbabil
 
 def temperature(logits: LogProbabilities, data: Data) -> float:
     """The one of the lowest log loss on the validation images (Guo et al., 2017)."""
+    # One number, by its logarithm, between about 0.6 and 1.6 to begin with.
     valid_logits = logits(data.valid[0])
     scaled = minimize_scalar(
         lambda t: log_loss(log_softmax(valid_logits * np.exp(-t), axis=1), data.valid[1]), (-0.5, 0.5)
@@ -192,10 +195,12 @@ def main(flag: flags.FlagValues) -> None:
     print(f"{'data set':8} {'seed':>4} {'model':12} " + " ".join(f"{f'err ECE nats at {a}°':>20}" for a in ANGLES))
     for dataset in flag.datasets:
         for seed in map(int, flag.seeds):
+            # Other divisions and other networks for each seed.
             keras.utils.set_random_seed(seed)
             data = divided(dataset, flag.data_dir, flag.max_train, seed)
             epochs = flag.epochs if len(data.train[0]) < 2000 else flag.epochs // 3
             for model, (log_probabilities, seconds, chosen) in trained(data, epochs).items():
+                # Scores at each angle, beside what the training took.
                 metrics = scores(log_probabilities, data.test)
                 cells = [
                     f"{metrics[f'error_{a}']:6.2f} {metrics[f'calibration_{a}']:6.2f} {metrics[f'log_loss_{a}']:6.4f}"

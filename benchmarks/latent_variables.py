@@ -127,6 +127,7 @@ def deep_gp_score(
     name: str, model: str, noise: str, parts: bench.Standardised, batches: list[NDArray[np.int64]], seed: int
 ) -> dict[str, float]:
     """Train one of `MODELS`: test log density and CPU seconds."""
+    # Simulated rows have a model by hand, tables that of the preset.
     num_layers, K = MODELS[model]
     begin = time.process_time()
     if name in SIMULATED:
@@ -137,6 +138,7 @@ def deep_gp_score(
     rows = [(tf.constant(parts.X[index]), tf.constant(parts.Y[index])) for index in batches]
     trainer.advance(rows.__getitem__, 0, len(batches), tf.constant([0, seed]))
     seconds = time.process_time() - begin
+    # In pieces of 200 rows, as each has many draws of w.
     log_densities = [
         np.asarray(built.predict_log_density((parts.X_test[start : start + 200], parts.Y_test[start : start + 200])))
         for start in range(0, len(parts.X_test), 200)
@@ -194,6 +196,7 @@ def network_score(parts: bench.Standardised, seconds: float, seed: int) -> dict[
         verbose=0,
     )
     spent = time.process_time() - begin
+    # The density in the units of the data.
     outputs = network(parts.X_test.astype(np.float32))
     log_densities = mixture_log_density(outputs, parts.Y_test.astype(np.float32))
     return {"log_density": float(tf.reduce_mean(log_densities)) - parts.log_scale, "seconds": spent}

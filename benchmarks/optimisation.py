@@ -122,6 +122,7 @@ def values_found(problem: Problem, method: str, seed: int, FLAGS: flags.FlagValu
     """All values in the order of their evaluation, [initial + rounds batch]."""
     count = FLAGS.initial
     batch = FLAGS.batch
+    # More of the same sequence of points.
     if method == "random":
         return problem.function(start(problem, count + FLAGS.rounds * batch, seed))[:, 0]
     X = start(problem, count, seed)
@@ -155,6 +156,7 @@ def main(FLAGS: flags.FlagValues) -> None:
             for method in FLAGS.methods:
                 before = bench.cpu_seconds()
                 evaluations = values_found(PROBLEMS[name], method, seed, FLAGS)
+                # Regret after the first points and after each batch.
                 best = np.minimum.accumulate(evaluations)[FLAGS.initial - 1 :: FLAGS.batch] - PROBLEMS[name].minimum
                 row = {"problem": name, "method": method, "seed": seed, "regret": np.round(best, 5).tolist()}
                 rows.append({**row, "seconds": round(bench.cpu_seconds() - before, 1)})

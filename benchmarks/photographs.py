@@ -62,6 +62,7 @@ def resnet_20() -> keras.Model:
         return x
 
     relu = keras.layers.ReLU
+    # A convolution, nine blocks, a mean over the image, ten outputs.
     inputs = keras.Input((32, 32, 3))
     x = through([*convolution(16, 3), relu()], inputs)
     for maps in (16, 32, 64):

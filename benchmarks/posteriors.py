@@ -95,6 +95,7 @@ class Fit(NamedTuple):
 def fit(settings: flags.FlagValues, kind: str, X: np.ndarray, Y: np.ndarray, split: int) -> Fit:
     """With the defaults of the estimator."""
     start = time.process_time()
+    # The estimator as it is, but for depth, posterior and steps.
     options = {"max_iter": settings.max_iter, "random_state": split}
     model = DeepGPRegressor(settings.num_layers, posterior=kind, kernel="squared_exponential", **options).fit(
         X, Y[:, 0]
@@ -111,6 +112,7 @@ def fit(settings: flags.FlagValues, kind: str, X: np.ndarray, Y: np.ndarray, spl
 def compare(settings: flags.FlagValues, dataset: str, split: int) -> None:
     """All posteriors of one split, each in a file of its own."""
     folder = Path(settings.run_dir)
+    # Nothing to do where all files are there.
     files = {name: folder / f"{dataset}-{split}-{settings.num_layers}-{name}.json" for name in settings.posteriors}
     if all(path.exists() for path in files.values()):
         return

@@ -55,6 +55,7 @@ def package_of(checkout: str) -> ModuleType:
 
     :raises ValueError: if it has none.
     """
+    # Under a name of its own, so that ours stays importable.
     folder = Path(checkout) / "gpflow_deep"
     if not (folder / "__init__.py").exists():
         raise ValueError(f"--base must be a checkout of this project, but {folder} is no package.")
@@ -73,6 +74,7 @@ def predictors(package: ModuleType, num_layers: int, num_samples: int) -> dict[s
     """`predict_y` from float64 and float32 caches of a model whose means are not zero."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2_000, D))
+    # Means that are not zero, so that nothing can be left out.
     model = package.paper2017(X, np.sin(X[:, :1]), num_layers, num_inducing=M)
     for layer in model.layers:
         layer.q_mu.assign(0.3 * rng.normal(size=layer.q_mu.shape))
@@ -89,14 +91,17 @@ def predicting(method: Predict, X: tf.Tensor) -> Callable[[int], np.ndarray]:
 
 def measure(num_layers: int, FLAGS: flags.FlagValues) -> list[bench.Row]:
     """One row of results for each commit, number of draws and float type."""
+    # The packages and numbers of draws that are compared; the base comes first, as all are divided by it.
     named = {("this", int(S)): (gpflow_deep, int(S)) for S in FLAGS.samples}
     if FLAGS.base:
         named = {("base", FLAGS.base_samples): (package_of(FLAGS.base), FLAGS.base_samples), **named}
+    # A compiled function for each of them and each float type.
     methods = {
         (*key, dtype): method
         for key, (package, S) in named.items()
         for dtype, method in predictors(package, num_layers, S).items()
     }
+    # Timed in turn on the same rows.
     X = tf.constant(np.random.default_rng(1).normal(size=(FLAGS.rows, D)))
     in_turn = {key: predicting(method, X) for key, method in methods.items()}
     times = bench.time_in_turn(in_turn, FLAGS.repetitions)  # the first call traces

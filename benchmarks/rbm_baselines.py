@@ -205,6 +205,7 @@ def measure_exact(
     n_h: int, n_v: int, rival: bench.Rival | None, model: str, rbm: RBM, repetitions: int, threads: int
 ) -> list[bench.Row]:
     """Every method at 2^n_h states; only ours beyond 2^12."""
+    # Others hold all states at once, which 2^12 of them allow.
     functions = {"ours": timed(lambda _: log_z_exact(rbm), threads)}
     if n_h <= SMALL_HIDDEN:
         functions["numpy"] = timed(lambda _: numpy_log_z(rbm), threads)
@@ -220,6 +221,7 @@ def measure_exact(
 
 
 def run(rival: bench.Rival | None, folder: str, FLAGS: flags.FlagValues) -> dict[str, list[bench.Row]]:
+    # AIS of one large RBM, then the exact sum of two small ones.
     rbm = load_rbm(FLAGS.rbm).rbm if FLAGS.rbm else random_rbm(*map(int, FLAGS.layers))
     n_h, n_v = rbm.W.shape
     print(f"AIS, {n_h} hidden and {n_v} visible units, {FLAGS.chains} chains, float32")

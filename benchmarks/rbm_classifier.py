@@ -41,6 +41,7 @@ def splits(name: str, arguments: flags.FlagValues) -> Iterator[Split]:
         for train, test in list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))[:3]:
             yield Split(1.0 * (X[train] > 8), y[train], 1.0 * (X[test] > 8), y[test])
         return
+    # The validation part goes to the training rows, of which each seed draws others.
     data = bench.load(name, arguments.data_dir, "supervised")
     X, y = (np.concatenate([getattr(part, key) for part in (data.train, data.valid)]) for key in ("X", "Y"))
     for seed in map(int, arguments.seeds):
@@ -63,6 +64,7 @@ def logistic(X: np.ndarray, y: np.ndarray, valid: tuple[np.ndarray, np.ndarray])
 
 def run(split: Split, arguments: flags.FlagValues) -> dict[str, float]:
     """Errors in %, and CPU seconds of the RBM."""
+    # The same RBM as it is trained, and after passes up the gradient of its conditional.
     X, X_valid, y, y_valid = train_test_split(split.X, split.y, test_size=0.2, stratify=split.y, random_state=0)
     start = time.process_time()
     rbm = TrackedRBM(
@@ -76,14 +78,17 @@ def run(split: Split, arguments: flags.FlagValues) -> dict[str, float]:
     seconds = time.process_time() - start
     tuned = RBMClassifier(rbm, epochs=arguments.epochs).fit(X, y)
     best = max((plain, tuned), key=lambda model: model.score(X_valid, y_valid))
+    # Its features are those of the pixels alone, for which labels are not given.
     weights = plain.parameters_.W
     offsets = plain.parameters_.c
 
     def features(rows: np.ndarray) -> np.ndarray:
         return expit(rows @ np.asarray(weights).T + np.asarray(offsets))
 
+    # The rivals, with the C that the same validation rows prefer.
     on_features = logistic(features(X), y, (features(X_valid), y_valid))
     on_pixels = logistic(X, y, (X_valid, y_valid))
+    # Shares of right labels, of all that was fitted.
     scores = {
         "RBM of rows and labels": plain.score(split.X_test, split.y_test),
         f"after {arguments.epochs} epochs": tuned.score(split.X_test, split.y_test),

@@ -60,6 +60,7 @@ def bernoulli(**options: Any) -> Callable[[Rows, int], Fit]:
 
 def pcd(X: Rows, seed: int, *, passes: int = 240, size: int = 20, rate: float = 0.05) -> Fit:
     """Persistent contrastive divergence, with a rate that falls to zero."""
+    # Visible biases start at the logits of the columns' means, weights near zero.
     rng = np.random.default_rng(seed)
     W = 0.01 * rng.normal(size=(HIDDEN, X.shape[1]))
     mean = np.clip(X.mean(axis=0), 1e-3, 1 - 1e-3)
@@ -116,6 +117,7 @@ print("ANSWER" + json.dumps({"seconds": seconds, "parts": parts}))
 def rbms(X: Rows, seed: int, *, updates: int = 2000, rate: float = 0.5) -> Fit:
     """PCD of the package rbms, and its CPU seconds without imports."""
     with tempfile.TemporaryDirectory() as folder:
+        # In its own interpreter, with rows in a file.
         path = os.path.join(folder, "rows.npy")
         np.save(path, X)
         order = json.dumps({"rows": path, "seed": seed, "hidden": HIDDEN, "updates": updates, "rate": rate})

@@ -75,6 +75,7 @@ def independent(train: Rows, valid: Rows, hidden: int) -> tuple[str, Score]:
 
 def autoregressive(train: Rows, valid: Rows, hidden: int) -> tuple[str, Score]:
     """Each site by logistic regression on the sites before it."""
+    # The coupling of two letters counts for the later site of the two alone.
     num_sites = train.codes.shape[1]
     site = np.repeat(np.arange(num_sites), NUM_LETTERS)
     is_before = site[:, None] < site
@@ -87,16 +88,20 @@ def autoregressive(train: Rows, valid: Rows, hidden: int) -> tuple[str, Score]:
         return normalised.reshape(len(normalised), -1)
 
     def fit(decay: float) -> Score:
+        # All sites at once, as one convex problem.
         def loss(parameters: Array) -> tuple[float, Array]:
+            # The fields of all letters, then their couplings.
             b = parameters[: len(site)]
             J = parameters[len(site) :].reshape(len(site), -1)
             log_probs = log_p(bits, b, J)
+            # The gradient by the logits, and from it that by the couplings to earlier sites.
             error = np.exp(log_probs) - bits.toarray()
             error *= shares[:, None]
             value = -(shares @ bits.multiply(log_probs).sum(axis=1)).item() + 0.5 * decay * (J**2).sum()
             d_J = (bits.T @ error) * is_before + decay * J
             return value, np.concatenate([error.sum(axis=0), d_J.ravel()])
 
+        # From letters that are all equally probable.
         start = np.zeros(len(site) * (len(site) + 1))
         found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 60, "maxcor": 5}).x
         b = found[: len(site)]
@@ -144,9 +149,11 @@ def published(train: Rows, valid: Rows, hidden: int) -> tuple[str, Score]:
     updates = flags.FLAGS.updates
 
     def fit(rate: float, l1: float) -> Score:
+        # Constant in the first half, then down to a hundredth.
         def schedule(step: tf.Tensor) -> tf.Tensor:
             return rate * 0.01 ** tf.maximum(0.0, 2.0 * tf.cast(step, tf.float32) / updates - 1.0)
 
+        # Particles of one temperature: the others are as few as the trainer allows.
         ladder = LadderConfig(n_temps=2, n_chains=2, n_target_chains=100)
         config = TrainingConfig(
             schedule=schedule, method="pcd", gibbs_steps=10, average=0.0, centred=False, ais_temps=100, ladder=ladder
@@ -165,6 +172,7 @@ def published(train: Rows, valid: Rows, hidden: int) -> tuple[str, Score]:
         ).fit(train.bits(), sample_weight=train.weights)
         return scored(model, train)
 
+    # Of the recipe's free numbers only the rate is chosen here.
     settings = {f"rate {rate:g}": {"rate": rate, "l1": 1e-3} for rate in (0.03, 0.1)}
     return best_of(settings, fit, valid)
 
@@ -187,12 +195,14 @@ COLUMNS = {
 
 def parts_of(path: str, num_sites: int) -> tuple[Rows, Rows, Rows]:
     """To train with, to validate and to test with."""
+    # The sites with the fewest gaps, and each sequence of them once.
     letters = read_fasta(path).letters
     few_gaps = np.sort(np.argsort((letters == "-").mean(axis=0), kind="stable")[:num_sites])
     letters = np.unique(letters[:, few_gaps], axis=0)
     codes = np.unique(letters, return_inverse=True)[1].reshape(letters.shape)
     if codes.max() >= NUM_LETTERS:
         raise ValueError(f"the sequences must be of {NUM_LETTERS} letters, got {codes.max() + 1}.")
+    # A fifth to test with, and an eighth of the others to choose by.
     rows = Rows(codes, neighbour_weights(letters))
     number = np.random.default_rng(0).permutation(len(codes))
     is_test = number % 5 == 0

@@ -86,6 +86,7 @@ def run(name: str, recipe: str, arguments: flags.FlagValues) -> bench.Row:
     trainer = new_trainer(X, arguments.hidden, config, seeds, **options)
     batches = Minibatches(len(X), 100, seeds)
     rows = tf.cast(X, tf.bool)
+    # Batches by their numbers, so that a run can be repeated.
     for first in range(0, arguments.updates, 250):
         trainer.advance(rows, batches(first, min(250, arguments.updates - first)), seeds("train"))
     seconds = time.process_time() - start

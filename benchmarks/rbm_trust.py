@@ -161,6 +161,7 @@ def define_flags(fv: flags.FlagValues) -> None:
 def main(arguments: flags.FlagValues) -> None:
     if not arguments.enumerate:
         estimator._MOST_TERMS = 0.0
+    # Tables that an earlier call has fitted are only printed.
     rows = bench.kept()
     bench.print_titles(*COLUMNS)
     for number in range(arguments.first, arguments.first + arguments.tables):

@@ -143,12 +143,14 @@ def better_kernel(
     units = standard_units(X, y)
     center, spread, shift, scale = units
     data = ((X - center) / spread, ((y - shift) / scale)[:, None])
+    # L-BFGS from lengthscales of the typical distance between rows.
     models = []
     for kind in (gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52):
         models.append(build(data, kind(lengthscales=np.full(X.shape[1], np.sqrt(X.shape[1])))))
         losses = (models[-1].training_loss, models[-1].trainable_variables)
         gpflow.optimizers.Scipy().minimize(*losses, options={"maxiter": num_iterations})
     model = min(models, key=lambda fitted: float(fitted.training_loss()))
+    # Predictions from cached factors, with the noise that was found.
     posterior = model.posterior()
 
     def components(inputs: Array) -> tuple[Array, Array]:
@@ -166,6 +168,7 @@ def fit_ngboost(X: Array, y: Array, seed: int) -> Boosted | None:
         return None
     train, valid = held_out(len(X), seed)
     settings = {"verbose": False, "random_state": seed}
+    # How many trees: where the held-out rows stop gaining.
     first = NGBRegressor(n_estimators=MAX_TREES, early_stopping_rounds=50, **settings)
     first.fit(X[train], y[train], X[valid], y[valid])
     trees = MAX_TREES if first.best_val_loss_itr is None else first.best_val_loss_itr + 1
@@ -182,6 +185,7 @@ def fit_deep_ensemble(X: Array, y: Array, seed: int) -> Standardised:
     best = max(
         (train_ensemble(inputs, targets, train, valid, rate, seed) for rate in RATES), key=lambda ensemble: ensemble[1]
     )
+    # The mixture of its members.
     network = best[0]
 
     def components(rows: Array) -> tuple[Array, Array]:
@@ -221,6 +225,7 @@ def train_ensemble(
             0.5 * (tf.math.log(2 * np.pi * variance) + tf.square(target[..., 0] - mean) / variance), axis=-1
         )
 
+    # All members stop at one epoch, that of the lowest held-out loss of all together.
     network.compile(tf.keras.optimizers.Adam(rate), loss, steps_per_execution=max(len(train) // 100, 1))
     stop = tf.keras.callbacks.EarlyStopping(patience=PATIENCE, restore_best_weights=True)
     parts = [(repeated(X[rows]), y[rows].astype(np.float32)[:, None, None]) for rows in (train, valid)]
@@ -302,6 +307,7 @@ def scores(name: str, X: Array, y: Array, X_test: Array, y_test: Array, seed: in
     seconds = time.process_time() - start
     if model is None:
         return None
+    # Scores in the units of the target, for all alike.
     metrics = evaluate(model, (X_test, y_test), coverages=(0.5, 0.9)).to_json()
     return {
         "log_likelihood": metrics["log_density_nats"],
@@ -320,6 +326,7 @@ def main(flag: flags.FlagValues) -> None:
     done = {(row["model"], row["dataset"], row["split"]) for row in rows}
     for dataset in flag.datasets:
         for split in map(int, flag.splits):
+            # Models that the file does not have yet, on this split.
             data = bench.load(dataset, flag.data_dir, "supervised", split=split, valid_fraction=0.0)
             (X, Y) = data.train
             test = data.test

@@ -103,6 +103,7 @@ def command(program: str, seed: int, data: str, FLAGS: flags.FlagValues) -> list
 
     :raises ValueError: if it is not of this form.
     """
+    # The program, its rate, and its own flags.
     name, rate, *options = program.split(":")
     pythons = {"ours": sys.executable, "gpflux": FLAGS.gpflux, "gpytorch": FLAGS.gpytorch}
     if name not in pythons:
@@ -130,6 +131,7 @@ def race(programs: Sequence[Program], FLAGS: flags.FlagValues) -> None:
             program.take_turn()
             last = program.turns[-1]
             first = reached(program.turns, FLAGS.target)
+            # Good for so many turns, or too slow: it need not go on.
             stayed = first is not None and len(program.turns) - 1 - first >= FLAGS.patience
             program.is_done = program.is_done or stayed or last["seconds"] > FLAGS.max_seconds
         line = [f"{program.name} {program.turns[-1]['log_likelihood']:.3f}" for program in active]
@@ -144,6 +146,7 @@ def milliseconds(program: Program) -> np.ndarray:
 
 def result(program: Program, reference: Program, target: float) -> bench.Row:
     """One row of results."""
+    # Turns of both that happened next to each other are compared.
     times = milliseconds(program)
     first = reached(program.turns, target)
     both = min(len(times), len(reference.turns))
@@ -176,6 +179,7 @@ def print_rows(rows: Sequence[bench.Row]) -> None:
 def main(FLAGS: flags.FlagValues) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        # All get the same standardised rows and inducing inputs.
         write_data(f"{folder}/data.npz", FLAGS.data_dir)
         programs = []
         for seed in map(int, FLAGS.seeds):
@@ -188,6 +192,7 @@ def main(FLAGS: flags.FlagValues) -> None:
                 stack.callback(process.wait)
                 stack.callback(process.kill)
                 programs.append(Program(name, seed, process))
+        # Turns until each is good enough or out of time, then a row for each.
         race(programs, FLAGS)
         rows = [result(program, programs[0], FLAGS.target) for program in programs]
     print_rows(rows)
