@@ -6,15 +6,13 @@ python docs/picture.py
 
 import base64
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from gpflow_deep_runs.report.cells import Figure
+from gpflow_deep_runs.report.cells import Entry, Figure
 from gpflow_deep_runs.report.results import read_all
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,21 +22,16 @@ OTHERS = "#8a8f98"
 LIGHT = "#7fb2e5"
 
 
-def value(entry: Any) -> float:
+def value(entry: Entry) -> float:
     """The number of an entry, the mean of several."""
-    if isinstance(entry, Figure):
-        entry = entry.values if entry.values else entry.value
-    return float(np.mean(entry))
+    assert isinstance(entry, int | float | Figure)
+    return entry.mean if isinstance(entry, Figure) else float(entry)
 
 
-def values(entry: Any) -> np.ndarray:
+def values(figure: Entry) -> np.ndarray:
     """The numbers of an entry, one a repetition."""
-    return np.asarray(entry.values, np.float64)
-
-
-def row(name: str, first: str) -> Mapping[str, Any]:
-    """The row of a file of results that has such a cell."""
-    return next(row for row in STORED[name].rows if first in row.values())
+    assert isinstance(figure, Figure)
+    return np.asarray(figure.values, np.float64)
 
 
 def legend_above(axes: Axes) -> None:
@@ -59,6 +52,7 @@ def legend_above(axes: Axes) -> None:
 def deep_gp(axes: Axes) -> None:
     """What layers add to one sparse GP, on the same splits."""
     rows = STORED["uci"].rows
+    # Differences of the same splits, as the splits differ far more than the models.
     for shift, model, color in ((0.2, "dgp2", LIGHT), (-0.2, "dgp3", OURS)):
         gains = [values(row[f"test_log_likelihood_{model}"]) - values(row["test_log_likelihood_gp"]) for row in rows]
         errors = [np.std(gain, ddof=1) / np.sqrt(len(gain)) for gain in gains]
@@ -106,6 +100,7 @@ def ebp(axes: Axes) -> None:
     )
     places = np.arange(len(names))[::-1]
     for shift, (model, color, label) in zip((0.22, 0.0, -0.22), methods, strict=True):
+        # The score of each set from whichever file has it.
         scores = [
             next(
                 row["error"]
@@ -164,6 +159,7 @@ def coverage(axes: Axes) -> None:
     sets = ("boston", "energy", "concrete", "kin8nm", "power", "naval")
     methods = (("quantile boosting", OTHERS), ("deep ensemble", "black"), ("DeepGPRegressor, 2 layers", OURS))
     for model, color in methods:
+        # Sets that a method was not run on have no mark.
         scores = {str(row["dataset"]): row for row in STORED["tabular_rivals"].rows if row["model"] == model}
         shares = [value(scores[name]["coverage"]) for name in sets if name in scores]
         label = "deep GP" if color == OURS else model
@@ -180,6 +176,7 @@ def flash(axes: Axes) -> None:
     ours = [row for row in rows if "error_p" in row]
     others = [row for row in rows if row not in ours]
     groups = ((others, OTHERS, "scikit-learn's"), (ours, OURS, "EBP"))
+    # A mark for each classifier, and its name beside it.
     for group, color, label in groups:
         sizes = [value(row["flash"]) for row in group]
         axes.plot(sizes, [value(row["error"]) for row in group], "o", color=color, label=label)
@@ -212,6 +209,7 @@ def regret(axes: Axes, problem: str) -> None:
     evaluations = [value(row["evaluations"]) for row in rows]
     methods = (("global", OURS, "deep GP"), ("trieste", "#c8553d", "trieste's deep GP"), ("gp", "black", "GP"))
     for name, color, label in (*methods, ("random", OTHERS, "Sobol points")):
+        # Means with their errors as bands, and a thin line for each seed.
         regrets = np.array([values(row[name]) for row in rows])  # [evaluations, seeds]
         mean = regrets.mean(axis=1)
         error = regrets.std(axis=1, ddof=1) / np.sqrt(regrets.shape[1])
@@ -230,13 +228,16 @@ def first_picture(notebook: str) -> bytes:
 
 def main(folder: Path = ROOT / "docs") -> None:
     """Draw them into a folder."""
+    # One picture is that of a notebook, the others are drawn from results.
     (folder / "emulator.png").write_bytes(first_picture("11_emulate_a_simulator"))
     plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
+    # All systems side by side, for the start page.
     figure, every = plt.subplots(3, 2, figsize=(7, 7.5), layout="constrained")  # readable on a phone
     for panel, axes in zip((deep_gp, coverage, darn, rbm, ebp, compression), every.flat, strict=True):
         panel(axes)
     figure.savefig(folder / "five_systems.png", dpi=120)
     plt.rcParams.update({"font.size": 8})
+    # Each panel as a picture of its own.
     alone = {
         "deep_gp_layers": deep_gp,
         "darn_bits": darn,
@@ -254,6 +255,7 @@ def main(folder: Path = ROOT / "docs") -> None:
         panel(axes)
         figure.savefig(folder / f"{name}.png", dpi=150)
         plt.close(figure)
+    # And the courses of optimisation in one row.
     figure, beside = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained")
     for panel, problem in zip(beside, ("Michalewicz 2", "Michalewicz 5", "Hartmann 6"), strict=True):
         regret(panel, problem)

@@ -9,15 +9,20 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+if TYPE_CHECKING:
+    from docutils.nodes import Element
+    from sphinx.addnodes import pending_xref
+    from sphinx.application import Sphinx
 
 PACKAGES = ("gpflow_deep", "darn", "rbm_tracking", "ebp", "compression", "gpflow_deep_base", "gpflow_deep_runs")
 CODE = re.compile(r"((?::[\w:]+:)?`[^`]+`|^\s*:\w+[^:`]*:)")
@@ -35,6 +40,7 @@ def missing_texts(package: str, names: Iterable[str], docstring: str) -> dict[st
 
     :param package: whose words they are.
     """
+    # A package may have words of its own for a name.
     words = TEXTS["all"] | TEXTS.get(package, {})
     described = set(NAMED.findall(docstring))
     return {name: words.get(name, "") for name in names if name not in described}
@@ -45,6 +51,7 @@ def with_parameters(lines: list[str], texts: dict[str, str]) -> list[str]:
     fields = [f":param {name}: {text}." for name, text in texts.items() if text]
     if not fields:
         return lines
+    # Behind the last parameter and the lines that continue it.
     last = max((number for number, line in enumerate(lines) if line.startswith(":param ")), default=None)
     if last is None:
         return [*lines, "", *fields]
@@ -68,6 +75,7 @@ def escaped(lines: Iterable[str]) -> list[str]:
         elif indent >= 4 and not is_code and not is_field and not LIST.match(before):
             is_code = True
             result += ["", "::", ""]
+        # Text between pieces of code is escaped, the code itself is not.
         line = FIELD_NAME.sub(r"\1\\_:", line)  # :ivar bounds_: is no reference
         parts = CODE.split(line)
         words = [part if number % 2 else _plain(part, number) for number, part in enumerate(parts)]
@@ -81,7 +89,7 @@ def _plain(part: str, number: int) -> str:
     return ("\\ " if number and re.match(r"\w", part) else "") + SPECIAL.sub(r"\\\1", part)
 
 
-def parameters(thing: Any) -> list[str]:
+def parameters(thing: Callable[..., object]) -> list[str]:
     """Names of the parameters of a function or a class; none where Python cannot tell."""
     try:
         named = inspect.signature(thing).parameters.values()
@@ -95,6 +103,7 @@ def parameters(thing: Any) -> list[str]:
 def exists(name: str) -> bool:
     """Whether a name with dots can be imported."""
     parts = name.split(".")
+    # The longest part that is a module, then attributes of it.
     for length in range(len(parts), 0, -1):
         try:
             thing = importlib.import_module(".".join(parts[:length]))
@@ -118,13 +127,17 @@ def is_within(package: str, name: str) -> bool:
     return any(hasattr(module, name) for module in modules)
 
 
-def setup(app: Any) -> dict[str, bool]:
+def setup(app: "Sphinx") -> dict[str, bool]:
     """Called by Sphinx."""
+    # Names that have a page of their own in the reference.
     listed = "\n".join(path.read_text(encoding="utf-8") for path in (DOCS / "api").glob("*.rst"))
     pages = set(re.findall(r"^(?:   |\.\. auto\w+:: )(\w+\.\w+)$", listed, re.MULTILINE))
 
-    def process(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    def process(
+        app: "Sphinx", what: str, name: str, thing: Callable[..., object], options: object, lines: list[str]
+    ) -> None:
         if what in ("function", "method", "class"):
+            # Parameters that the docstring does not name, with the words that they have everywhere.
             is_method = what == "method" and not inspect.ismethod(thing)
             made_by = inspect.getdoc(thing.__init__) if what == "class" and "__init__" in vars(thing) else None
             if made_by is None or made_by.splitlines()[:1] == lines[:1]:  # of both docstrings of a class, the last one
@@ -134,7 +147,7 @@ def setup(app: Any) -> dict[str, bool]:
         # What Python says of every NamedTuple.
         lines[:] = escaped(line for line in lines if not line.startswith("Create new instance of "))
 
-    def skip(app: Any, what: str, name: str, thing: Any, is_skipped: bool, options: Any) -> bool | None:
+    def skip(app: "Sphinx", what: str, name: str, thing: object, is_skipped: bool, options: object) -> bool | None:
         is_field = type(thing).__name__ == "_tuplegetter"  # of a NamedTuple: in the docstring of the class
         is_of_scikit_learn = re.fullmatch(r"set_\w+_request", name.rpartition(".")[2])
         module = getattr(thing, "__module__", None) or ""
@@ -143,7 +156,7 @@ def setup(app: Any) -> dict[str, bool]:
         is_of_tensorflow = str(module).startswith("tensorflow")  # which it copies into subclasses
         return True if is_field or is_of_scikit_learn or is_of_tensorflow or has_page else None
 
-    def resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
+    def resolve(app: "Sphinx", env: Any, node: "pending_xref", contnode: "Element") -> "Element | None":
         """A page of the name that the package exports, or plain text if there is only the name."""
         if node.get("refdomain") != "py":
             return None
@@ -151,12 +164,14 @@ def setup(app: Any) -> dict[str, bool]:
         target = node["reftarget"]
         module = node.get("py:module") or of_page
         domain = env.get_domain("py")
+        # The name within the class, within the module, and as it is.
         names = [f"{module}.{node.get('py:class')}.{target}", f"{module}.{target}", target]
         names = [name for name in names if name.split(".")[0] in PACKAGES]
         for name in names:
             short = f"{name.split('.')[0]}.{name.split('.')[-1]}"
             if short in domain.objects:
                 return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", short, node, contnode)
+        # What has no page has to exist all the same.
         is_known = any(exists(name) for name in names) or is_within(module.split(".")[0], target)
         return contnode if is_known else None
 

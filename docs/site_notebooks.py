@@ -18,9 +18,15 @@ import re
 import resource
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from gpflow_deep_runs.report.changes import PACKAGES, modules_of
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+    from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -36,14 +42,7 @@ def code_of(text: str) -> list[str]:
 
 def sources_of(code: str) -> list[Path]:
     """The modules of ours that some code imports, by file: where a package exports a name, the module that has it."""
-    modules = set[Path]()
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                modules |= set(_files(alias.name, []))
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            modules |= set(_files(node.module, [alias.name for alias in node.names]))
-    return sorted(modules)
+    return sorted(set(modules_of(code, ROOT, [*PACKAGES, "gpflow_deep_base", "gpflow_deep_runs"])))
 
 
 def key_of(text: str) -> str:
@@ -68,7 +67,7 @@ def output_of(page: Path) -> Path:
     return OUTPUTS / f"{page.stem}.ipynb"
 
 
-def stored(page: Path) -> Any | None:
+def stored(page: Path) -> "NotebookNode | None":
     """The notebook of a page with the outputs of its full run; None if there is none of its present code."""
     import nbformat
 
@@ -91,7 +90,7 @@ def note_of(run: dict[str, Any], sources: dict[str, str]) -> str:
     return f"*Outputs of a full run of {run['date']}, {run['cpu_seconds']} CPU seconds.*{since}"
 
 
-def read(text: str, page: str) -> Any:
+def read(text: str, page: str) -> "NotebookNode":
     """A page as a notebook, with the outputs of its full run if there is one: what myst-nb calls.
 
     :param text: the page, with its links as they are on the site.
@@ -99,6 +98,7 @@ def read(text: str, page: str) -> Any:
     """
     from myst_nb.core.read import read_myst_markdown_notebook
 
+    # The page as it is, and below each cell what its full run has left.
     notebook = read_myst_markdown_notebook(text, add_source_map=True)
     run = stored(Path(page))
     note = MISSING
@@ -109,6 +109,7 @@ def read(text: str, page: str) -> Any:
         for cell, done in zip(cells, finished, strict=True):
             cell.outputs = done.outputs
             cell.execution_count = done.execution_count
+    # Below the title it says of when the outputs are.
     title, _, rest = notebook.cells[0].source.partition("\n")
     notebook.cells[0].source = f"{title}\n\n{note}\n{rest}"
     return notebook
@@ -127,6 +128,7 @@ def run(page: Path) -> Path:
     from nbclient import NotebookClient
 
     text = page.read_text(encoding="utf-8")
+    # The kernel runs in a folder of its own, and finds this checkout.
     notebook = read_myst_markdown_notebook(text)
     sources = keys_of_sources(text)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -136,6 +138,7 @@ def run(page: Path) -> Path:
         client.execute()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    # Times of cells and folders of this machine are nobody's business.
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         for output in cell.get("outputs", ()):
@@ -150,13 +153,14 @@ def run(page: Path) -> Path:
     }
     path = output_of(page)
     OUTPUTS.mkdir(parents=True, exist_ok=True)
+    # In one piece, so that no page has half of its outputs.
     temporary = path.with_suffix(".tmp")
     nbformat.write(notebook, temporary)
     temporary.replace(path)
     return path
 
 
-def _make_smaller(output: Any) -> None:
+def _make_smaller(output: "NotebookNode") -> None:
     """Pictures of 128 colours, which take a third of the bytes."""
     from PIL import Image
 
@@ -168,31 +172,12 @@ def _make_smaller(output: Any) -> None:
         data["image/png"] = base64.b64encode(buffer.getvalue()).decode()
 
 
-def _files(module: str, names: list[str]) -> Iterator[Path]:
-    """The files behind an import of names from a module, if it is ours."""
-    path = ROOT / Path(*module.split("."))
-    if not (ROOT / module.partition(".")[0] / "__init__.py").exists():
-        return
-    if path.with_suffix(".py").exists():
-        yield path.with_suffix(".py")
-        return
-    stub = path / "__init__.pyi"
-    exported = dict[str, str]()
-    for node in ast.walk(ast.parse(stub.read_text(encoding="utf-8"))) if stub.exists() else ():
-        if isinstance(node, ast.ImportFrom) and node.module:
-            exported |= {alias.asname or alias.name: node.module for alias in node.names}
-    yield path / "__init__.py"
-    for name in names:
-        if name in exported:
-            yield from _files(f"{module}.{exported[name]}", [])
-        elif (path / f"{name}.py").exists():
-            yield path / f"{name}.py"
-
-
-def setup(app: Any) -> dict[str, bool]:
+def setup(app: "Sphinx") -> dict[str, bool]:
     """Called by Sphinx."""
 
-    def outdated(app: Any, env: Any, added: set[str], changed: set[str], removed: set[str]) -> list[str]:
+    def outdated(
+        app: "Sphinx", env: "BuildEnvironment", added: set[str], changed: set[str], removed: set[str]
+    ) -> list[str]:
         """The notebooks, as outputs may have come."""
         return [name for name in env.found_docs if re.fullmatch(r"notebooks/\d.*", name)]
 

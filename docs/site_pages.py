@@ -10,12 +10,15 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -51,6 +54,7 @@ def relinked(text: str, file: Path, page: Path, pages: dict[Path, Path], source:
     def link(match: re.Match[str]) -> str:
         mark, label, (path, _, anchor) = match["mark"], match["label"], (match["target"] or "").partition("#")
         linked_file = (file.parent / path).resolve()
+        # Code, links within the page, links to the web, and what is not there stay as they are.
         if match["code"] or not path or re.match(r"[a-z]+:", path) or not linked_file.exists():
             return match[0]
         if (
@@ -59,6 +63,7 @@ def relinked(text: str, file: Path, page: Path, pages: dict[Path, Path], source:
             and f'<a id="{anchor}"></a>' in linked_file.read_text(encoding="utf-8")
         ):
             return f"[{label}](#{anchor})"  # a target of the whole site
+        # What the site has as a page or a picture is linked there, all else at the host of the source.
         if linked_file in pages or linked_file in pages.values() or mark:
             there = os.path.relpath(pages.get(linked_file, linked_file), page.parent)
             return f"{mark}[{label}]({there}{'#' * bool(anchor)}{anchor})"
@@ -67,13 +72,13 @@ def relinked(text: str, file: Path, page: Path, pages: dict[Path, Path], source:
     return ANCHOR.sub(r"(\1)=", LINK.sub(link, text))
 
 
-def setup(app: Any) -> dict[str, bool]:
+def setup(app: "Sphinx") -> dict[str, bool]:
     """Called by Sphinx."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     source = project.get("urls", {}).get("Source", "").rstrip("/")
     pages = pages_of_files()
 
-    def read(app: Any, name: str, content: list[str]) -> None:
+    def read(app: "Sphinx", name: str, content: list[str]) -> None:
         page = Path(app.env.doc2path(name))
         if page.suffix == ".md":
             file = file_of(page)

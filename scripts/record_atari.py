@@ -10,6 +10,7 @@ An output that already holds just these frames is left as it is.
 
 import functools
 from dataclasses import dataclass
+from pathlib import Path
 
 import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from gpflow_deep_runs import cli
@@ -40,8 +41,9 @@ class Flags:
 
 def main(flags: Flags) -> None:
     """Play, write the frames, and say what they are."""
+    # Frames that are there already are not played again.
     path = atari.record_dataset(
-        flags.output,
+        Path(flags.output).expanduser(),
         flags.game,
         flags.num_frames,
         seed=flags.seed,

@@ -30,16 +30,21 @@ import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before Tensor
 from gpflow_deep_runs import cli
 from gpflow_deep_runs.cli.flags import Later, at_least, group
 from gpflow_deep_runs.data import supply, tables, views
+from gpflow_deep_runs.data.streams.reader import BatchReader
 from gpflow_deep_runs.data.streams.scan import StreamSpec
 from gpflow_deep_runs.run import Devices, Interrupted, Run, Seeds, Settings, Shown, devices, open_run
 
+import numpy as np
+import tensorflow as tf
 from absl import logging
 from gpflow_deep import ModelConfig, Predictor, Scale, TrainingConfig, Units, float_type, pages, report
+from gpflow_deep.judge.evaluation import Evaluation
 from gpflow_deep.train.choosing.selection import Begun, begin_chosen, can_choose
 from gpflow_deep.train.choosing.stored_choice import FoundTrainer, is_stored, stored_choice
 from gpflow_deep.train.config import KernelName, Posterior
 from gpflow_deep.train.fitting import choose_kl_weight
 from gpflow_deep.train.sampled_training import SamplingConfig, trainer_for
+from gpflow_deep_base.page import Part
 from gpflow_deep_base.text import aligned, within
 
 FREE_SETTINGS = ("num_layers", "num_inducing", "kernel", "posterior")
@@ -128,18 +133,26 @@ class Study(NamedTuple):
     data: supply.Supply
     config: ModelConfig
     units: Units
-    train: Any
-    strategy: Any
+    train: tuple[np.ndarray, np.ndarray]
+    strategy: tf.distribute.Strategy | None
     can_choose: bool
     begun: Begun | None = None
 
 
 class Job(NamedTuple):
-    """A model to train, the rows that are scored, and its minibatches by step."""
+    """What trains a model (as `trainer_for` gives it), the rows that are scored, and its minibatches by step."""
 
     trainer: Any
     watch: report.Watch
-    batches: Any
+    batches: supply.ArrayBatches | BatchReader
+
+
+class Compared(NamedTuple):
+    """The models so far by name, the linear baseline first: scores, predictions of test rows, and by title the logs."""
+
+    models: dict[str, report.Summary]
+    judged: dict[str, Evaluation]
+    courses: dict[str, list[dict[str, Any]]]
 
 
 def main(flags: Flags) -> None:
@@ -147,19 +160,11 @@ def main(flags: Flags) -> None:
     with float_type(flags.dtype):
         study = prepare(flags)
         data = study.data
-        config = study.config
-        courses = dict[str, Any]()
-        models = dict[str, Any]()
-        judged = dict[str, Any]()
-        # The linear baseline has a closed form and is no training.
-        if "linear" in flags.compare:
-            models["linear"], linear_by_part = report.linear_baseline(data.rows.train, data.parts, config.likelihood)
-            judged["linear"] = linear_by_part["test"]
+        compared = baselines(study)
         # The models to train: the run has as many steps as the longest of them.
         jobs = new_jobs(study)
-        settings = replace(flags.run, num_steps=max(job.trainer.max_steps for job in jobs.values()))
         with open_run(
-            settings,
+            replace(flags.run, num_steps=max(job.trainer.max_steps for job in jobs.values())),
             cli.flags.text(flags),
             data.rows,
             study.strategy,
@@ -172,9 +177,9 @@ def main(flags: Flags) -> None:
             # On tables in memory the rows choose what no flag gives; the models are made anew then.
             if study.can_choose:
                 study = chosen(study, run)
-                config = study.config
                 jobs = new_jobs(study)
             # The weight of the KL of sigma points is chosen before training.
+            config = study.config
             if study.begun is None and config.posterior == "sigma_points" and config.points.kl_weight is None:
                 weight = choose_kl_weight(
                     config,
@@ -188,37 +193,57 @@ def main(flags: Flags) -> None:
                     show=print,
                 )
                 jobs[list(jobs)[-1]].trainer.model.kl_weight = weight.kl_weight
+            train(study, jobs, run, compared)
 
-            # Each model in turn shares what is left of the time; the last is that of the run.
-            for num_left, (name, job) in zip(range(len(jobs), 0, -1), jobs.items(), strict=True):
-                single = flags.single()
-                job_run = run if num_left == 1 else run.child(name, cli.flags.text(single), cli.flags.changed(single))
-                models[name], final = fit(job_run, job, study, run.share_of_seconds(num_left))
-                judged[name] = final.judged["test"]
-                if run.is_chief:
-                    courses = {report.title(report.depth(job.trainer.model)): job_run.records(), **courses}
-                    model_facts = {"likelihood": config.likelihood, "num_predict_samples": config.num_predict_samples}
-                    result = {
-                        **data.about(),
-                        **model_facts,
-                        "models": models if job_run is run else {name: models[name]},
-                    }
-                    text = report.text(models, judged, data.task, data.rows.target_names) if job_run is run else []
-                    table = "\n".join(part if isinstance(part, str) else aligned(part) for part in text)
-                    verdict = "\n".join([report.verdict(models, judged), *report.warnings(models)])
-                    named = {report.label(other, models[other]): judged[other] for other in models}
-                    parts = page_parts(study, job, named, courses, has_page=job_run is run)
-                    job_run.finish(
-                        result,
-                        text=table,
-                        metrics=report.metrics(models[name]),
-                        chosen={
-                            "num_layers": report.depth(job.trainer.model),
-                            **({"kernel": config.kernel, "likelihood": config.likelihood} if job_run is run else {}),
-                        },
-                        verdict=verdict,
-                        parts=parts,
-                    )
+
+def baselines(study: Study) -> Compared:
+    """What has a closed form and is no training: the linear baseline; a `ValueError` if it does not fit the data."""
+    compared = Compared({}, {}, {})
+    if "linear" in study.flags.compare:
+        data = study.data
+        summary, by_part = report.linear_baseline(data.rows.train, data.parts, study.config.likelihood)
+        compared.models["linear"] = summary
+        compared.judged["linear"] = by_part["test"]
+    return compared
+
+
+def train(study: Study, jobs: Mapping[str, Job], run: Run, compared: Compared) -> None:
+    """Each model in turn, which shares what is left of the time; the last is that of the run, others are children."""
+    single = study.flags.single()
+    for num_left, (name, job) in zip(range(len(jobs), 0, -1), jobs.items(), strict=True):
+        is_last = num_left == 1
+        job_run = run if is_last else run.child(name, cli.flags.text(single), cli.flags.changed(single))
+        compared.models[name], final = fit(job_run, job, study, run.share_of_seconds(num_left))
+        compared.judged[name] = final.judged["test"]
+        if run.is_chief:
+            compared.courses[report.title(report.depth(job.trainer.model))] = job_run.records()
+            finish(job_run, name, job, study, compared, is_last=is_last)
+
+
+def finish(run: Run, name: str, job: Job, study: Study, compared: Compared, *, is_last: bool) -> None:
+    """What a run reports: the last one all models beside each other, a child of it the own one."""
+    config = study.config
+    models = compared.models
+    result = {
+        **study.data.about(),
+        "likelihood": config.likelihood,
+        "num_predict_samples": config.num_predict_samples,
+        "models": models if is_last else {name: models[name]},
+    }
+    chosen: dict[str, bool | float | str] = {"num_layers": report.depth(job.trainer.model)}
+    text: list[str | list[list[str]]] = []
+    # Only the last one has a page, and a text for the console.
+    if is_last:
+        chosen |= {"kernel": config.kernel, "likelihood": config.likelihood}
+        text = report.text(models, compared.judged, study.data.task, study.data.rows.target_names)
+    run.finish(
+        result,
+        text="\n".join(part if isinstance(part, str) else aligned(part) for part in text),
+        metrics=report.metrics(models[name]),
+        chosen=chosen,
+        verdict="\n".join([report.verdict(models, compared.judged), *report.warnings(models)]),
+        parts=page_parts(study, job, compared, has_page=is_last),
+    )
 
 
 def prepare(flags: Flags) -> Study:
@@ -352,7 +377,7 @@ def new_job(study: Study, num_layers: int) -> Job:
     return Job(trainer, watch, batches)
 
 
-def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[dict[str, Any], report.Final]:
+def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[report.Summary, report.Final]:
     """Train a model, or continue it, and score it: what result.json says of it, and its predictions."""
     trainer = job.trainer
     watch = job.watch
@@ -384,22 +409,21 @@ def fit(run: Run, job: Job, study: Study, max_seconds: float | None) -> tuple[di
     return {"num_steps": step, "is_finished": trainer.is_done(step), **summary}, final()
 
 
-def page_parts(
-    study: Study, job: Job, judged: Mapping[str, Any], courses: Mapping[str, Any], *, has_page: bool
-) -> list[Any]:
-    """What report.html and plots/ show of a model: calibration, its predictions, its training; in report.html also the
-    scores beside the others, and the function over its inputs.
-
-    :param judged: the models on the test rows, by their titles, this one last.
-    """
+def page_parts(study: Study, job: Job, compared: Compared, *, has_page: bool) -> list[Part]:
+    """What report.html and plots/ show of the newest model: calibration, its predictions, its training; in report.html
+    also the scores beside the others, and the function over its inputs."""
     rows = study.data.rows
     predictor = job.watch.predictor
     names = rows.feature_names
+    judged = {report.label(name, compared.models[name]): judged for name, judged in compared.judged.items()}
+    parts: list[Part] = []
     if has_page:
-        parts: list[Any] = pages.model_parts(predictor, judged, *rows.test, names, train=rows.train)
+        parts += pages.model_parts(predictor, judged, *rows.test, names, train=rows.train)
     else:
-        parts = [*pages.calibration_parts({title: judged[title] for title in [*judged][-1:]})]
+        parts += pages.calibration_parts({title: judged[title] for title in [*judged][-1:]})
         parts += pages.prediction_parts(predictor, *rows.test, train=rows.train, input_name=names[0])
+    # The newest training first.
+    courses = dict(reversed(compared.courses.items()))
     return [*parts, pages.course_part(courses, pages.tags(predictor.task, study.data.parts))]
 
 

@@ -12,7 +12,7 @@ commands, and on the modules of the papers' packages that these import, and that
 import ast
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from gpflow_deep_runs.report.results import Results
 from gpflow_deep_runs.report.structure import built, read_json
 from gpflow_deep_runs.verbs import VERBS
 
-__all__ = ["Change", "depends_on", "older", "read_changes"]
+__all__ = ["Change", "depends_on", "modules_of", "older", "read_changes"]
 
 FILE = Path("results") / "changes" / "behaviour.json"
 TRAINED_BY_MAKE = "scripts/train_dgp.py"
@@ -117,24 +117,33 @@ def _is_within(files: tuple[str, ...], depends: frozenset[str]) -> bool:
 
 @cache
 def _imported(path: Path, root: Path) -> tuple[Path, ...]:
-    """The modules of the papers' packages that a file imports; where a package exports a name, the one that has it."""
+    """The modules of the papers' packages that a file imports."""
+    code = path.read_text(encoding="utf-8")
+    return tuple(modules_of(code, root, PACKAGES, within=path.relative_to(root).parent.parts))
+
+
+def modules_of(code: str, root: Path, packages: Collection[str], *, within: tuple[str, ...] = ()) -> list[Path]:
+    """The modules of some packages that code imports, by file; where a package exports a name, the one that has it.
+
+    :param root: folder of the packages.
+    :param within: the package that the code is in, for `from .module import name`.
+    """
     modules = list[Path]()
-    package = path.relative_to(root).parent.parts
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                modules += _files(root, alias.name.split("."), [])
+                modules += _files(root, packages, alias.name.split("."), [])
         elif isinstance(node, ast.ImportFrom):
             # Of `from ..files import x` the package, one folder up for each dot after the first.
-            base = package[: len(package) - node.level + 1] if node.level else ()
+            base = within[: len(within) - node.level + 1] if node.level else ()
             module = [*base, *(node.module.split(".") if node.module else [])]
-            modules += _files(root, module, [alias.name for alias in node.names])
-    return tuple(modules)
+            modules += _files(root, packages, module, [alias.name for alias in node.names])
+    return modules
 
 
-def _files(root: Path, module: list[str], names: list[str]) -> list[Path]:
+def _files(root: Path, packages: Collection[str], module: list[str], names: list[str]) -> list[Path]:
     """The files behind an import of names from a module; none where it is of another project."""
-    if not module or module[0] not in PACKAGES:
+    if not module or module[0] not in packages:
         return []
     # A module is one file; a package exports names from modules that its stub names.
     path = root.joinpath(*module)
@@ -144,7 +153,7 @@ def _files(root: Path, module: list[str], names: list[str]) -> list[Path]:
     modules = [path / "__init__.py"] if (path / "__init__.py").exists() else []
     for name in names:
         if name in exported:
-            modules += _files(root, [*module, *exported[name].split(".")], [])
+            modules += _files(root, packages, [*module, *exported[name].split(".")], [])
         elif (path / f"{name}.py").exists():
             modules.append(path / f"{name}.py")
     return modules

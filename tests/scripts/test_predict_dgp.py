@@ -247,6 +247,14 @@ def test_classification(name: str, classes: list[str], folder: Path, finished: d
     assert _printed(finished[name], "accuracy") == pytest.approx((table["label"] == target).mean(), rel=1e-4)
 
 
+def test_a_path_may_begin_with_the_home_folder(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    done = _call(folder, "--run_dir=kinds", "--data=kinds.csv", "--output=~/kinds.csv")
+    assert done.code == 0, done.err
+    assert (tmp_path / "kinds.csv").is_file()
+    assert not (folder / "~").exists()
+
+
 @pytest.mark.parametrize("number", range(len(ERRORS)), ids=[message for _, message in ERRORS])
 def test_errors_are_one_line(number: int, folder: Path) -> None:
     code, _, err = _call(folder, *ERRORS[number][0])

@@ -19,13 +19,14 @@ def record(*arguments: str) -> int:
 
 
 def test_frames_that_are_there_are_left_as_they_are(
-    tmp_path: Path, rng: np.random.Generator, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, rng: np.random.Generator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, images = tmp_path / "pong.npz", rng.integers(0, 2, (10, 209 * 159), np.uint8)
     about = {"game": "pong", "frames": 10, "seed": 3, "keep_probability": 0.01, "emulator": "another version"}
     write_frames(path, Frames(images[:8], images[8:9], images[9:], about))
     before = path.read_bytes()
-    assert record(*SMALL, f"--output={path}") == 0
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert record(*SMALL, "--output=~/pong.npz") == 0
     assert path.read_bytes() == before
     ones = 100 * load_frames(path).train.mean()
     told = capsys.readouterr().out
