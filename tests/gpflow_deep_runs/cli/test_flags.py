@@ -15,7 +15,6 @@ from gpflow_deep_runs.cli.flags import HelpWanted, Later, changed, group, named_
 from gpflow_deep_runs.data.views import Source
 from gpflow_deep_runs.run import Devices, Settings
 from gpflow_deep_runs.run.folder import open_folder
-from gpflow_deep_runs.run_dir import FREE_ON_RESUME
 
 
 @dataclass(frozen=True)
@@ -315,10 +314,6 @@ def test_text_fits_open_folder(tmp_path: Path) -> None:
     other = parse(Run, [*given, "--resume", "--batch_size=5", "--steps=4"])
     with pytest.raises(ValueError, match=r"--batch_size=100 is now --batch_size=5; --steps=3 is now --steps=4"):
         open_folder(tmp_path, flags_text=text(other), provenance=record, resume=True)
-
-
-def test_flags_that_are_free_on_resume_exist() -> None:
-    assert {*(flag.name for flag in named_flags(Run)), "flagfile"} >= FREE_ON_RESUME
 
 
 # ---------------------------------------------------------------------------------------------- two of one name

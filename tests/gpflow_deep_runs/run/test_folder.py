@@ -62,14 +62,6 @@ def test_a_folder_in_use_is_refused_and_untouched(tmp_path: Path) -> None:
         open_folder(run.path, flags_text=FLAGS + "--x=1\n", provenance={}, resume=False)
     assert run.flags_file.read_text() == FLAGS
 
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "chapter.tex").write_text("text")
-    with pytest.raises(ValueError, match="must be a new or empty folder, it holds other files"):
-        open_folder(tmp_path / "thesis", flags_text=FLAGS, provenance=RECORD, resume=False)
-    assert files(tmp_path / "thesis") == ["chapter.tex"]
-    with pytest.raises(ValueError, match=r"must be a folder, got the file .*chapter\.tex"):
-        open_folder(tmp_path / "thesis" / "chapter.tex", flags_text=FLAGS, provenance=RECORD, resume=False)
-
 
 @pytest.mark.parametrize("name", ["absent", "."])
 def test_nothing_to_resume(tmp_path: Path, name: str) -> None:
@@ -402,7 +394,7 @@ def test_a_folder_that_is_not_ours_gets_no_file(tmp_path: Path, resume: bool) ->
     with pytest.raises(ValueError, match="holds no run to resume" if resume else "it holds other files"):
         check_free(tmp_path, resume=resume)
     assert files(tmp_path) == ["chapter.tex"]
-    with pytest.raises(ValueError, match="must be a folder, got the file"):
+    with pytest.raises(ValueError, match=r"must be a folder, got the file .*chapter\.tex"):
         check_free(tmp_path / "chapter.tex", resume=resume)
     (tmp_path / "link").symlink_to("link")
     for path in (tmp_path / "link", tmp_path / "link" / "below"):

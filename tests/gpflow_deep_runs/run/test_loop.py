@@ -8,63 +8,12 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
-from gpflow_deep_base.seeds import named_seed
-from gpflow_deep_runs.run import Best, Every, Fitted, Interrupted, checkpoints, fit, lowest, newest
+from gpflow_deep_runs.run import Best, Every, Fitted, Interrupted, fit, lowest, newest
 from gpflow_deep_runs.run.loop import block_size
-
-
-class Line(tf.Module):
-    """y = a x + b with noisy gradients: a model small enough to train in a test, with all a real one needs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.a = tf.Variable(tf.ones([3, 1], tf.float64))
-        self.b = tf.Variable(tf.zeros([], tf.float64))
-
-
-class Training:
-    """Model, Keras Adam and step function, made afresh as a new process would."""
-
-    def __init__(self) -> None:
-        self.model = Line()
-        self.optimizer = tf.keras.optimizers.Adam(0.1)
-        self.optimizer.build(self.model.trainable_variables)
-        self.losses: list[float] = []
-
-        @tf.function
-        def train_step(X: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-            with tf.GradientTape() as tape:
-                noise = tf.random.stateless_normal([tf.shape(X)[0], 1], seed, dtype=tf.float64)
-                loss = tf.reduce_mean((X @ self.model.a + self.model.b + noise - 3.0) ** 2)
-            variables = self.model.trainable_variables
-            self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-            return loss
-
-        self.train_step = train_step
-
-    @property
-    def objects(self) -> dict[str, Any]:
-        return {"model": self.model, "optimizer": self.optimizer}
-
-    def advance(self, first: int, count: int) -> float:
-        """Batches and noise are pure functions of the number of the step."""
-        for step in range(first, first + count):
-            seed = tf.random.fold_in(named_seed(0, "train"), step)
-            X = tf.constant(np.random.default_rng(step).normal(size=[4, 3]))
-            self.losses.append(float(self.train_step(X, seed)))
-        return self.losses[-1]
-
-    def state(self) -> list[bytes]:
-        """Every bit of the model and of the optimizer."""
-        return [np.asarray(variable).tobytes() for variable in [*self.model.variables, *self.optimizer.variables]]
-
 
 # ---------------------------------------------------------------------------------------------- resuming
 
@@ -133,13 +82,13 @@ def test_resuming_continues_the_choice_of_the_best(stop_at: int, patience: int |
     assert first.lines + second.lines == whole.lines
 
 
-def stopping_at(training: Recorded, stop_at: int) -> Recorded:
-    """SIGTERM arrives during this step."""
+def stopping_at(training: Recorded, stop_at: int, number: signal.Signals = signal.SIGTERM) -> Recorded:
+    """A signal arrives during this step."""
     advance = training.advance
 
     def stopping(first: int, count: int) -> int:
         if first == stop_at - 1:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
         return advance(first, count)
 
     training.advance = stopping  # type: ignore[method-assign]
@@ -326,32 +275,14 @@ def test_an_exception_leaves_the_handlers_restored() -> None:
     ("number", "exit_code"),
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGUSR1, 138)],
 )
-def test_a_signal_finishes_the_step_and_the_run_can_be_resumed(
-    tmp_path: Path, number: signal.Signals, exit_code: int
-) -> None:
+def test_a_signal_finishes_the_step_and_saves_it(number: signal.Signals, exit_code: int) -> None:
     before = signal.getsignal(number)
-    whole, training = Training(), Training()
-    fit(whole.advance, num_steps=6)
-
-    def advance(first: int, count: int) -> float:
-        if first == 2:
-            os.kill(os.getpid(), number)  # in the middle of the third step
-        return training.advance(first, count)
-
-    def save(step: int, best: Best) -> None:
-        checkpoints.save(tmp_path, step, **training.objects)
-
+    run = stopping_at(Recorded(), 3, number)  # in the middle of the third step
     with pytest.raises(Interrupted, match=rf"stopped by {number.name} after step 3; continue it with --resume") as info:
-        fit(advance, num_steps=6, save=save)
+        run.fit(num_steps=6, every=Every(100, 100, 100))
     assert (info.value.step, info.value.reason, info.value.exit_code) == (3, number.name, exit_code)
-    assert len(training.losses) == 3
+    assert run.calls == [("advance", 0, 1), ("advance", 1, 1), ("advance", 2, 1), ("save", 3)]
     assert signal.getsignal(number) == before
-
-    resumed = Training()
-    first = checkpoints.restore(tmp_path, **resumed.objects)
-    assert first == 3
-    fit(resumed.advance, num_steps=6, first=first)
-    assert training.losses + resumed.losses == whole.losses
 
 
 @pytest.mark.parametrize("moment", ["scalars", "evaluate", "keep", "log"])

@@ -468,24 +468,6 @@ def test_a_run_that_failed_before_its_first_checkpoint_can_be_started_again(
     assert steps(tmp_path / "run" / "failed-1") == list(range(1, stop_at + 1))
 
 
-def test_a_run_that_failed_after_a_checkpoint_can_only_be_resumed(tmp_path: Path) -> None:
-    toy = Toy()
-
-    def advance(first: int, count: int) -> float:
-        if first == 3:
-            raise RuntimeError("a bug")
-        return toy.advance(first, count)
-
-    with pytest.raises(RuntimeError, match="a bug"):
-        train(tmp_path, advance=advance)
-    with pytest.raises(ValueError, match="already holds a run"):
-        train(tmp_path)
-    with pytest.raises(ValueError, match="--seed=0 is now --seed=1"):
-        train(tmp_path, resume=True, flags=FLAGS.replace("seed=0", "seed=1"))
-    second, _ = train(tmp_path, resume=True)
-    assert second.calls[0] == (2, 1)
-
-
 # ---------------------------------------------------------------------------------------------- several workers
 
 
