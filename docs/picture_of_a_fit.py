@@ -4,6 +4,7 @@
 python docs/picture_of_a_fit.py
 """
 
+from functools import partial
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -42,9 +43,16 @@ def main() -> None:
     plt.rcParams.update({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False})
     X, y = rows()
     # The same settings for both depths.
-    settings = {"num_inducing": 40, "max_iter": 1000, "likelihood": "gaussian", "kernel": "squared_exponential"}
-    single = DeepGPRegressor(1, random_state=0, **settings).fit(X, y)
-    deep = DeepGPRegressor(2, random_state=0, **settings).fit(X, y)
+    regressor = partial(
+        DeepGPRegressor,
+        num_inducing=40,
+        max_iter=1000,
+        likelihood="gaussian",
+        kernel="squared_exponential",
+        random_state=0,
+    )
+    single = regressor(1).fit(X, y)
+    deep = regressor(2).fit(X, y)
     # Left one GP, right the deep one, and between them the draws of its first layer.
     figure, axes = plt.subplots(1, 3, figsize=(9, 3), layout="constrained")
     band(axes[0], single, "one GP, 95 % band")
