@@ -51,7 +51,7 @@ FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF}
 _LEFTOVER = re.compile(r"\.tmp-[0-9a-f]{8}-.+", re.DOTALL)
-_LONGEST_NAME = 200
+_LONGEST_NAME = 200  # bytes
 
 
 @contextmanager
@@ -69,7 +69,8 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
     final = _destination(path)
     make_folder(final.parent)
     # Beside the file, so that renaming is one act of the file system.
-    temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{final.name[-_LONGEST_NAME:]}")
+    end_of_name = os.fsencode(final.name)[-_LONGEST_NAME:].decode(errors="ignore")
+    temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{end_of_name}")
     try:
         yield temporary
         if final.exists():
@@ -279,4 +280,5 @@ def read_jsonl(path: PathLike) -> list[dict[str, Any]]:
 
     :raises OSError: if it cannot be read.
     """
-    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    with open(path, encoding="utf-8") as file:  # whose lines end at no other character than a newline
+        return [json.loads(line) for line in file]

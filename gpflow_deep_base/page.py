@@ -52,6 +52,8 @@ COLOURS = ("#1f5fa8", "#c2571a", "#2d7d46", "#7a4aa0", "#8a6d1f", "#4b5563")
 """Of lines and points by their order; each has a contrast of 4.5 with white."""
 _LETTER = 6.2
 """Pixels of a digit."""
+MOST = 7e307
+"""The largest number that a plot has a place for, so that differences do not overflow."""
 MOST_POINTS = 1000
 MOST_LABELS = 8
 """Of a legend; more would take the place of the plot."""
@@ -174,13 +176,21 @@ def page(title: str, verdict: str, parts: Iterable[Part]) -> str:
 
 
 def smoothed(values: ArrayLike, *, share: float = 0.05) -> NDArray[np.float64]:
-    """The mean of each value and its neighbours, a window of this share of all: the course of what is noisy."""
+    """The mean of each value and its neighbours, a window of this share of all: the course of what is noisy.
+
+    What is not finite stays so, and is no neighbour.
+    """
     y = np.asarray(values, np.float64)
+    is_finite = np.isfinite(y)
     half = int(len(y) * share / 2)
-    total = np.concatenate([[0.0], np.cumsum(y)])
+    # Sums and numbers up to each place, of which those of a window are differences.
+    total = np.concatenate([[0.0], np.cumsum(np.where(is_finite, y, 0.0))])
+    count = np.concatenate([[0], np.cumsum(is_finite)])
     numbers = np.arange(len(y))
     reach = np.minimum(half, np.minimum(numbers, len(y) - 1 - numbers))  # as far to the left as to the right
-    return np.asarray((total[numbers + reach + 1] - total[numbers - reach]) / (2 * reach + 1))
+    end = numbers + reach + 1
+    start = numbers - reach
+    return np.where(is_finite, (total[end] - total[start]) / np.maximum(count[end] - count[start], 1), y)
 
 
 def reliability(title: str, confidence: ArrayLike, is_right: ArrayLike) -> Panel:
@@ -309,11 +319,10 @@ class _Plot:
         self.colours = list[str]()  # of the legend
 
     def x(self, value: ArrayLike) -> np.ndarray:
-        return self.left + (np.asarray(value) - self.x0) / (self.x1 - self.x0) * (WIDTH - self.left - RIGHT)
+        return self.left + _share(value, self.x0, self.x1) * (WIDTH - self.left - RIGHT)
 
     def y(self, value: ArrayLike) -> np.ndarray:
-        share = (np.asarray(value) - self.y0) / (self.y1 - self.y0)
-        return self.height - BOTTOM - share * (self.height - self.top - BOTTOM)
+        return self.height - BOTTOM - _share(value, self.y0, self.y1) * (self.height - self.top - BOTTOM)
 
     def axes(self, *, has_y: bool = True) -> None:
         low = self.height - BOTTOM
@@ -356,7 +365,7 @@ class _Plot:
             edges = np.asarray(mark.edges, np.float64)
             # Bars stand on 0, or on the lower end of the plot.
             zero = float(self.y(max(0.0, self.y0)))
-            for left_edge, right_edge, height in zip(edges[:-1], edges[1:], np.asarray(mark.heights), strict=True):
+            for left_edge, right_edge, height in zip(edges[:-1], edges[1:], _heights(mark), strict=True):
                 a = float(self.x(left_edge))
                 b = float(self.x(right_edge))
                 top = float(self.y(height))
@@ -402,6 +411,12 @@ class _Plot:
         return "".join([*self.elements, "</svg>"])
 
 
+def _share(value: ArrayLike, low: float, high: float) -> np.ndarray:
+    """Where between two numbers others are; infinite if they are too far to be drawn."""
+    with np.errstate(over="ignore"):
+        return np.asarray((np.asarray(value) - low) / (high - low))
+
+
 def _places(labels: Sequence[str]) -> list[tuple[str, int, int]]:
     """Labels of a legend, which is above the plot: text, left end in pixels, row."""
     places = list[tuple[str, int, int]]()
@@ -418,7 +433,7 @@ def _places(labels: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def _named_bars(panel: Panel, bars: Bars) -> str:
-    heights = np.asarray(bars.heights, np.float64)
+    heights = _heights(bars)
     height = TOP + BOTTOM + 20 * len(heights)
     left_margin = 150
     low = min(0.0, float(np.min(heights, initial=0.0)))
@@ -464,7 +479,7 @@ def _extent(marks: Sequence[Mark]) -> tuple[NDArray[np.float64], NDArray[np.floa
         elif mark.edges is not None:
             x.append(mark.edges)
         if isinstance(mark, Bars):
-            y += [mark.heights, [0.0]]
+            y += [_heights(mark), [0.0]]
         else:
             y += [mark.low, mark.high] if isinstance(mark, Band) else [mark.y]
         if isinstance(mark, Points) and mark.half is not None:
@@ -473,13 +488,19 @@ def _extent(marks: Sequence[Mark]) -> tuple[NDArray[np.float64], NDArray[np.floa
     return _joined(x), _joined(y)
 
 
+def _heights(bars: Bars) -> NDArray[np.float64]:
+    """Of each bar; what is not finite has none."""
+    heights = np.asarray(bars.heights, np.float64)
+    return np.where(np.isfinite(heights), np.clip(heights, -MOST, MOST), 0.0)
+
+
 def _joined(values: Sequence[ArrayLike]) -> NDArray[np.float64]:
     return np.concatenate([np.zeros(0), *(np.ravel(np.asarray(numbers, np.float64)) for numbers in values)])
 
 
 def _range(values: NDArray[np.float64]) -> tuple[float, float]:
     """The least and the largest number with some room; what is not finite has no place."""
-    finite = values[np.isfinite(values)]
+    finite = np.clip(values[np.isfinite(values)], -MOST, MOST)
     if not len(finite):
         return 0.0, 1.0
     low = float(finite.min())
@@ -493,8 +514,9 @@ def _ticks(low: float, high: float) -> list[float]:
     # The least step of 1, 2, 5 or 10 times a power of ten that gives fewer than nine intervals.
     size = 10.0 ** math.floor(math.log10((high - low) / 4))
     step = next(size * factor for factor in (1, 2, 5, 10) if (high - low) / (size * factor) < 9)
-    first = math.ceil(low / step)
-    return [round(number * step, 12) for number in range(first, math.floor(high / step) + 1)]
+    numbers = range(math.ceil(low / step), math.floor(high / step) + 1)
+    # Without the last digit, in which 3 times 0.1 is not 0.3; equal ones are one.
+    return list(dict.fromkeys(float(f"{number * step:.15g}") for number in numbers))
 
 
 def _named_ticks(low: float, high: float) -> list[tuple[float, str]]:
@@ -505,7 +527,7 @@ def _named_ticks(low: float, high: float) -> list[tuple[float, str]]:
         for unit, letter in ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"))
     ]
     # :g has six digits, which may be too few to tell ticks apart.
-    ways = [names for names in ways if len(set(names)) == len(ticks)] or [[f"{tick:.12g}" for tick in ticks]]
+    ways = [names for names in ways if len(set(names)) == len(ticks)] or [[f"{tick:.15g}" for tick in ticks]]
     return list(zip(ticks, min(ways, key=lambda names: max(map(len, names), default=0)), strict=True))
 
 

@@ -35,12 +35,14 @@ def as_numbers(X: Any, estimator: Any, *, reset: bool, may_miss: bool = False) -
         vars(estimator).pop("table_encoder_", None)
     if isinstance(X, np.ma.MaskedArray):
         return np.ma.filled(X.astype(np.float64), np.nan)
-    # A table of Arrow; what is no frame goes as it is.
-    if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
+    # By its class, as columns of a frame of pandas are attributes, too. A table of Arrow; what is no frame stays.
+    kind = type(X)
+    if hasattr(kind, "column_names") and hasattr(kind, "to_pandas"):
         X = X.to_pandas()
-    if hasattr(X, "collect"):
-        raise ValueError(f"X must be a frame of rows, got a {type(X).__name__} of polars; call its collect().")
-    if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
+        kind = type(X)
+    if hasattr(kind, "collect"):
+        raise ValueError(f"X must be a frame of rows, got a {kind.__name__} of polars; call its collect().")
+    if not hasattr(kind, "columns") or not hasattr(kind, "dtypes"):
         return X
     # The encoder of the fit, or a new one if columns are not all plain numbers.
     encoder = getattr(estimator, "table_encoder_", None)

@@ -50,11 +50,13 @@ def log_loss(log_p: ArrayLike, classes: ArrayLike) -> float:
 def calibration_error(
     confidence: NDArray[np.float64], is_right: NDArray[np.bool_], *, num_bins: int = NUM_BINS
 ) -> float:
-    """Mean over rows of |accuracy - confidence| of the bin of the row; Guo et al., 2017, Eq. (3).
+    """Mean over rows of |accuracy - confidence| of the bin of the row; Guo et al., 2017, Eq. (3). NaN if one is NaN.
 
     :param confidence: probability of the most probable class, [N].
     :param is_right: whether it is the class, [N].
     """
+    if np.isnan(confidence).any():  # of a classifier that diverged
+        return math.nan
     gaps = np.bincount(confidence_bins(confidence, num_bins), is_right - confidence, num_bins)
     return float(np.abs(gaps).sum() / len(confidence))
 

@@ -86,7 +86,7 @@ def save_container(
     :param version: of the content, a whole number.
     :param header: what JSON can hold; NumPy numbers become numbers.
     :param arrays: of numbers or text, by names without slashes at their ends.
-    :raises ValueError: if an array has objects, or the header is too large.
+    :raises ValueError: if an array has objects, or there are too many of them, or the header is too large.
     :raises OSError: if it cannot be written; what was there before stays.
     """
     write_bytes(path, container_bytes(kind=kind, version=version, header=header, arrays=arrays))
@@ -100,6 +100,10 @@ def container_bytes(
     for name, array in plain.items():
         if array.dtype.kind not in _NUMBERS_AND_TEXT or array.dtype.names is not None:
             raise ValueError(f"the array {name} must have numbers or text, got {array.dtype}.")
+        if name == _HEADER or "\0" in name:
+            raise ValueError(f"an array must have a name of its own, not {name!r}.")
+    if len(plain) >= _MAX_ARRAYS:
+        raise ValueError(f"a file may have less than {_MAX_ARRAYS} arrays, got {len(plain)}; join small ones.")
     # The first member: what the file is, its checksum, and the header.
     content = jsonable(header)
     start = {"kind": kind, "version": int(version), "sha256": _digest(kind, version, content, plain), "header": content}

@@ -26,8 +26,9 @@ NUMBERS = {
 def test_numbers_pass() -> None:
     frame = pd.DataFrame(NUMBERS)
     others = frame.astype({"whole": "Int64", "flag": "boolean", "real": object})
+    methods = pd.DataFrame({"collect": [1, 2], "column_names": [3, 4], "to_pandas": [5, 6]})
     doubled = pd.concat([frame, frame], axis=1)  # names that occur twice
-    for X in (frame, others, doubled, polars.DataFrame(NUMBERS), frame.to_numpy(), [["a"]], None):
+    for X in (frame, others, methods, doubled, polars.DataFrame(NUMBERS), frame.to_numpy(), [["a"]], None):
         model = Model()
         assert as_numbers(X, model, reset=True) is X
         assert not vars(model)

@@ -75,10 +75,15 @@ def test_equal_content_is_equal_bytes() -> None:
     assert first == second
 
 
-def test_objects_are_not_written(tmp_path: Path) -> None:
+def test_what_could_not_be_read_is_not_written(tmp_path: Path) -> None:
     for array in (np.array([None]), np.zeros(2, [("a", int)])):
         with pytest.raises(ValueError, match="numbers or text"):
             save(tmp_path / "model.npz", arrays={"x": array})
+    for arrays in ({"header.json": np.zeros(1)}, {"a\0b": np.zeros(1)}):
+        with pytest.raises(ValueError, match="must have a name of its own"):
+            save(tmp_path / "model.npz", arrays=arrays)
+    with pytest.raises(ValueError, match="less than 5000 arrays, got 5000"):  # which could not be read
+        save(tmp_path / "model.npz", arrays={str(number): np.zeros(1) for number in range(5000)})
     assert not (tmp_path / "model.npz").exists()
 
 

@@ -210,6 +210,8 @@ def test_checksum_of_a_file_of_any_size(tmp_path: Path, size: int) -> None:
 def test_json_lines(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"step": 1, "loss": 2.5}\n{"step": 3, "µ": null}\n', encoding="utf-8")
     assert read_jsonl(tmp_path / "a.jsonl") == [{"step": 1, "loss": 2.5}, {"step": 3, "µ": None}]
+    (tmp_path / "a.jsonl").write_text('{"a": "\u2028\x85"}\n', encoding="utf-8")
+    assert read_jsonl(tmp_path / "a.jsonl") == [{"a": "\u2028\x85"}]  # neither ends a line
     (tmp_path / "a.jsonl").write_text("")
     assert read_jsonl(str(tmp_path / "a.jsonl")) == []
     with pytest.raises(FileNotFoundError):
@@ -295,8 +297,10 @@ def test_leftovers_are_temporary_files_alone(tmp_path: Path) -> None:
 
 
 def test_names_as_long_as_a_system_allows(tmp_path: Path) -> None:
-    write_text(tmp_path / ("n" * 250 + ".json"), "text")
-    assert files(tmp_path) == ["n" * 250 + ".json"]
+    names = ["n" * 250 + ".json", "\u5b57" * 83 + ".json"]  # 255 and 254 bytes
+    for name in names:
+        write_text(tmp_path / name, "text")
+    assert files(tmp_path) == names
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,10 @@ def test_everything_from_strangers_is_escaped() -> None:
         [Band([0, 1], [0, 0], [1, 1]), Bars([3, 4], [0, 1, 2])],
         [Bars([], names=[])],
         [Bars([-1.0, 2.0], names=["a", "b"])],
+        [Line([0, 1], [-1e308, 1e308])],
+        [Line([-1.7e308, 1.7e308], [0, 5e-324])],
+        [Bars([np.nan, np.inf, 1e308, -1e308], names=list("abcd"))],
+        [Bars([np.nan, np.inf, 2.0], [0, 1, 2, 3])],
     ],
 )
 def test_any_numbers_give_a_plot_without_nan(marks: list[Line | Band | Points | Bars]) -> None:
@@ -93,11 +97,13 @@ def test_curves_are_lines_with_bands_or_points_with_bars() -> None:
         (0.0, 45_000.0, {"10k", "20k", "30k", "40k"}),
         (9_990.0, 10_010.0, {"9990", "10000", "10010"}),
         (1e7, 1e7 + 1.5, {"10000000"}),  # of which six digits would make one
+        (0.0, 4e-13, {"1e-13", "2e-13", "3e-13"}),
+        (1.0, 1.0 + 4e-16, {"1"}),
     ],
 )
 def test_large_ticks_are_short_and_all_ticks_differ(low: float, high: float, names: set[str]) -> None:
     text = svg(Panel("p", [Line([low, high], [0.0, 1.0])]))
-    shown = re.findall(r'text-anchor="middle">([\d.k]+)</text>', text)
+    shown = re.findall(r'text-anchor="middle">([-\d.ke]+)</text>', text)
     assert names <= set(shown)
     assert len(set(shown)) == len(shown)
 
@@ -122,6 +128,10 @@ def test_a_picture_is_read_back() -> None:
 def test_a_running_mean_of_a_line_is_the_line() -> None:
     np.testing.assert_allclose(smoothed(np.arange(50.0), share=0.3), np.arange(50.0), atol=1e-12)
     assert np.std(smoothed(np.tile([-1.0, 1.0], 50), share=0.2)[10:-10]) < 0.2
+    # One step that is none hides no other.
+    gap = np.where(np.arange(50) == 20, np.nan, 3.0)
+    np.testing.assert_array_equal(smoothed(gap, share=0.3), gap)
+    np.testing.assert_array_equal(smoothed([1.0, np.inf, 5.0], share=1.0), [1.0, np.inf, 5.0])
 
 
 def test_reliability_compares_confidence_with_how_often_it_is_right() -> None:
