@@ -37,9 +37,11 @@ __all__ = [
     "inflation",
     "initial_filter",
     "insert_level",
+    "known",
     "lag",
     "log_mean_exp",
     "log_z_std",
+    "ops_of",
     "predict",
     "update",
 ]
@@ -52,6 +54,7 @@ _EXCESS = ((2 - _RATES) / _RATES)[:, 0]
 _AVERAGED = 30.0  # averages of a scale that its power is estimated from
 _FIRST_AVERAGES = 2.0  # how many averages the initial power counts for
 _INITIAL_INFLATION = 10.0
+_ROUNDING = 1e-12  # variance of what is exact
 _FLOAT64 = np.float64(0)
 
 
@@ -103,7 +106,7 @@ def log_mean_exp(log_weights: Tensor) -> Estimate:
     cannot exceed 1 (one weight that outweighs all others): compare the effective sample size (sum w)^2 / sum w^2 with 1
     before it is believed. The formula printed in Section 3.2 divides by (sum w)^2 instead, and is C times smaller.
     """
-    ops = _ops(log_weights)
+    ops = ops_of(log_weights)
     log_weights = ops.cast(log_weights, _FLOAT64)
     count = float(log_weights.shape[-1])
     # Weights relative to the largest one, so that none overflows
@@ -137,7 +140,7 @@ def bridge(d_upper: Tensor, d_lower: Tensor, log_s: Tensor, iterations: int = 0)
         ratio.
     :return: [M-1] in float64; the effective sample size is the smaller one of the two sides'.
     """
-    ops = _ops(d_upper)
+    ops = ops_of(d_upper)
     d_upper, d_lower, log_s = (ops.cast(part, _FLOAT64) for part in (d_upper, d_lower, log_s))
     # Eq. (4) at the guess of s, then at its own result: the fixed point is Bennett's
     for _ in range(iterations + 1):
@@ -157,7 +160,7 @@ def _log_mean(log_weights: Tensor) -> Estimate:
     estimate = log_mean_exp(log_weights)
     count = float(log_weights.shape[-1])
     is_equal = count * estimate.variance <= EQUAL**2
-    return estimate._replace(variance=_ops(log_weights).where(is_equal, np.float64(count**-2), estimate.variance))
+    return estimate._replace(variance=ops_of(log_weights).where(is_equal, np.float64(count**-2), estimate.variance))
 
 
 # The filter
@@ -188,7 +191,7 @@ def initial_filter(
 
 def log_z_std(state: FilterState) -> Tensor:
     """Standard deviation of zeta_1, nats."""
-    ops = _ops(state.cov)
+    ops = ops_of(state.cov)
     return ops.sqrt(ops.maximum(state.cov[0, 0], 0.0))
 
 
@@ -200,7 +203,7 @@ def inflation(health: Health) -> Tensor:
     averages of the innovations exceed it, at the rate where it is largest, is their integrated autocorrelation time. It
     is measured on the sum of the M-1 innovations, on which zeta_1 depends.
     """
-    ops = _ops(health.powers)
+    ops = ops_of(health.powers)
     return ops.maximum(ops.max(health.powers[:, -1] * _EXCESS), 1.0)
 
 
@@ -218,7 +221,7 @@ def half_width(state: FilterState, bias: Tensor) -> Tensor:
 
     The standard deviation is that of samples of the model; while the parameters move, they trail behind it by the lag.
     """
-    return _ops(state.cov).maximum(Z_95 * log_z_std(state), lag(state, bias))
+    return ops_of(state.cov).maximum(Z_95 * log_z_std(state), lag(state, bias))
 
 
 def health_flags(state: FilterState, bias: Tensor) -> Tensor:
@@ -231,7 +234,7 @@ def health_flags(state: FilterState, bias: Tensor) -> Tensor:
 
     :param bias: b_t in nats, all of it.
     """
-    ops = _ops(state.cov)
+    ops = ops_of(state.cov)
     health = state.health
     std = log_z_std(state)
     lagging = lag(state, bias)
@@ -257,7 +260,7 @@ def predict(
         paper. With a finite one the estimates also measure b, and are shrunk towards no change.
     :param factor: of the variances of the estimates, see :func:`inflation`.
     """
-    ops = _ops(state.mean)
+    ops = ops_of(state.mean)
     size = state.mean.shape[0]
     first = np.eye(size)[0]
     last = np.eye(size)[-1]
@@ -285,8 +288,17 @@ def anchor(state: FilterState, log_z_last: Tensor) -> FilterState:
     """Set zeta_M, which is known, without variance (footnote 3)."""
     # The row and the column of zeta_M become 0
     keeps = np.r_[np.ones(state.mean.shape[0] - 2), 0.0, 1.0]
-    mean = keeps * state.mean + (1.0 - keeps) * _ops(state.mean).cast(log_z_last, _FLOAT64)
+    mean = keeps * state.mean + (1.0 - keeps) * ops_of(state.mean).cast(log_z_last, _FLOAT64)
     return state._replace(mean=mean, cov=state.cov * _outer(keeps, keeps))
+
+
+def known(state: FilterState, log_z: float) -> FilterState:
+    """Condition on zeta_1, where enumeration has found it; zeta and b at other temperatures follow by their covariance.
+
+    :param log_z: nats.
+    """
+    mean, cov = _measured(state.mean, state.cov, lambda x: x[..., 0], np.float64(log_z), np.float64(_ROUNDING))
+    return state._replace(mean=mean, cov=cov)
 
 
 def update(state: FilterState, bridges: Estimate, swap_rate: Tensor, *, factor: Tensor = None) -> FilterState:
@@ -296,7 +308,7 @@ def update(state: FilterState, bridges: Estimate, swap_rate: Tensor, *, factor: 
     :param swap_rate: mean probability of a swap at each pair, [M-1]; only the health flags use it.
     :param factor: of the variances of the estimates; by default :func:`inflation`.
     """
-    ops = _ops(state.mean)
+    ops = ops_of(state.mean)
     # The innovations feed the health before they change the state
     factor = inflation(state.health) if factor is None else factor
     health = _observed(state, bridges, ops.cast(swap_rate, _FLOAT64), factor)
@@ -330,7 +342,7 @@ def insert_level(state: FilterState, level: int, log_z: float, variance: float) 
 
 def _observed(state: FilterState, bridges: Estimate, swap_rate: Tensor, factor: Tensor) -> Health:
     """Update the statistics of the innovations, of variances without inflation: P is divided by `factor`."""
-    ops = _ops(state.mean)
+    ops = ops_of(state.mean)
     health = state.health
     # Innovations, and the variances that the filter without inflation expects of them
     innovation = bridges.value - (state.mean[1:-1] - state.mean[:-2])
@@ -373,7 +385,7 @@ def _outer(x: Tensor, y: Tensor) -> Tensor:
     return x[:, None] * y[None]
 
 
-def _ops(x: Tensor) -> Ops:
+def ops_of(x: Tensor) -> Ops:
     """The functions for arrays, or those for tensors."""
     if isinstance(x, np.ndarray | np.generic | float):
         return NUMPY

@@ -2,9 +2,11 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from rbm_tracking.model.rbm import TENSORS, activations, hidden_sum, log_z_independent
+from rbm_tracking.model.visible import Tensor
 from rbm_tracking.track.filtering import (
     BIAS_DRIFT,
     Estimate,
@@ -16,14 +18,16 @@ from rbm_tracking.track.filtering import (
     lag,
     log_mean_exp,
     log_z_std,
+    ops_of,
     predict,
     update,
 )
+from rbm_tracking.track.plain_tempering import PlainSwaps
 from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.track.state import SMLState
 from rbm_tracking.track.tempering import Swaps, at_level
 
-__all__ = ["Observed", "num_tracked", "tracked"]
+__all__ = ["Observed", "filtered", "num_tracked", "tracked"]
 
 
 class Observed(NamedTuple):
@@ -63,21 +67,40 @@ def tracked(
     config: SMLConfig,
 ) -> tuple[FilterState, Observed]:
     """The filter across the update: bridges of before, the change of log Z by the particles, weighted by the step."""
-    tracker = before.tracker
-    num_temps = before.ladder.beta.shape[0]
+    log_z_last = log_z_independent(after.rbm.b, after.rbm.c.shape[0], after.rbm.visible, after.rbm.hidden)
+    change = _change(before, after, swaps, d_b, config)
+    return filtered(before.tracker, swaps, change, log_z_last, tf.cast(rate, tf.float64), known_bias, config)
+
+
+def filtered(
+    tracker: FilterState,
+    swaps: Swaps | PlainSwaps,
+    change: Estimate,
+    log_z_last: Tensor,
+    rate: Tensor,
+    known_bias: Tensor,
+    config: SMLConfig,
+) -> tuple[FilterState, Observed]:
+    """The filter across an update, of arrays or of tensors.
+
+    :param tracker: before the update.
+    :param swaps: what the round of swaps before the update saw.
+    :param change: O^(dt) at each temperature.
+    :param log_z_last: zeta_M at the new parameters.
+    :param rate: learning rate of the update.
+    :param known_bias: of `change` at beta = 1, in closed form.
+    """
+    ops = ops_of(tracker.mean)
     factor = inflation(tracker.health)
     # Eq. (4): bridges by the particles that were just swapped are measurements
-    predicted = tracker.mean[1:num_temps] - tracker.mean[: num_temps - 1]
-    bridges = bridge(swaps.d_upper, swaps.d_lower, predicted)
+    bridges = bridge(swaps.d_upper, swaps.d_lower, tracker.mean[1:-1] - tracker.mean[:-2])
     tracker = update(tracker, bridges, swaps.acceptance, factor=factor)
     # Eq. (3): the change of log Z by the same particles, less the bias that is known
-    change = _change(before, after, swaps, d_b, config)
-    first = tf.one_hot(0, num_temps, dtype=tf.float64)
+    first = np.eye(change.value.shape[0])[0]
     unbiased = change._replace(value=change.value - known_bias * first)
-    drift = 0.0 if config.bias == "none" else BIAS_DRIFT * tf.cast(rate, tf.float64)
+    drift = 0.0 if config.bias == "none" else BIAS_DRIFT * rate
     tracker = predict(tracker, unbiased, bias_variance=drift, factor=factor)
     # zeta_M is known at the new parameters
-    log_z_last = log_z_independent(after.rbm.b, after.rbm.c.shape[0], after.rbm.visible, after.rbm.hidden)
     tracker = anchor(tracker, log_z_last)
     bias = tracker.mean[-1] + known_bias
     observed = Observed(
@@ -85,13 +108,13 @@ def tracked(
         log_z_std=log_z_std(tracker),
         bias=bias,
         change=change.value[0],
-        bridge_sum=log_z_last - tf.reduce_sum(bridges.value),
+        bridge_sum=log_z_last - ops.sum(bridges.value),
         nis=tracker.health.nis,
         inflation=factor,
         ess=tracker.health.ess,
         lag=lag(tracker, bias),
-        flags=tf.cast(health_flags(tracker, bias), tf.float64),
-        swap_rate=tf.cast(swaps.acceptance, tf.float64),
+        flags=ops.cast(health_flags(tracker, bias), tracker.mean),
+        swap_rate=ops.cast(swaps.acceptance, tracker.mean),
     )
     return tracker, observed
 

@@ -58,6 +58,7 @@ from rbm_tracking.track.evidence import (
     statement,
     stronger,
 )
+from rbm_tracking.track.filtering import known
 from rbm_tracking.track.settings import FALLING, DecayConfig, PenaltyConfig
 from rbm_tracking.track.tempering import initial_chains, sample
 from rbm_tracking.track.updates.learning import (
@@ -191,6 +192,8 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     """
 
     _frame: FrameUnits | None = None  # what a frame's columns are
+    _state: SMLState
+    _seed: tf.Tensor
     _observed: Observed
     _verdict: Verdict | None
     _kept: SMLState | None  # with the model's log Z
@@ -315,6 +318,10 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self.validation_scores_ = []
             decay = DECAY if self.l2 is None else self.l2
             self._start(rows, self.max_updates or _MOST_UPDATES, self._given_width or WIDTH, decay)
+        # The filter goes on from the log Z that enumeration found at the end of `fit`
+        if self._exact is not None:
+            tracker = known(self._state.tracker, log_z_exact(self._state.rbm))
+            self._state = self._state._replace(tracker=tracker)
         # Filled up with rows of weight 0, so that few sizes are compiled
         count = rows.shape[0]
         padded = packed(self._drawn(rows), 1 << (count - 1).bit_length())

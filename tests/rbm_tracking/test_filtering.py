@@ -18,6 +18,7 @@ from rbm_tracking.track.filtering import (
     inflation,
     initial_filter,
     insert_level,
+    known,
     lag,
     log_mean_exp,
     log_z_std,
@@ -133,6 +134,17 @@ def test_anchor_conditions_on_the_known_log_z(rng: np.random.Generator) -> None:
     assert not np.any(got.cov[M - 1])
     assert not np.any(got.cov[:, M - 1])
     np.testing.assert_array_equal(np.delete(got.mean, M - 1), np.delete(state.mean, M - 1))
+
+
+def test_a_known_log_z_is_conditioned_on(rng: np.random.Generator) -> None:
+    state = random_state(rng)
+    found = known(state, 3.0)
+    H = np.eye(M + 1)[:1]
+    mean, cov = condition(np.asarray(state.mean), np.asarray(state.cov), H, np.array([3.0]), np.array([[1e-12]]))
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-3, atol=1e-3)  # what the inverses leave of their digits
+    np.testing.assert_allclose(found.cov, cov, atol=1e-3)
+    assert float(found.mean[0]) == pytest.approx(3.0, abs=1e-9)
+    assert float(log_z_std(found)) == pytest.approx(0.0, abs=1e-5)
 
 
 def test_bridges_alone_add_up_from_the_anchor(rng: np.random.Generator) -> None:

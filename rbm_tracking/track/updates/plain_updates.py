@@ -18,7 +18,7 @@ from rbm_tracking.track.plain_tempering import PlainSwaps, gibbs, swap
 from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.track.state import SMLState, check_parts
 from rbm_tracking.track.tempering import Chains
-from rbm_tracking.track.tracking import Observed, num_tracked
+from rbm_tracking.track.tracking import Observed, filtered, num_tracked
 
 __all__ = ["plain_update", "plain_updates"]
 
@@ -256,37 +256,11 @@ def _tracked(
     config: SMLConfig,
 ) -> tuple[SMLState, Observed]:
     """The filter across the update, as `tracking.tracked`; `target` are the target chains before it."""
-    tracker = before.tracker
-    factor = filtering.inflation(tracker.health)
-    # Eq. (4): bridges by the particles that were just swapped are measurements
-    d_upper = swaps.d_upper.astype(np.float64)
-    d_lower = swaps.d_lower.astype(np.float64)
-    bridges = filtering.bridge(d_upper, d_lower, np.diff(tracker.mean[:-1]))
-    tracker = filtering.update(tracker, bridges, swaps.acceptance, factor=factor)
-    # Eq. (3): the change of log Z by the same particles, less the bias that is known
-    change = _change(before, after, target, swaps, config)
-    unbiased = change._replace(value=np.append(change.value[0] - known_bias, change.value[1:]))
-    drift = 0.0 if config.bias == "none" else filtering.BIAS_DRIFT * rate
-    tracker = filtering.predict(tracker, unbiased, bias_variance=drift, factor=factor)
-    # zeta_M is known at the new parameters
     rbm = after.rbm
     none = np.zeros(len(rbm.c))
     log_z_last = float(rbm.visible.log_normaliser(rbm.b.astype(np.float64)) + plain.hidden_sum(rbm.hidden, none))
-    tracker = filtering.anchor(tracker, log_z_last)
-    bias = float(tracker.mean[-1]) + known_bias
-    observed = Observed(
-        log_z=tracker.mean[0],
-        log_z_std=filtering.log_z_std(tracker),
-        bias=bias,
-        change=change.value[0],
-        bridge_sum=log_z_last - bridges.value.sum(),
-        nis=tracker.health.nis,
-        inflation=factor,
-        ess=tracker.health.ess,
-        lag=filtering.lag(tracker, bias),
-        flags=float(filtering.health_flags(tracker, bias)),
-        swap_rate=swaps.acceptance,
-    )
+    change = _change(before, after, target, swaps, config)
+    tracker, observed = filtered(before.tracker, swaps, change, log_z_last, rate, known_bias, config)
     return after._replace(tracker=tracker), observed
 
 
