@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .files.pack import Packed, PackedNetwork
-from .graph.graph import graph_of
+from .graph.graph import graph_of, kernel_variables
 from .graph.kept_inputs import SelectInputs
 from .graph.sizes import size_of
 from .rounding.bits import layer_bits, significant_bits
@@ -127,11 +127,12 @@ def metrics(packed: Packed) -> dict[str, float]:
 
 
 def layers(packed: Packed) -> list[list[str]]:
-    """Weights, bits and bytes of each layer that is left, as cells, with a line of headers."""
-    rows = [["layer", "kept", "weights", "bits", "bytes"]]
-    bits = packed.bits[packed.chosen]
-    for number, (units, weights, b) in enumerate(zip(packed.architecture, packed.kept_weights, bits, strict=True), 1):
-        rows.append([str(number), str(units), f"{weights:,}", str(b), f"{-(-weights * b // 8):,}"])
+    """Weights, bits and bytes of each kernel that is left, as cells, with a line of headers."""
+    rows = [["layer", "kernel", "weights", "bits", "bytes"]]
+    kernels = zip(kernel_variables(packed.model), packed.kept_weights, packed.bits[packed.chosen], strict=True)
+    for (layer, kernel), weights, bits in kernels:
+        size = " x ".join(map(str, kernel.shape))
+        rows.append([layer.name, size, f"{weights:,}", str(bits), f"{-(-weights * bits // 8):,}"])
     return rows
 
 

@@ -318,7 +318,7 @@ def _bias_number(biases: str | int) -> int:
     """As in the flags of a file."""
     if isinstance(biases, str) and biases in BIASES:
         return BIASES.index(biases)
-    if isinstance(biases, str) or not 0 <= biases <= MAX_SIGNIFICANT:
+    if not isinstance(biases, int | np.integer) or not 0 <= biases <= MAX_SIGNIFICANT:
         raise ValueError(
             f'biases must be "float32" or "float16", or significant bits from 0 to {MAX_SIGNIFICANT}, got {biases!r}.'
         )
@@ -326,7 +326,7 @@ def _bias_number(biases: str | int) -> int:
 
 
 def _vector_bytes(values: NDArray[np.float32], kind: str | int) -> bytes:
-    if isinstance(kind, int):
+    if not isinstance(kind, str):
         return integers_bytes(np.ldexp(values.astype(np.float64), kind).astype(np.int64))
     return values.astype({"float32": "<f4", "float16": "<f2"}[kind]).tobytes()
 
@@ -335,7 +335,7 @@ def _rounded(name: str, variable: keras.Variable, kind: str | int) -> NDArray[np
     """The values of a vector as a file gives them back."""
     _bias_number(kind)
     exact = np.asarray(variable, np.float32)
-    if isinstance(kind, int):
+    if not isinstance(kind, str):
         values = (np.ldexp(np.rint(np.ldexp(exact.astype(np.float64), kind)), -kind) + 0.0).astype(np.float32)
         if not np.all(np.abs(np.ldexp(values.astype(np.float64), kind)) < 2.0**31):
             raise ValueError(f'biases of layer {name!r} must be below 2**{31 - kind}; give biases="float32".')

@@ -6,6 +6,7 @@ import inspect
 import io
 import os
 import re
+import shutil
 import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -77,10 +78,13 @@ def export_saved_model(model: keras.Model, path: str | os.PathLike[str]) -> None
     if not is_new_folder(folder):
         raise ValueError(f"{folder} must be a new or empty folder; remove it, or give another.")
     temporary = folder.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{folder.name}")
-    served(_with(model, _BY_STEPS)).export(str(temporary), verbose=False)
-    if folder.exists():
-        folder.rmdir()
-    os.replace(temporary, folder)
+    try:
+        served(_with(model, _BY_STEPS)).export(str(temporary), verbose=False)
+        if folder.exists():
+            folder.rmdir()
+        os.replace(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def served(model: keras.Model) -> keras.Model:
@@ -123,8 +127,8 @@ def export_tflite(
     except Exception as error:  # there is no common class of its errors
         try:  # loops over time need to know how many examples there are
             content = _that_runs(model, _tflite_bytes(_flat(model, 1), kind, examples))
-        except Exception:
-            cause = _missing(str(error)) or one_line(error)
+        except Exception as second_error:
+            cause = _missing(str(second_error)) or _missing(str(error)) or one_line(error)
             raise ValueError(f"TensorFlow Lite cannot hold the network {model.name}: {cause}.") from error
     write_bytes(path, content)
     return len(content)
@@ -159,6 +163,8 @@ def _runner(**content: Any) -> Any:
 
 def _missing(message: str) -> str:
     """Which operations the converter of TensorFlow Lite did not find; "" if it says of none."""
+    if "'tf.TensorListReserve' op requires element_shape" in message:
+        return "it has no loop over time behind an operation that leaves the number of examples open, such as a lookup"
     names = sorted(set(re.findall(r"'tf\.(\w+)' op is neither", message)))
     # Of many operations only those of some types are missing.
     doubles = set(re.findall(r"tf\.(\w+)\(tensor<(?:[?\d]+x)*f64>", message))

@@ -145,6 +145,8 @@ def pack(
     with custom_layers(custom_objects):
         plain, variances = _plain_of(model, by_posterior=by_posterior)
         check_storable(plain)
+        if not kernels_of(plain):
+            raise ValueError(f"the network {plain.name} has no kernels to round; save_bcz() writes it as it is.")
         if calibration is not None:
             calibration = arrays_for(plain, calibration, "calibration")
         error_before = math.nan if validate is None else _judged(validate, model)

@@ -88,8 +88,8 @@ def pack_weights(model: keras.Model, path: str | os.PathLike[str], *, bits: int 
     :return: size of the file in bytes.
     :raises ValueError: if the model has no variables, or one of a type that no file can hold.
     """
-    if bits is not None and not 2 <= bits <= 16:
-        raise ValueError(f"bits must be 2 to 16, got {bits}.")
+    if bits is not None and not (isinstance(bits, int | np.integer) and 2 <= bits <= 16):
+        raise ValueError(f"bits must be an integer from 2 to 16, got {bits!r}.")
     variables: list[keras.Variable | _Constant] = [*_variables(model), *_constants(model)]
     arrays = [_array(variable) for variable in variables]
     parts = [

@@ -6,7 +6,7 @@ They are for a loop of one's own with Keras; `compression.fit` and `compression.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -116,7 +116,13 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
             self.model.stop_training |= self._next is not None
 
     def fit(
-        self, model: keras.Model, *args: Any, epochs: int, initial_epoch: int = 0, callbacks: Any = (), **kwargs: Any
+        self,
+        model: keras.Model,
+        *args: Any,
+        epochs: int,
+        initial_epoch: int = 0,
+        callbacks: Sequence[keras.callbacks.Callback] | None = None,
+        **kwargs: Any,
     ) -> tuple[keras.Model, dict[str, list[float]]]:
         """`model.fit` to the end of `epochs`, shrinking on the way.
 
@@ -129,11 +135,12 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
         """
         # `fit` stops at the end of an epoch where units are to go, and goes on with the smaller model.
         _check(model)
+        together = [*(callbacks or ()), self]
         self.kept = {}
         history: dict[str, list[float]] = {}
         while initial_epoch < epochs:
             self._next = None
-            run = model.fit(*args, epochs=epochs, initial_epoch=initial_epoch, callbacks=[*callbacks, self], **kwargs)
+            run = model.fit(*args, epochs=epochs, initial_epoch=initial_epoch, callbacks=together, **kwargs)
             for name, values in run.history.items():
                 history.setdefault(name, []).extend(values)
             if self._next is None:

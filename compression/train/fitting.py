@@ -68,7 +68,7 @@ def fit(
     epochs: int | None = None,
     last_epochs: int | None = None,
     max_steps: int | None = None,
-    callbacks: Sequence[keras.callbacks.Callback] = (),
+    callbacks: Sequence[keras.callbacks.Callback] | None = None,
     method: Literal["bayesian", "magnitude"] | Bayesian | Magnitude = "bayesian",
     seed: int = 0,
     verbose: object = 0,
@@ -123,7 +123,7 @@ def fit(
     data = examples_of(x, y, validation_data, validation_split, batch_size)
     name, setting = ("kl_weight", way.kl_weight) if isinstance(way, Bayesian) else ("keep", way.keep)
     polish_epochs = way.polish_epochs if isinstance(way, Bayesian) else 0
-    choices = [setting] if isinstance(setting, float | int) else list(setting)
+    choices: list[float] = np.atleast_1d(setting).tolist()
     if not choices:
         raise ValueError(f"{name} must be a number or several, got none.")
     # How long it will be, which is said before the first step.
@@ -142,8 +142,17 @@ def fit(
     if not is_timed:
         tell(None)
     given_optimizer = keras.optimizers.get(optimizer)
-    training = KerasTraining(data, loss_of(loss, data.valid), given_optimizer, loss, metrics, callbacks, verbose, seed)
-    training = training._replace(plan=tell if is_timed else None)
+    training = KerasTraining(
+        data,
+        loss_of(loss, data.valid),
+        given_optimizer,
+        loss,
+        metrics=metrics,
+        callbacks=callbacks or (),
+        verbose=verbose,
+        seed=seed,
+        plan=tell if is_timed else None,
+    )
     if isinstance(way, Magnitude):
         by_part = functools.partial(_by_magnitude, training, model, epochs, last_epochs, way.values)
         return _first_good(training, model, name, choices, by_part)
@@ -262,8 +271,10 @@ def _planned(
     """Epochs that are not given, and all steps.
 
     :param steps: of an epoch.
-    :raises ValueError: if there are more than `max_steps` whatever is chosen.
+    :raises ValueError: if a number is out of range, or there are more than `max_steps` whatever is chosen.
     """
+    if (epochs is not None and epochs < 1) or (last_epochs is not None and last_epochs < 0):
+        raise ValueError(f"epochs must be at least 1, and last_epochs at least 0, got {epochs=}, {last_epochs=}.")
     trainings = choices if name == "keep" else 1
 
     def planned(number: int) -> _Plan:

@@ -40,6 +40,8 @@ class TrainingData(NamedTuple):
     @classmethod
     def of_arrays(cls, X: object, Y: object, valid: tuple[Any, Any], batch_size: int) -> TrainingData:
         """The rest of an epoch is a batch of its own."""
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
         # Words have to be tensors for Keras.
         x = _nested(lambda array: tf.constant(array) if array.dtype.kind in "OSU" else array, X)
         train = {"x": x, "y": Y, "batch_size": batch_size}
@@ -54,9 +56,6 @@ def examples_of(x: Any, y: object, validation_data: Any, validation_split: float
     if isinstance(x, tf.data.Dataset):
         if validation_data is None:
             raise ValueError("validation_data must be given with a Dataset; a part of arrays would be set aside.")
-        if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
-            raise ValueError("x must be a Dataset that ends, such as one pass over the examples; leave out repeat().")
-        # One pass over a Dataset counts examples and batches.
         counts = _counts(x)
         return TrainingData({"x": x, "shuffle": False}, sum(counts), _arrays(validation_data), max(1, len(counts)))
     X = _checked_arrays("x", x)
@@ -76,7 +75,10 @@ def examples_of(x: Any, y: object, validation_data: Any, validation_split: float
 
 def _arrays(data: object) -> tuple[Any, Any]:
     if isinstance(data, tf.data.Dataset):
+        _check_batches("validation_data", data)
         batches = [_nested(np.asarray, (batch[0], batch[1])) for batch in data]
+        if not batches:
+            raise ValueError("validation_data must have examples, got an empty Dataset.")
         X, Y = _nested(lambda *parts: np.concatenate(parts), *batches)
     elif isinstance(data, tuple | list) and len(data) >= 2:
         X = data[0]
@@ -122,17 +124,31 @@ def check_finite(name: str, array: Any) -> None:
         raise ValueError(f"{name} must be finite, got NaN or infinite numbers in {num_bad} of {len(rows)} examples.")
 
 
-def _counts(batches: tf.data.Dataset) -> list[int]:
-    """Examples in each batch, which are looked at.
+def _check_batches(name: str, data: tf.data.Dataset) -> None:
+    """Refuse a Dataset without end, or of something else than batches of inputs and targets: ValueError."""
+    if int(data.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        raise ValueError(f"{name} must be a Dataset that ends, such as one pass over the examples; leave out repeat().")
+    spec = data.element_spec
+    if not isinstance(spec, tuple) or len(spec) < 2 or any(len(part.shape) == 0 for part in keras.tree.flatten(spec)):
+        raise ValueError(
+            f"{name} must be a Dataset of batches of inputs and targets, as batch() makes them, got {spec}."
+        )
 
-    :raises ValueError: if a number is NaN or infinite.
+
+def _counts(x: tf.data.Dataset) -> list[int]:
+    """Examples in each batch, which are looked at in one pass.
+
+    :raises ValueError: if there are none or no end of them, or a number is NaN or infinite.
     """
+    _check_batches("x", x)
     counts = []
-    for batch in batches:
+    for batch in x:
         for name, part in zip(("inputs in x", "targets in x"), batch, strict=False):
             for array in keras.tree.flatten(part):
                 check_finite(name, np.asarray(array) if isinstance(array, tf.Tensor) else np.zeros(0))
         counts.append(_count(batch[0]))
+    if not counts:
+        raise ValueError("x must have examples, got an empty Dataset.")
     return counts
 
 
@@ -168,8 +184,6 @@ def endless(x: object, y: object, batch_size: int, seed: int) -> tuple[tf.data.D
     :raises ValueError: if numbers of examples differ, or a Dataset does not end.
     """
     if isinstance(x, tf.data.Dataset):
-        if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
-            raise ValueError("x must be a Dataset that ends, such as one pass over the examples; leave out repeat().")
         counts = _counts(x)
         return x.map(lambda *batch: batch[:2]).repeat(), sum(counts), len(counts)
     X = _checked_arrays("x", x)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+import numpy as np
+
 __all__ = ["KL_WEIGHTS", "Bayesian", "Magnitude", "method_of"]
 
 KL_WEIGHTS = (1.0, 0.3, 0.1, 0.03)
@@ -45,6 +47,12 @@ class Magnitude:
 
     keep: float | Sequence[float] = (0.02, 0.05, 0.1, 0.2)
     values: int | None = None
+
+    def __post_init__(self) -> None:
+        if not all(0 < part <= 1 for part in np.ravel(self.keep)):
+            raise ValueError(f"keep must be above 0 and at most 1, got {self.keep}.")
+        if self.values is not None and not 1 <= self.values <= 255:
+            raise ValueError(f"values must be 1 to 255, got {self.values}.")
 
 
 _OF_KERAS = ("class_weight", "sample_weight")

@@ -87,6 +87,10 @@ def test_nll_is_the_mean_in_nats(probabilities: bool, rng: np.random.Generator) 
         ([keras.layers.Softmax()], True),
         ([keras.layers.Activation("softmax")], True),
         ([keras.layers.Dense(4, "softmax")], True),
+        ([keras.layers.Dense(4, tf.nn.softmax)], True),
+        ([keras.layers.Dense(4, keras.ops.softmax)], True),
+        ([keras.layers.Dense(4, keras.layers.Softmax())], True),
+        ([keras.layers.Softmax(), keras.layers.Identity()], True),
         ([keras.layers.Dense(4, "sigmoid")], False),
     ],
 )
@@ -145,6 +149,7 @@ def test_probabilities_are_seen_in_a_graph() -> None:
     x = keras.layers.Softmax()(keras.layers.Dense(3)(inputs))
     extra = keras.layers.Dense(3)(inputs)
     assert has_probabilities(keras.Model(inputs, x))
+    assert has_probabilities(keras.Model(inputs, keras.ops.cast(keras.ops.softmax(keras.ops.exp(inputs)), "float32")))
     assert not has_probabilities(keras.Model(inputs, keras.layers.Add()([x, extra])))
 
 

@@ -72,7 +72,7 @@ def assert_same(a: keras.Model, b: keras.Model) -> None:
 
 
 @pytest.mark.parametrize("entropy_coded", [True, False])
-@pytest.mark.parametrize("biases", ["float16", "float32", 5])
+@pytest.mark.parametrize("biases", ["float16", "float32", np.int64(5)])
 @pytest.mark.parametrize("scheme", ["raw", "fixed", "book", "one centre"])
 def test_a_file_gives_back_the_network_that_was_measured(
     tmp_path: Path, rng: np.random.Generator, lenet: keras.Model, scheme: str, biases: str | int, entropy_coded: bool
@@ -315,6 +315,8 @@ def test_kernels_must_fit_and_be_numbers(tmp_path: Path, rng: np.random.Generato
         save_bcz(model, tmp_path / "n", [Raw(np.full((4, 3), np.nan, np.float32))])
     with pytest.raises(ValueError, match='biases must be "float32" or "float16"'):
         save_bcz(model, tmp_path / "n", biases="half")
+    with pytest.raises(ValueError, match=r"significant bits from 0 to 23, got 3\.5"):
+        save_bcz(model, tmp_path / "n", biases=3.5)  # type: ignore[arg-type]
     model.layers[-1].bias.assign([1e6, 0.0, 0.0])
     with pytest.raises(ValueError, match="biases of layer 'd' must be finite, and below 65504"):
         save_bcz(model, tmp_path / "n", biases="float16")

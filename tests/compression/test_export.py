@@ -231,6 +231,27 @@ def test_what_tflite_has_not_is_named(tmp_path: Path) -> None:
     double = keras.Model(i, keras.ops.relu(2 * keras.ops.cast(i, "float64")))
     with pytest.raises(ValueError, match=r"it has no Mul of float64, Relu of float64 of TensorFlow\.$"):
         export_tflite(double, tmp_path / "n.tflite")
+    # Loops over time hide at first what else is missing, and some layers the number of examples that loops need.
+    hashed = [keras.Input([1], dtype="string"), keras.layers.Hashing(8), keras.layers.Embedding(8, 3)]
+    with pytest.raises(ValueError, match=r"it has no StringToHashBucketFast of TensorFlow\.$"):
+        export_tflite(keras.Sequential([*hashed, keras.layers.LSTM(2)]), tmp_path / "n.tflite")
+    words = keras.layers.TextVectorization(vocabulary=["a", "b"], output_sequence_length=3)
+    texts = [keras.Input([1], dtype="string"), words, keras.layers.Embedding(4, 3), keras.layers.LSTM(2)]
+    with pytest.raises(ValueError, match="it has no loop over time behind an operation that leaves the number of exam"):
+        export_tflite(keras.Sequential(texts), tmp_path / "n.tflite")
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_left_of_a_folder_that_could_not_be_written(
+    tmp_path: Path, model: keras.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(network: keras.Model, path: str, **_: object) -> None:
+        Path(path).mkdir()
+        raise RuntimeError("no space left")
+
+    monkeypatch.setattr(keras.Model, "export", fail)
+    with pytest.raises(RuntimeError, match="no space left"):
+        export_saved_model(model, tmp_path / "saved")
     assert not list(tmp_path.iterdir())
 
 

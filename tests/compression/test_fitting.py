@@ -168,6 +168,7 @@ def test_weights_of_the_kl() -> None:
     assert likelihood_of(keras.losses.CategoricalCrossentropy(), (None, 7, 7, 10)).terms == 49
     assert likelihood_of("binary_crossentropy", (None, 64)).terms == 64
     assert likelihood_of("mse", (None, 3)) == (3, "noise_variance", 0.5)
+    assert likelihood_of(keras.losses.MeanSquaredError(name="mine"), (None, 3)) == likelihood_of("mse", (None, 3))
     assert likelihood_of("mae", (None, 3)) == (3, "noise_width", 1.0)
     assert likelihood_of(lambda y, f: f, (None, 3)) == (1, None, 1.0)
     mse = LearntNoise(likelihood_of("mse", (None, 3)), 0.3)
@@ -190,9 +191,20 @@ def test_wrong_arguments_are_refused(data: tuple[np.ndarray, np.ndarray], tmp_pa
         ((X,), {}, "equally many examples"),
         ((X, Y), {"validation_split": 1.0}, "validation_split must be between 0 and 1, got 1.0"),
         ((X, Y), {"validation_data": (X, Y[:3])}, "validation_data must have equally many"),
+        ((X, Y), {"validation_data": batches.repeat()}, "validation_data must be a Dataset that ends"),
+        ((X, Y), {"validation_data": batches.take(0)}, "validation_data must have examples"),
+        ((batches.take(0),), {"validation_data": batches}, "x must have examples"),
+        ((batches.unbatch(),), {"validation_data": batches}, "x must be a Dataset of batches of inputs and targets"),
+        ((batches.map(lambda x, y: x),), {"validation_data": batches}, "x must be a Dataset of batches of inputs and"),
+        ((X, Y), {"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ((X, Y), {"epochs": 0}, "epochs must be at least 1, and last_epochs at least 0, got epochs=0"),
+        ((X, Y), {"last_epochs": -1, "method": "magnitude"}, "last_epochs=-1"),
     ):
         with pytest.raises(ValueError, match=message):
             bc.fit(model, *arguments, loss="mse", **options)
+    for settings in ({"keep": (0.5, 2.0)}, {"keep": 0}, {"values": 256}):
+        with pytest.raises(ValueError, match=r"^(keep must be above 0 and at most 1|values must be 1 to 255), got"):
+            bc.Magnitude(**settings)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="max_steps must be at least 8 for 1 epochs and 4 values of keep, got 7"):
         bc.fit(model, X, Y, loss="mse", method="magnitude", batch_size=72, max_steps=7)
     for name, place in (
@@ -208,6 +220,8 @@ def test_wrong_arguments_are_refused(data: tuple[np.ndarray, np.ndarray], tmp_pa
             bc.fit(model, X, Y, loss="mse", **{name: {0: 1.0}})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must be a built Sequential or functional model"):
         bc.fit(keras.Sequential([keras.layers.Dense(1)]), X, Y, loss="mse")
+    with pytest.raises(ValueError, match=r"no kernels to round; save_bcz\(\) writes it"):
+        bc.pack(keras.Sequential([keras.Input([D]), keras.layers.ReLU()]), tmp_path / "n.bcz", calibration=X, bits=3)
     with pytest.raises(ValueError, match="max_rise"):
         bc.pack(model, tmp_path / "n.bcz", validate=lambda m: 0.0, max_rise=-1.0)
     with pytest.raises(ValueError, match="finite number"):
@@ -229,7 +243,7 @@ def test_several_inputs_and_outputs(rng: np.random.Generator, tmp_path: Path) ->
     model.compile(keras.optimizers.Adam(0.02), losses)
     model.fit(X, Y, epochs=20, verbose=0)
     options: dict[str, Any] = {"metrics": {"label": ["accuracy"]}, "optimizer": keras.optimizers.Adam(0.01)}
-    options["method"] = bc.Bayesian(kl_weight=0.5)
+    options["method"] = bc.Bayesian(kl_weight=np.float32(0.5))  # type: ignore[arg-type]
     small = bc.fit(model, X, Y, loss=losses, **options, epochs=20, last_epochs=5, seed=1)
     assert small.count_params() < 0.7 * model.count_params()
     before, after = (m.evaluate(X, Y, verbose=0, return_dict=True)["loss"] for m in (model, small))

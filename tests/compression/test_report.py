@@ -15,6 +15,7 @@ from compression.report import (
     bit_histograms,
     details,
     input_mask,
+    layers,
     notes,
     published,
     score_histograms,
@@ -89,6 +90,20 @@ def test_table_has_a_row_for_each_network(packed: Packed) -> None:
         ["search", "1.75", "2.38", "2000", "30.0"],
         ["book 16", "3.00", "4.00", "1000", "99.6"],
         ["book 8", "5.00", "6.00", "900", "111.1"],
+    ]
+
+
+def test_each_kernel_has_a_row_whatever_its_layer_is(packed: Packed) -> None:
+    """A layer with several kernels, of which no unit can be removed, and a dense one."""
+    inputs = keras.Input([5, 4])
+    hidden = keras.layers.LSTM(2, name="recurrent")(inputs)
+    network = keras.Model(inputs, keras.layers.Dense(3, name="last")(hidden))
+    several = {"search": codes(1, 0, 2)}
+    assert layers(packed._replace(model=network, kept_weights=(32, 16, 1006), codes=several)) == [
+        ["layer", "kernel", "weights", "bits", "bytes"],
+        ["recurrent", "4 x 8", "32", "5", "20"],
+        ["recurrent", "2 x 8", "16", "4", "8"],
+        ["last", "2 x 3", "1,006", "6", "755"],
     ]
 
 

@@ -165,8 +165,9 @@ def test_what_does_not_fit_is_named_and_changes_nothing(tmp_path: Path) -> None:
     bc.save_bcz(chain(3, 2), path)
     with pytest.raises(ValueError, match=r"it holds a network, which compression\.load makes"):
         bc.load_weights(chain(3, 2), path)
-    with pytest.raises(ValueError, match="bits must be 2 to 16, got 1"):
-        bc.pack_weights(chain(3), path, bits=1)
+    for bits in (1, 17, 2.5, "8"):
+        with pytest.raises(ValueError, match="bits must be an integer from 2 to 16, got"):
+            bc.pack_weights(chain(3), path, bits=bits)  # type: ignore[arg-type]
 
 
 def _file(names: str, heads: bytes, values: bytes, count: int = 1) -> bytes:

@@ -119,10 +119,11 @@ def random_code(
     :raises ValueError: if a number is out of range, the file would be too small for the network, a layer cannot be
         stored or is not there, numbers of examples differ, or training diverges.
     """
-    if not 1 <= block_bits <= MAX_BITS or not 0 <= seed < 2**31 or min(epochs, code_epochs) < 0:
+    is_positive = min(epochs, code_epochs) >= 0 and batch_size >= 1
+    if not 1 <= block_bits <= MAX_BITS or not 0 <= seed < 2**31 or not is_positive:
         raise ValueError(
-            f"block_bits must be 1 to {MAX_BITS}, seed 0 or more and below 2**31, and epochs not negative, got "
-            f"{block_bits=}, {seed=}, {epochs=}, {code_epochs=}."
+            f"block_bits must be 1 to {MAX_BITS}, seed 0 or more and below 2**31, epochs not negative, and batch_size "
+            f"at least 1, got {block_bits=}, {seed=}, {epochs=}, {code_epochs=}, {batch_size=}."
         )
     check_storable(model)
     check_trainable(graph_of(model))

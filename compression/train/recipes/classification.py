@@ -13,7 +13,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from ...graph.graph import graph_of
+from ...graph.graph import bypassed, graph_of
+from ...graph.supported import IDLE_IN_FILES, OPERATIONS, activation_name
 from ..held_out import check_finite, outputs_of
 
 __all__ = [
@@ -92,10 +93,14 @@ def reshaped(parts: Parts, model: keras.Model) -> Parts:
 
 
 def has_probabilities(model: keras.Model) -> bool:
-    """Whether the network ends in a softmax, and not in logits."""
-    graph = graph_of(model)
+    """Whether the network ends in a softmax of Keras or TensorFlow, and not in logits."""
+    graph = bypassed(graph_of(model), lambda node: type(node.layer) in (*IDLE_IN_FILES, OPERATIONS["Cast"]))
     last = next(node.layer for node in reversed(graph.nodes) if graph.output_numbers[0] in node.outputs)
-    return isinstance(last, keras.layers.Softmax) or getattr(last, "activation", None) is keras.activations.softmax
+    # As a layer or an operation of its own, or as the activation of the last layer.
+    softmax = (keras.layers.Softmax, OPERATIONS["Softmax"])
+    return any(isinstance(part, softmax) for part in (last, getattr(last, "activation", None))) or (
+        activation_name(last) == "softmax"
+    )
 
 
 def nll(outputs: tf.Tensor, labels: tf.Tensor, *, probabilities: bool) -> tf.Tensor:

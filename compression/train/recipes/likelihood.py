@@ -63,7 +63,7 @@ def likelihood_of(loss: str | keras.losses.Loss, output_shape: Any) -> Likelihoo
     # Keras averages the losses of an example over its terms.
     sizes = [1 if size is None else size for size in output_shape[1:]]
     keras_loss = keras.losses.get(loss)
-    kind = keras_loss.name if isinstance(keras_loss, keras.losses.Loss) else getattr(keras_loss, "__name__", "")
+    kind = getattr(getattr(keras_loss, "fn", keras_loss), "__name__", "")  # of an object that of its function
     if kind in ("sparse_categorical_crossentropy", "categorical_crossentropy"):
         return Likelihood(math.prod(sizes[:-1]))
     if kind in ("binary_crossentropy", "poisson"):
