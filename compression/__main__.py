@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,7 +28,10 @@ from .files.coding.kernel_coding import SCHEMES
 from .files.container import Contents, load_bcz, read_bcz
 from .files.contents import MAGIC, VERSION_OF_WEIGHTS
 from .files.weights_file import StoredVariable, read_weights
-from .graph.graph import Graph
+from .graph.graph import Graph, Nested
+
+if TYPE_CHECKING:
+    import keras
 
 __all__ = ["main", "table"]
 
@@ -57,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--int8 goes with --to tflite")
     # Errors of the user's are one line, whatever raised them.
     try:
-        run: Callable[[Any], int] = {"info": _info, "export": _export, "verify": _verify}[flags.command]
+        run: Callable[[argparse.Namespace], int] = {"info": _info, "export": _export, "verify": _verify}[flags.command]
         return run(flags)
     except (OSError, ValueError) as error:
         print(f"bcz: error: {error}", file=sys.stderr)
@@ -69,7 +72,7 @@ def _has_weights_only(path: str) -> bool:
         return file.read(len(MAGIC) + 1) == MAGIC + bytes([VERSION_OF_WEIGHTS])
 
 
-def _info(flags: Any) -> int:
+def _info(flags: argparse.Namespace) -> int:
     if _has_weights_only(flags.file):
         rows = _table_of_weights(read_weights(flags.file), os.path.getsize(flags.file))
         print("weights only: the code of its user makes the network")
@@ -77,6 +80,7 @@ def _info(flags: Any) -> int:
         contents = read_bcz(flags.file)
         print(f"inputs {_inputs(contents.graph)}:", *(type(layer).__name__ for layer in contents.layers))
         rows = table(contents)
+    # Words to the left, numbers to the right.
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (
@@ -95,7 +99,8 @@ def _inputs(graph: Graph) -> str:
     return ", ".join(f"{tensor.name} {tensor.shape[1:]} {tensor.dtype}".strip() for tensor in tensors)
 
 
-def _export(flags: Any) -> int:
+def _export(flags: argparse.Namespace) -> int:
+    # Weights alone as arrays; a network in any form.
     output = Path(flags.output) if flags.output else Path(flags.file).with_suffix(_ENDINGS[flags.to])
     if _has_weights_only(flags.file):
         if flags.to != "npz":
@@ -114,11 +119,12 @@ def _export(flags: Any) -> int:
     return 0
 
 
-def _typical(model: Any, path: str) -> dict[str, np.ndarray]:
+def _typical(model: keras.Model, path: str) -> dict[str, np.ndarray]:
     """Inputs in a file, by name.
 
     :raises ValueError: if it has other inputs than the network.
     """
+    # One array, or several by the names of the inputs.
     names = [tensor.name for tensor in model.inputs]
     arrays = read_npz(path) if len(names) > 1 else {names[0]: read_npy(path)}
     if set(arrays) != set(names):
@@ -126,7 +132,7 @@ def _typical(model: Any, path: str) -> dict[str, np.ndarray]:
     return {name: arrays[name] for name in names}
 
 
-def _written(model: Any, kind: str, output: Path, int8: dict[str, np.ndarray] | None) -> None:
+def _written(model: keras.Model, kind: str, output: Path, int8: dict[str, np.ndarray] | None) -> None:
     """Write a network in one of the forms; for TensorFlow Lite in integers by these inputs."""
     from .files import export
     from .graph.portable import portable
@@ -144,7 +150,7 @@ def _written(model: Any, kind: str, output: Path, int8: dict[str, np.ndarray] | 
         portable(model).save(output)
 
 
-def _verify(flags: Any) -> int:
+def _verify(flags: argparse.Namespace) -> int:
     if _has_weights_only(flags.file):
         variables = read_weights(flags.file)
         print(f"{flags.file}: {len(variables)} variables, whole")
@@ -161,6 +167,7 @@ def _verify(flags: Any) -> int:
     print(f"{flags.file}: whole, {model.count_params():,} weights, outputs {'finite' if is_finite else 'NOT FINITE'}")
     if flags.to is None:
         return 0 if is_finite else 1
+    # Export to a folder that goes away, and compare what comes out.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "network" + _ENDINGS[flags.to])
         _written(model, flags.to, path, int8)
@@ -172,7 +179,9 @@ def _verify(flags: Any) -> int:
     return 0 if is_finite and difference <= allowed else 1
 
 
-def _outputs(model: Any, inputs: dict[str, np.ndarray], call: Callable[[Any], Any] | None = None) -> list[np.ndarray]:
+def _outputs(
+    model: keras.Model, inputs: dict[str, np.ndarray], call: Callable[[Nested], Nested] | None = None
+) -> list[np.ndarray]:
     """Of `call`, which takes and gives what the network does; of the network itself if there is none."""
     import keras
     import tensorflow as tf
@@ -183,14 +192,16 @@ def _outputs(model: Any, inputs: dict[str, np.ndarray], call: Callable[[Any], An
     ]
 
 
-def _nested(model: Any, inputs: list[Any]) -> Any:
+def _nested(model: keras.Model, inputs: list[np.ndarray]) -> Nested:
     """Inputs as the network takes them."""
     import keras
 
     return keras.tree.pack_sequence_as(model._inputs_struct, inputs) if len(inputs) > 1 else inputs[0]
 
 
-def _difference(model: Any, kind: str, path: Path, inputs: dict[str, np.ndarray], expected: list[np.ndarray]) -> float:
+def _difference(
+    model: keras.Model, kind: str, path: Path, inputs: dict[str, np.ndarray], expected: list[np.ndarray]
+) -> float:
     """The largest difference of what was exported, over the largest number there is."""
     import keras
     import tensorflow as tf
@@ -243,6 +254,7 @@ def table(found: Contents) -> list[list[str]]:
     rows = [["layer", "kernel", "coding", "weights", "not 0", "values", "bytes", "bits/weight", "times smaller"]]
     total = not_zero = 0
     for stored in found.weights:
+        # Numbers of a layer, those that are not 0, and how many values the kernel has.
         count = stored.kernel.size + (0 if stored.bias is None else stored.bias.size)
         total += count
         nonzero = sum(int(np.count_nonzero(part)) for part in (stored.kernel, stored.bias) if part is not None)

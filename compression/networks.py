@@ -75,6 +75,7 @@ class NetworkConfig:
     pretrained: str | None = None
 
     def __post_init__(self) -> None:
+        # A file is the network itself; a name may have weights of a file.
         if self.network not in ("auto", "own", *NETWORKS) and not self.network.endswith(_FILES):
             raise ValueError(
                 f"network must be a .keras or .bcz file, auto, own or one of {', '.join(NETWORKS)}, "
@@ -126,6 +127,7 @@ def build(
         raise ValueError(
             f"network={name} needs images of at least {min_pixels} x {min_pixels} pixels, got {pixels}: choose another."
         )
+    # Random weights by the seed, or those of the file, if shapes agree.
     init = int(named_seed(seed, "init")[0]) % 100_000
     model = NETWORKS[name](tuple(input_shape), num_classes, seed=init)
     if pretrained is not None:
@@ -189,6 +191,7 @@ def _convolutional(
 ) -> keras.Model:
     layers = _Layers(seed)
     x = inputs = keras.Input(tuple(input_shape))
+    # Each convolution is followed by pooling, the dense part by logits.
     for maps, size in convolutions:
         x = layers.convolution(maps, size)(x)
         x = layers.pooling()(x)

@@ -11,7 +11,6 @@ whatever they say. In plain Python a million weights take a minute or two.
 
 import json
 import math
-import struct
 import zlib
 from collections.abc import Sequence
 from importlib import import_module
@@ -39,9 +38,9 @@ def read(path: str) -> dict[str, Any]:
     """What is in a file of a network: "version", "layers", "calls" of a graph, and "weights"."""
     with open(path, "rb") as file:
         content = file.read()
-    if content[:4] != b"\x89BCZ" or content[4] not in (4, 5):
+    if content[:4] != b"\x89BCZ" or content[4:5] not in (b"\4", b"\5"):
         raise ValueError(f"{path} is no .bcz network of the versions 4 and 5.")
-    if struct.unpack("<I", content[5:9])[0] != zlib.crc32(content[9:]):
+    if int.from_bytes(content[5:9], "little") != zlib.crc32(content[9:]):
         raise ValueError(f"{path} is truncated or damaged.")
     reader = _Reader(content[9:])
     contents = {"version": content[4], **_network(reader)}

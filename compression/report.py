@@ -109,6 +109,7 @@ def table(packed: Packed) -> list[list[str]]:
 
 def smallest(packed: Packed) -> PackedNetwork:
     """The smallest file among those whose validation error is at most that of the pruned network, or the smallest."""
+    # Of the files that are as good as the pruned network, else of all.
     files = [network for network in packed.networks.values() if network.file is not None]
     accurate = [network for network in files if network.valid_percent <= packed.networks["shrunk"].valid_percent]
     return min(accurate or files, key=lambda network: network.bytes or 0)
@@ -139,6 +140,7 @@ def layers(packed: Packed) -> list[list[str]]:
 def notes(packed: Packed, reference: Published | None = None) -> list[str]:
     """What a table leaves out, one line each: the architecture, bits, the three rates, and what the paper reports."""
     multiplications = size_of(packed.model).multiplications
+    # Products before and after, where both can be counted.
     original = packed.original.multiplications
     saving = f", {original / multiplications:.1f} times fewer multiplications" if multiplications and original else ""
     lines = [f"architecture {_joined(packed.architecture)}, {sum(packed.kept_weights)} weights{saving}"]
@@ -156,6 +158,7 @@ def score_histograms(packed: Packed) -> dict[str, Histogram]:
     """By layer the scores of its groups with the threshold, Figs. 4 to 7; scores beyond 20 are counted at 20."""
     histograms = {}
     for name, scores in packed.scores.items():
+        # A few scores are far beyond all others.
         counts, edges = np.histogram(np.clip(np.ravel(scores), -_MOST, _MOST), bins=50)
         threshold = packed.thresholds[name]
         histograms[name] = Histogram(counts, edges, {f"threshold {threshold:.2f}": threshold})

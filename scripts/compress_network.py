@@ -126,8 +126,6 @@ def main(flags: Flags) -> None:
         # Thresholds, bits and codebooks are chosen on images set aside, and the files written.
         with Progress(0, flags.recipe.ending.last_epochs, is_shown=settings.progress) as last:
             packed = recipe.pack(flags.files, run.path / "files", last.advance)
-        if flags.export is not None:
-            export_all(packed.model, flags.export, recipe.parts["train"].X[:500].numpy())
         published = report.published(name, flags.recipe.prior, data.name)
         run.finish(
             {
@@ -148,6 +146,9 @@ def main(flags: Flags) -> None:
                 *figures(packed, flags.recipe.prior),
             ],
         )
+        # Last, as other programs may have no operations for what the network does.
+        if flags.export is not None:
+            export_all(packed.model, flags.export, recipe.parts["train"].X[:500].numpy())
 
 
 def latency(before: keras.Model, left: keras.Model, x: tf.Tensor) -> Panels:

@@ -6,14 +6,13 @@ for random inputs, where there is room for these.
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from ..graph.graph import Graph, graph_of, layers_of
+from ..graph.graph import Graph, Nested, graph_of, layers_of
 from .coding.graph_coding import for_files, outline, without_masks
 from .contents import contents_of, network_of, stored_weights
 
@@ -76,7 +75,7 @@ def _check_outputs(model: keras.Model, network: keras.Model, graph: Graph) -> No
             raise ValueError("outputs for random inputs differ")
 
 
-def _probe(graph: Graph) -> Any:
+def _probe(graph: Graph) -> Nested:
     """Random inputs, nested as the model takes them; None if they were too large."""
     rng = np.random.default_rng(0)
     tensors = graph.tensors
@@ -91,6 +90,7 @@ def random_input(tensor: keras.KerasTensor, rng: np.random.Generator) -> tf.Tens
 
     :param tensor: with a shape, of which sizes may be open, and a type.
     """
+    # By the type of the input: words, normal numbers, or 0 and 1 which any lookup has.
     shape = _shape_of(tensor)
     dtype = tensor.dtype
     if dtype == "string":

@@ -150,12 +150,12 @@ def with_kernels(
     :param biases: "float32", "float16", or a number s, for multiples of 2**-s.
     :raises ValueError: if numbers or shapes differ, or a bias is too large for float16.
     """
+    # Kernels take the given values; biases are rounded as a file has them.
     copy = copy_of(model)
     graph = graph_of(copy)
     kernel_pairs = kernel_variables(graph)
     for (_, variable), kernel in zip(kernel_pairs, _values(kernel_pairs, kernels), strict=True):
         variable.assign(kernel)
-    # Biases are rounded as a file has them.
     for node in layers_of(graph):
         if has_bias([variable.shape for variable in node.layer.weights]):
             bias = node.layer.weights[1]
@@ -250,6 +250,7 @@ def encode(
     if isinstance(kernels, RandomCode):
         return _random_code(model, graph, kernels)
     kernel_pairs = kernel_variables(graph)
+    # Kernels as they are, or the codes that were given, of the same shapes.
     codes: Sequence[Kernel] = [Raw(_array(v)) for _, v in kernel_pairs] if kernels is None else kernels
     for (layer, _), values in zip(kernel_pairs, _values(kernel_pairs, codes), strict=True):
         if not np.all(np.isfinite(values)):
@@ -283,6 +284,7 @@ def coded_variables(model: keras.Model) -> list[keras.Variable]:
 
 def _split(graph: Graph) -> tuple[list[keras.Variable], list[keras.Variable]]:
     """Weights that a random code holds, and the others."""
+    # In the order of the layers: kernels and their biases, and all other weights.
     coded: list[keras.Variable] = []
     others: list[keras.Variable] = []
     for node in layers_of(graph):
@@ -302,6 +304,7 @@ def _random_code(model: keras.Model, graph: Graph, code: RandomCode) -> Encoded:
     out = _layers_bytes(graph, RANDOM_CODE) + b"".join(
         _vector_bytes(np.asarray(v, np.float32), "float32") for v in others
     )
+    # What a file gives back: draws for what is coded, all else as it is.
     values = {id(variable): value for variable, value in zip(coded, code.values(), strict=True)}
     weights = [variable for node in layers_of(graph) for variable in stored_weights(node.layer)]
     stored = [np.asarray(values.get(id(variable), variable), np.float32) for variable in weights]
@@ -316,6 +319,7 @@ def _layers_bytes(graph: Graph, kind: int) -> bytes:
 
 def _bias_number(biases: str | int) -> int:
     """As in the flags of a file."""
+    # A place in the list of types, or behind it the significant bits.
     if isinstance(biases, str) and biases in BIASES:
         return BIASES.index(biases)
     if not isinstance(biases, int | np.integer) or not 0 <= biases <= MAX_SIGNIFICANT:
@@ -334,6 +338,7 @@ def _vector_bytes(values: NDArray[np.float32], kind: str | int) -> bytes:
 def _rounded(name: str, variable: keras.Variable, kind: str | int) -> NDArray[np.float32]:
     """The values of a vector as a file gives them back."""
     _bias_number(kind)
+    # Multiples of a power of two, or the nearest numbers of a shorter type.
     exact = np.asarray(variable, np.float32)
     if not isinstance(kind, str):
         values = (np.ldexp(np.rint(np.ldexp(exact.astype(np.float64), kind)), -kind) + 0.0).astype(np.float32)
@@ -358,6 +363,7 @@ def _values(
         raise ValueError(f"kernels must be one for each of {len(there)} kernels of the network, got {len(kernels)}.")
     values = []
     for (layer, variable), kernel in zip(there, kernels, strict=True):
+        # A kernel that is rounded says its values itself.
         value = np.asarray(kernel.values if isinstance(kernel, Kernel) else kernel, np.float32)
         if value.shape != tuple(variable.shape):
             raise ValueError(f"the kernel of layer {layer.name!r} must be {tuple(variable.shape)}, got {value.shape}.")

@@ -19,7 +19,7 @@ from ..graph.supported import custom_layers
 from ..rounding.bits import MAX_SIGNIFICANT
 from .coding.chain_coding import read_chain
 from .coding.costs import budget_for, take_draws
-from .coding.graph_coding import read_graph
+from .coding.graph_coding import read_graph, stored_weights
 from .coding.kernel_coding import SCHEMES, Reader, read_integers, read_kernel
 from .random_codes.random_coding import read_code
 
@@ -147,17 +147,13 @@ def parsed_file(
     :raises ValueError: whatever is wrong with the content, by the path.
     :raises OSError: if there is no such file.
     """
+    # What is made of the content has to stay within a budget, whatever goes wrong in it.
     content = Path(path).read_bytes()
     budget = budget_for(len(content), max_bytes)
     try:
         return parse(content, budget)
     except Exception as error:
         refuse_damaged(path, what, error)
-
-
-def stored_weights(layer: keras.Layer) -> list[keras.Variable]:
-    """Weights in a file; statistics of `Normalization` are settings."""
-    return [] if isinstance(layer, keras.layers.Normalization) else layer.weights
 
 
 def load_own(path: str | os.PathLike[str]) -> keras.Model:
@@ -200,6 +196,7 @@ def _parsed(content: bytes, budget: Budget) -> Contents:
         for layer, layer_shapes in zip(layers, shapes, strict=True):
             weights += _read_weights(reader, layer, layer_shapes, biases)
     reader.end()
+    # Numbers that no network computes with are refused.
     for part in (part for stored in weights for part in (stored.kernel, stored.bias) if part is not None):
         if not np.all(np.isfinite(part)):
             raise ValueError("a weight is not finite")
@@ -210,6 +207,7 @@ def _parsed(content: bytes, budget: Budget) -> Contents:
 def _bias_type(number: int, version: int) -> str | int:
     if number < len(BIASES):
         return BIASES[number]
+    # A type by its place in the list, a random code, or significant bits.
     if number == RANDOM_CODE and version == VERSION_OF_CODES:
         return RANDOM_NAME
     significant = number - len(BIASES)
@@ -250,6 +248,7 @@ def _read_random(
     reader: Reader, layers: Sequence[keras.Layer], shapes: Sequence[list[tuple[int, ...]]]
 ) -> list[StoredLayer]:
     """Weights of all layers: the others as float32, then the code of kernels and biases."""
+    # Weights that are no part of the code stand before it.
     others = [
         [None if coded else _read_vector(reader, math.prod(shape), "float32").reshape(shape) for shape, coded in pairs]
         for pairs in (list(zip(shapes_of_layer, is_coded(shapes_of_layer), strict=True)) for shapes_of_layer in shapes)
@@ -298,6 +297,7 @@ def network_of(found: Contents) -> keras.Model:
     model = model_of(found.graph)
     for part, name, value in initializers:
         setattr(part, name, value)
+    # Weights in the order of the layers, each kernel before its bias.
     arrays = iter([part for stored in found.weights for part in (stored.kernel, stored.bias) if part is not None])
     for layer in found.layers:
         layer.set_weights([next(arrays) for _ in stored_weights(layer)])

@@ -11,19 +11,22 @@ import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from compression.graph.graph import graph_of, has_shape
+from compression.graph.graph import Nested, graph_of, has_shape
 from compression.graph.portable import portable
 from compression.graph.rebuild import copied, copy_of
 from compression.graph.supported import IDLE_IN_FILES, OPERATIONS
 from gpflow_deep_base.files import atomic_path, entries, write_bytes
 from gpflow_deep_base.storage.limits import one_line
+
+if TYPE_CHECKING:
+    from tensorflow.lite.python.interpreter import SignatureRunner
 
 __all__ = [
     "TFLITE_KINDS",
@@ -77,6 +80,7 @@ def export_saved_model(model: keras.Model, path: str | os.PathLike[str]) -> None
     folder = Path(path)
     if not is_new_folder(folder):
         raise ValueError(f"{folder} must be a new or empty folder; remove it, or give another.")
+    # Beside the folder, so that renaming is one act of the file system.
     temporary = folder.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{folder.name}")
     try:
         served(_with(model, _BY_STEPS)).export(str(temporary), verbose=False)
@@ -97,7 +101,7 @@ def served(model: keras.Model) -> keras.Model:
     return _flat(model) if parts else model
 
 
-def _inside(struct: Any) -> list[Any]:
+def _inside(struct: Nested) -> list[Nested]:
     return list(struct.values() if isinstance(struct, dict) else struct)
 
 
@@ -118,6 +122,7 @@ def export_tflite(
     :raises ValueError: if the kind is not known, int8 has no representative inputs of the network's shape, or
         TensorFlow Lite has no such operations.
     """
+    # What is asked for, then layers for which TensorFlow Lite has no operations.
     if kind not in TFLITE_KINDS:
         raise ValueError(f"kind must be one of {', '.join(TFLITE_KINDS)}, got {kind!r}.")
     examples = _examples(model, representative) if kind == "int8" else []
@@ -141,6 +146,7 @@ def _that_runs(model: keras.Model, content: bytes) -> bytes:
         model(keras.tree.pack_sequence_as(model.input, zeros), training=False)
     except Exception:  # no example of this size: nothing can be said
         return content
+    # The same example through what was converted.
     run = _runner(model_content=content)
     by_name = {tensor.name: array for tensor, array in zip(model.inputs, zeros, strict=True)}
     run(**{name: np.asarray(by_name[name], part["dtype"]) for name, part in run.get_input_details().items()})
@@ -154,7 +160,7 @@ def _zeros(model: keras.Model) -> list[np.ndarray]:
     return [np.zeros(shape, kind) for shape, kind in zip(shapes, types, strict=True)]
 
 
-def _runner(**content: Any) -> Any:
+def _runner(**content: str | bytes) -> "SignatureRunner":
     """The signature of a file that the interpreter of TensorFlow Lite has read."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"[\s\S]*tf.lite.Interpreter is deprecated")
@@ -172,7 +178,7 @@ def _missing(message: str) -> str:
     return f"it has no {', '.join(said)} of TensorFlow" if names else ""
 
 
-def _with(model: keras.Model, instead: dict[type, Callable[[Any], keras.Layer]]) -> keras.Model:
+def _with(model: keras.Model, instead: dict[type, Callable[[keras.Operation], keras.Layer]]) -> keras.Model:
     """The same network with other layers in place of some kinds; the network itself if it has none of these."""
     return copy_of(model, instead) if any(type(node.layer) in instead for node in graph_of(model).nodes) else model
 
@@ -186,23 +192,24 @@ class _EachStep(keras.layers.Layer):
         self.supports_masking = True
         self._wrapper = copied(wrapper, wrapper.name)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
         self._wrapper.build(input_shape)
 
     def call(self, x: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
+        # Steps become examples, are called once, and become steps again.
         layer = self._wrapper.layer
         takes_mask = mask is not None and "mask" in inspect.signature(layer.call).parameters
         outputs = layer(_joined(x), **({"mask": _joined(mask)} if takes_mask else {}))
         return tf.reshape(outputs, [*_sizes(x)[:2], *_sizes(outputs)[1:]])
 
-    def compute_output_spec(self, x: Any, mask: Any = None) -> Any:
+    def compute_output_spec(self, x: keras.KerasTensor, mask: object = None) -> keras.KerasTensor:
         return self._wrapper.compute_output_spec(x)
 
 
-_BY_STEPS: dict[type, Callable[[Any], keras.Layer]] = {keras.layers.TimeDistributed: _EachStep}
+_BY_STEPS: dict[type, Callable[[keras.Operation], keras.Layer]] = {keras.layers.TimeDistributed: _EachStep}
 
 
-def _sizes(x: tf.Tensor) -> list[Any]:
+def _sizes(x: tf.Tensor) -> list[int | tf.Tensor]:
     """Of all axes, as numbers where they are known."""
     return [tf.shape(x)[axis] if size is None else size for axis, size in enumerate(x.shape)]
 
@@ -216,11 +223,12 @@ class _PlaceOf(keras.layers.Layer):
     """The place of the largest or smallest number by TensorFlow: Keras looks at bits for the sign of 0, for which
     TensorFlow Lite has no operation."""
 
-    def __init__(self, operation: Any) -> None:
+    def __init__(self, operation: keras.Operation) -> None:
         super().__init__(name=operation.name, autocast=False)
         self._operation = operation
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
+        # Along an axis, or of all numbers.
         find = tf.argmax if isinstance(self._operation, OPERATIONS["Argmax"]) else tf.argmin
         axis = self._operation.axis
         if axis is None:
@@ -229,11 +237,12 @@ class _PlaceOf(keras.layers.Layer):
         places = find(x, axis, output_type=tf.int32)
         return tf.expand_dims(places, axis) if self._operation.keepdims else places
 
-    def compute_output_spec(self, x: object) -> Any:
+    def compute_output_spec(self, x: keras.KerasTensor) -> keras.KerasTensor:
         return self._operation.compute_output_spec(x)
 
 
 def _tflite_bytes(model: keras.Model, kind: str, examples: list[np.ndarray]) -> bytes:
+    # Weights of 4 bytes, of 2, or of 1 with ranges of activations by typical inputs.
     converter = tf.lite.TFLiteConverter.from_keras_model(model)
     if kind != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
@@ -260,16 +269,18 @@ def _flat(model: keras.Model, num_examples: int | None = None) -> keras.Model:
         keras.Input(batch_shape=(num_examples, *tensor.shape[1:]), dtype=tensor.dtype, name=tensor.name)
         for tensor in model.inputs
     ]
+    # The network is called on inputs of this many examples, nested as it takes them.
     struct = getattr(model, "_functional", model)._inputs_struct
     outputs = model(keras.tree.pack_sequence_as(struct, inputs) if len(inputs) > 1 else inputs[0])
     return keras.Model(inputs, keras.tree.flatten(outputs))
 
 
-def _examples(model: keras.Model, representative: Any) -> list[np.ndarray]:
+def _examples(model: keras.Model, representative: Nested) -> list[np.ndarray]:
     """Representative inputs, one array for each input of the network, of its type.
 
     :raises ValueError: if numbers or shapes differ.
     """
+    # One array alone, or several in what they are nested in.
     candidates = [] if representative is None else [representative]
     if len(model.inputs) > 1 and isinstance(representative, list | tuple | dict):
         candidates = keras.tree.flatten(representative)
@@ -312,6 +323,7 @@ def _add_erfc() -> None:
     utils = importlib.import_module("tf2onnx.utils")
 
     def convert(context: Any, node: Any, **_: object) -> None:
+        # erfc x = 1 - erf x, by a constant and a difference behind the node.
         node.type = "Erf"
         kind = utils.map_onnx_to_numpy_type(context.get_dtype(node.input[0]))
         one = context.make_const(utils.make_name("one"), np.ones((), kind))
@@ -352,6 +364,7 @@ def export_npz(model: keras.Model, path: str | os.PathLike[str]) -> int:
     :return: size of the file in bytes.
     :raises ValueError: if the network is not built.
     """
+    # Each layer once, in the order of calls, with its variables by short names.
     arrays: dict[str, Any] = {}
     layers = {node.name: node.layer for node in graph_of(model).nodes if type(node.layer) not in IDLE_IN_FILES}
     for number, layer in enumerate(layers.values()):
@@ -370,6 +383,7 @@ def distinct_names(paths: Sequence[str]) -> list[str]:
     """The last parts of each path, as few as tell it from all others; a number behind those that are the same."""
     names: list[str] = []
     for path in paths:
+        # One part more from the end as long as another path ends in the same ones.
         parts = path.split("/")
         others = [other.split("/") for other in paths if other != path]
         length = 1

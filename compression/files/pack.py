@@ -70,6 +70,7 @@ class PackConfig:
             raise ValueError(f"bits must be rule or search, got {self.bits!r}.")
         if not 0 <= self.tolerance < float("inf"):
             raise ValueError(f"tolerance must be finite and at least 0, got {self.tolerance}.")
+        # Sizes of codebooks, each once; one by rates has 0 and another value at least.
         for name, minimum in (("codebooks", 1), ("rate_codebooks", 2)):
             books = getattr(self, name)
             if not all(minimum <= k <= 256 for k in books) or len(set(books)) < len(books):
@@ -276,6 +277,7 @@ def tuned_codebooks(
     others = model.non_trainable_variables
 
     def loss_of(kernels: list[tf.Tensor], step: tf.Tensor) -> tf.Tensor:
+        # Rows of the step, and the network with these kernels in place of its own.
         draw = tf.random.fold_in(minibatches, step)
         rows = tf.random.stateless_uniform([batch_size], draw, 0, len(part.X), tf.int32)
         values = [kernels[index[id(v)]] if id(v) in index else v.value for v in trainable]
@@ -290,6 +292,7 @@ def _fixed_points(
 ) -> dict[str, list[FixedPoint]]:
     """Kernels of a plain network by the rule and, if wanted, with fewer bits up to the error `most` in percent."""
     kernels = kernels_of(model)
+    # Secs. 4.1 and 5.2: bits by the posterior variances of the weights that are left.
     rule = layer_bits(variances)
     codes = {"rule": [fixed_point(kernel, t) for kernel, t in zip(kernels, rule, strict=True)]}
     if config.bits == "search":
@@ -306,6 +309,7 @@ def _written(
     path: Path, model: keras.Model, codes: Sequence[Kernel] | None, parts: Mapping[str, Examples], original: Size
 ) -> PackedNetwork:
     """Write a network with these kernels, and float16 biases if they are rounded; measure what the file gives back."""
+    # Written, then read again: that is what is measured.
     biases = "float32" if codes is None else "float16"
     size = save_bcz(model, path, codes, biases=biases)
     loaded = load_own(path)

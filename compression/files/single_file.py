@@ -13,14 +13,14 @@ import numbers
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import keras
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..graph.convert import folded
-from ..graph.graph import arrays_for, kernel_variables
+from ..graph.graph import Nested, arrays_for, kernel_variables
 from ..graph.removal.ordering import ordered
 from ..graph.removal.shrink import shrink_details
 from ..graph.sizes import Size, size_of
@@ -84,7 +84,7 @@ def pack(
     *,
     validate: Callable[[keras.Model], float] | None = None,
     max_rise: float = 0.0,
-    calibration: Any = None,
+    calibration: Nested = None,
     bits: float | None = None,
     max_bytes: int | None = None,
     original: keras.Model | Size | None = None,
@@ -155,14 +155,16 @@ def pack(
         max_error = error_before + max_rise
         # By the posterior or by curvature, or without either by search of the bits or the codebook.
         if by_posterior or calibration is not None:
-            stops = _Stops(validate, max_error, max_rise, bits, max_bytes)
             if by_posterior:
                 coding = "posterior"
                 curvatures = curvature_of_posterior(variances)
             else:
                 coding = "calibrated"
                 curvatures = curvature_of(model, calibration, seed=seed)
-            codes, encoded = _by_rate(model, InTurn(model, calibration, curvatures), stops)
+            rounding = InTurn(model, calibration, curvatures)
+            codes, encoded = _by_rate(
+                model, rounding, validate, max_error, max_rise=max_rise, bits=bits, max_bytes=max_bytes
+            )
         else:
             assert validate is not None
             codes, encoded, coding = _searched(model, validate, max_error, seed)
@@ -184,6 +186,7 @@ def pack(
 
 
 def _judged(validate: Callable[[keras.Model], float], model: keras.Model) -> float:
+    # Of the network that is given: a number that is finite.
     error = validate(model)
     try:
         number = float(error)
@@ -215,6 +218,7 @@ def _searched(
 ) -> tuple[Sequence[Kernel], Encoded, str]:
     """The smaller one of fixed-point numbers and codebooks."""
     kernels = kernels_of(model)
+    # Both kinds of codes within the error, of which the smaller file is taken.
     copy, biases = _with_biases(model, kernels, validate, most)
     error_of = error_of_kernels(copy, lambda network: float(validate(network)))
     points = search_bits(kernels, error_of, start=[_START] * len(kernels), max_error=most)
@@ -227,7 +231,7 @@ def _searched(
 
 
 def _with_biases(
-    model: keras.Model, kernels: Sequence[Any], validate: Callable[[keras.Model], float], most: float
+    model: keras.Model, kernels: Sequence[Kernel | ArrayLike], validate: Callable[[keras.Model], float], most: float
 ) -> tuple[keras.Model, str]:
     """A copy with float16 biases, or float32 ones where these do harm."""
     copy = with_kernels(model, kernels, biases="float16")
@@ -236,39 +240,39 @@ def _with_biases(
     return with_kernels(model, kernels, biases="float32"), "float32"
 
 
-class _Stops(NamedTuple):
-    """How far rounding may go."""
-
-    validate: Callable[[keras.Model], float] | None
-    most: float
-    rise: float
-    bits: float | None
-    max_bytes: int | None
-
-
-def _by_rate(model: keras.Model, rounding: InTurn, stops: _Stops) -> tuple[Sequence[Kernel], Encoded]:
+def _by_rate(
+    model: keras.Model,
+    rounding: InTurn,
+    validate: Callable[[keras.Model], float] | None,
+    max_error: float,
+    *,
+    max_rise: float,
+    bits: float | None,
+    max_bytes: int | None,
+) -> tuple[Sequence[Kernel], Encoded]:
     """Weights rounded at the highest rate that the error allows, or the lowest of so few bytes.
 
     :raises ValueError: if the file would be larger than allowed at every rate.
     """
+    if bits is None and max_bytes is None and validate is None:
+        bits = _BITS
     # Bits of a weight and bytes of the file are one limit of bytes.
-    limit = math.inf if stops.max_bytes is None else float(stops.max_bytes)
-    target_bits = _BITS if stops.bits is None and stops.max_bytes is None and stops.validate is None else stops.bits
-    others = 0 if target_bits is None and stops.validate is not None else _bytes_of_others(model)
-    if target_bits is not None:
+    limit = math.inf if max_bytes is None else float(max_bytes)
+    others = 0 if bits is None and validate is not None else _bytes_of_others(model)
+    if bits is not None:
         kernels = kernels_of(model)
-        wanted = sum(kernel.size for kernel in kernels) * target_bits / 8
+        wanted = sum(kernel.size for kernel in kernels) * bits / 8
         # What kernels take whatever their values are, such as their steps, is much only for small ones.
         if wanted < _SMALL_KERNEL * len(kernels):
             zeros = [on_grid(np.zeros(kernel.shape), 1.0) for kernel in kernels]
             wanted += len(encode(model, zeros, biases="float16").content) - others
         limit = min(limit, wanted + others)
-    if stops.validate is None:
+    if validate is None:
         return _within_bytes(model, rounding, limit, others)
-    codes, encoded = _within_error(model, rounding, stops.validate, stops.most, stops.rise)
+    codes, encoded = _within_error(model, rounding, validate, max_error, max_rise)
     if len(encoded.content) > limit:
         raise ValueError(
-            f"the file has {len(encoded.content)} bytes within max_rise={stops.most:.4g}, and {limit:.0f} are "
+            f"the file has {len(encoded.content)} bytes within max_rise={max_rise:.4g}, and {limit:.0f} are "
             "allowed; allow more of either."
         )
     return codes, encoded
@@ -278,6 +282,7 @@ def _within_error(
     model: keras.Model, rounding: InTurn, validate: Callable[[keras.Model], float], most: float, rise: float
 ) -> tuple[Sequence[Kernel], Encoded]:
     """The highest rate that the error allows."""
+    # Kernels at a rate in a copy of the network, whose error is looked at.
     copy, biases = _with_biases(model, kernels_of(model), validate, most)
     error_of = error_of_kernels(copy, validate)
 
@@ -442,7 +447,8 @@ def _smallest(
             enough = best = significant
         else:
             too_few = significant
-    choices = {biases, best}
+    # Of equally small files that of the exact ones, which come first.
+    choices = dict.fromkeys((biases, best))
     return min((encode(model, codes, biases=choice) for choice in choices), key=lambda encoded: len(encoded.content))
 
 

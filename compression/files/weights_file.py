@@ -28,7 +28,7 @@ import re
 import sys
 import zlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import keras
 import ml_dtypes  # noqa: F401  NumPy learns of bfloat16 and its like
@@ -44,6 +44,9 @@ from ..rounding.bits import grid
 from .coding.costs import take_time, take_weights
 from .coding.kernel_coding import Reader, kernel_bytes, read_kernel
 from .contents import MAGIC, VERSION_OF_WEIGHTS, VERSIONS, parsed_file
+
+if TYPE_CHECKING:
+    from keras.src.ops.symbolic_arguments import SymbolicArguments  # it has no public name
 
 __all__ = ["StoredVariable", "load_weights", "pack_weights", "read_weights"]
 
@@ -155,6 +158,7 @@ def _variables(model: keras.Model) -> list[keras.Variable]:
     """Those of a model, each once."""
     if not isinstance(model, keras.Layer):
         raise ValueError(f"model must be a Keras model or layer, got a {type(model).__name__}.")
+    # Each once, however many layers share it.
     unique = list({id(variable): variable for variable in model.variables}.values())
     if not unique or not model.built:
         raise ValueError(
@@ -173,14 +177,14 @@ class _Constant:
     :ivar path: name of the first call, and "constant" or that of a variable.
     """
 
-    def __init__(self, value: Any, operation: str) -> None:
+    def __init__(self, value: keras.Variable | tf.Tensor | np.ndarray, operation: str) -> None:
         self.path = f"{operation}/{value.name if isinstance(value, keras.Variable) else 'constant'}"
         self.value = value
         self.shape = tuple(value.shape)
         self.dtype = keras.backend.standardize_dtype(value.dtype)
-        self._places: list[tuple[Any, int]] = []
+        self._places: list[tuple[SymbolicArguments, int]] = []
 
-    def add(self, arguments: Any, place: int) -> None:
+    def add(self, arguments: SymbolicArguments, place: int) -> None:
         """Where it is: of a call, the arguments by Keras, and its number among them."""
         self._places.append((arguments, place))
 
@@ -189,6 +193,7 @@ class _Constant:
         if isinstance(self.value, keras.Variable):
             self.value.assign(values)
             return
+        # A new array takes the place of the old one in all calls.
         made = values if isinstance(self.value, np.ndarray) else keras.ops.convert_to_tensor(values, self.dtype)
         for arguments, place in self._places:
             whole = (arguments.args, arguments.kwargs)
@@ -203,6 +208,7 @@ def _constants(model: keras.Model) -> list[_Constant]:
     variables = {id(variable) for variable in model.variables}
     constants: dict[int, _Constant] = {}
     for layer in model._flatten_layers():
+        # All calls of all models in it, from the inputs on.
         by_depth = getattr(layer, "_nodes_by_depth", {})
         for call in (call for depth in sorted(by_depth, reverse=True) for call in by_depth[depth]):
             parts = keras.tree.flatten((call.arguments.args, call.arguments.kwargs))
@@ -226,6 +232,7 @@ def _name(path: str) -> str:
 def _encoded(array: NDArray[np.generic], bits: int | None) -> tuple[bytes, NDArray[np.generic]]:
     """The scheme and data of a variable, and what comes back of them."""
     if bits is not None and array.ndim > 1 and array.size > _LARGE and "float" in array.dtype.name:
+        # Large kernels on a few steps, if float16 has such a step.
         values = np.asarray(array, np.float32)
         rounded = grid(values, bits) if np.all(np.isfinite(values)) else None
         if rounded is not None:
@@ -290,6 +297,7 @@ def _same_leaf(name: str, wanted: str) -> tuple[str, ...]:
 
 
 def _read_names(reader: Reader, budget: Budget) -> list[str]:
+    # Names are compressed text, whose length has a bound.
     packed = reader.take(reader.integer())
     text = inflated(packed, most_text(len(packed)), "its text of names is too long or does not end")
     budget.take(_PER_CHARACTER * len(text), "the text of names")
@@ -300,6 +308,7 @@ def _read_names(reader: Reader, budget: Budget) -> list[str]:
 
 def _read_head(reader: Reader) -> tuple[tuple[int, ...], str]:
     """Shape and type of a variable."""
+    # The number of its type, then its sizes.
     number = reader.take(1)[0]
     if number >= len(TYPES):
         raise ValueError(f"the type {number} of variables is not known")

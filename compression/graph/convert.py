@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -81,6 +81,7 @@ def compress(
             f"the model {model.name} has no Dense layer and no convolution that is called once; there is nothing to "
             "compress."
         )
+    # A cap for all layers, or by name.
     caps = std_cap if isinstance(std_cap, Mapping) else dict.fromkeys(names, std_cap)
     if unknown := sorted(set(caps) - set(names)):
         raise ValueError(f"std_cap names {unknown}; the layers with weights are {names}.")
@@ -116,6 +117,7 @@ def compress(
 
 def _bayesian(node: Node, prior: str, common: dict[str, Any]) -> keras.Layer:
     layer = node.layer
+    # The class for this kind of layer and prior, with the settings of the old layer.
     kind = getattr(layers, f"{type(layer).__name__}{prior.upper()}")
     common = {"activation": layer.activation, "name": node.name, "dtype": layer.variable_dtype, **common}
     if not is_convolution(layer):
@@ -126,6 +128,7 @@ def _bayesian(node: Node, prior: str, common: dict[str, Any]) -> keras.Layer:
 
 
 def _warn_of_what_is_lost(graph: Graph, chosen: list[Node]) -> None:
+    # What the prior stands in for, what computes in another type, and what stays whole.
     for kind in ("regularizer", "constraint"):
         names = [f"{part}_{kind}" for part in ("kernel", "bias", "activity")]
         if regularised := [node.name for node in chosen if any(getattr(node.layer, name, None) for name in names)]:
@@ -165,6 +168,7 @@ def _separated(graph: Graph) -> Graph:
 
 def _separate(node: Node, input_shape: tuple[int | None, ...]) -> tuple[keras.Layer, keras.Layer]:
     layer = node.layer
+    # Places by a depthwise convolution without bias, channels by one of 1 x 1.
     depthwise, convolution = _SEPARABLE[type(layer)]
     names = ("kernel_size", "strides", "padding", "depth_multiplier", "dilation_rate")
     shape = {name: getattr(layer, name) for name in names}
@@ -176,14 +180,6 @@ def _separate(node: Node, input_shape: tuple[int | None, ...]) -> tuple[keras.La
     first.set_weights([kernel])
     second.set_weights(pointwise_weights)
     return first, second
-
-
-class _Folded(NamedTuple):
-    """A graph without some batch normalisation, the kernels and biases of chosen layers, and which took it up."""
-
-    graph: Graph
-    weights: dict[str, list[np.ndarray]]
-    changed: set[str]
 
 
 def folded(model: keras.Model) -> keras.Model:
@@ -218,8 +214,8 @@ def _is_depthwise(layer: keras.layers.Layer) -> bool:
     return isinstance(layer, keras.layers.DepthwiseConv1D | keras.layers.DepthwiseConv2D)
 
 
-def _folded(graph: Graph, takes: Callable[[Node], bool]) -> _Folded:
-    """The graph with batch normalisation in the weights before it.
+def _folded(graph: Graph, takes: Callable[[Node], bool]) -> tuple[Graph, dict[str, list[np.ndarray]], set[str]]:
+    """The graph with batch normalisation in the weights before it, kernels and biases by layer, and which took it up.
 
     :param takes: whether a layer with weights may take it up.
     :raises ValueError: if weights of such a layer are not finite.
@@ -247,7 +243,7 @@ def _folded(graph: Graph, takes: Callable[[Node], bool]) -> _Folded:
         if not all(np.all(np.isfinite(array)) for array in arrays):
             raise ValueError(f"the weights of the layer {name} are not finite; train the model again.")
     without = bypassed(graph, lambda node: node.name not in weights and node.outputs[0] in folded)
-    return _Folded(without, weights, changed)
+    return without, weights, changed
 
 
 def _units(layer: keras.Layer) -> int:

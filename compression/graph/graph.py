@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import keras
 import numpy as np
@@ -16,8 +16,12 @@ import tensorflow as tf
 from .kept_inputs import PlaceInputs, SelectInputs
 from .supported import OPERATIONS
 
+if TYPE_CHECKING:
+    from keras.src.ops.node import Node as KerasCall  # it has no public name
+
 __all__ = [
     "Graph",
+    "Nested",
     "Node",
     "Ref",
     "Tensor",
@@ -31,6 +35,9 @@ __all__ = [
     "model_of",
     "rows_at_once",
 ]
+
+Nested: TypeAlias = Any
+"""One or several, such as tensors, arrays or references, in lists, tuples and dictionaries, as Keras nests them."""
 
 _MOST_NUMBERS = 2**26  # in all tensors of a network for the rows of a call
 
@@ -61,10 +68,10 @@ class Node(NamedTuple):
     :ivar masks: those of `kwargs` that Keras filled with the masks of other arguments, and fills again.
     """
 
-    layer: Any
+    layer: keras.Operation
     name: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: tuple[Nested, ...]
+    kwargs: dict[str, Nested]
     outputs: tuple[int, ...]
     masks: frozenset[str] = frozenset()
 
@@ -79,8 +86,8 @@ class Graph(NamedTuple):
     """Calls in an order in which they can be made; `inputs` and `outputs` are nested as those of the model."""
 
     name: str
-    inputs: Any
-    outputs: Any
+    inputs: Nested
+    outputs: Nested
     nodes: list[Node]
     tensors: list[Tensor]
 
@@ -143,17 +150,19 @@ def rows_at_once(model: keras.Model, most: int) -> int:
     """
     if not _has_graph(model):
         return most
+    # Numbers in all tensors for one example.
     numbers = sum(math.prod(size or 1 for size in tensor.shape[1:]) for tensor in graph_of(model).tensors)
     return min(most, max(1, _MOST_NUMBERS // numbers))
 
 
-def arrays_for(model: keras.Model, given: Any, what: str) -> Any:
+def arrays_for(model: keras.Model, given: Nested, what: str) -> Nested:
     """Inputs [n, ...] for each input of a network, nested as they were given, as arrays.
 
     :param what: what they are, for messages.
     :raises TypeError: if they are no arrays, such as a data set.
     :raises ValueError: if their number, shapes or types are not those of the inputs, or there are none.
     """
+    # What is wanted in words, for all messages.
     shapes = [tuple(tensor.shape) for tensor in model.inputs]
     sizes = [["n", *("any" if size is None else str(size) for size in shape[1:])] for shape in shapes]
     wanted = " and ".join(f"[{', '.join(names)}]" for names in sizes)
@@ -170,6 +179,7 @@ def arrays_for(model: keras.Model, given: Any, what: str) -> Any:
     got = " and ".join(str([*array.shape]) for array in arrays)
     if len(arrays) != len(shapes):
         raise ValueError(f"{what} must be arrays {wanted}, got {got or 'none'}; give inputs alone, one array for each.")
+    # Words for words and numbers for numbers, with equally many rows of the right shape.
     for array, shape, tensor in zip(arrays, shapes, model.inputs, strict=True):
         is_text = tensor.dtype == "string"
         if array.dtype.kind not in ("OSU" if is_text else "biuf") and array.dtype.name != "bfloat16":
@@ -213,9 +223,9 @@ def model_of(graph: Graph) -> keras.Model:
         tensor = graph.tensors[graph.input_numbers[0]]
         start = keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name or None)
         return keras.Sequential([start, *(node.layer for node in graph.nodes)], name=graph.name)
-    tensors: dict[int, Any] = {}
+    tensors: dict[int, keras.KerasTensor] = {}
 
-    def tensor_of(part: object) -> Any:
+    def tensor_of(part: object) -> object:
         return tensors[part.number] if isinstance(part, Ref) else part
 
     for number in graph.input_numbers:
@@ -246,7 +256,7 @@ def bypassed(graph: Graph, leave_out: Callable[[Node], bool]) -> Graph:
     """The graph without some calls that take one tensor: others take that tensor itself."""
     moved: dict[int, int] = {}
 
-    def renumbered(part: object) -> Any:
+    def renumbered(part: object) -> object:
         return Ref(moved.get(part.number, part.number)) if isinstance(part, Ref) else part
 
     # What such a call gives is what it takes, over any number of them in a row.
@@ -262,6 +272,7 @@ def bypassed(graph: Graph, leave_out: Callable[[Node], bool]) -> Graph:
 
 def clone(layer: keras.Layer, **changes: Any) -> keras.Layer:
     """A layer of the same settings but these, without weights; functions of the user's own are the same ones."""
+    # Functions and arguments of Lambda are kept as objects, which its config would have as code.
     config = layer.get_config()
     if isinstance(layer, keras.layers.Lambda):
         settings = {"output_shape": layer._output_shape, "mask": layer.mask, "arguments": layer.arguments}
@@ -349,7 +360,9 @@ class _Reader:
             masks = _masks_by_keras(call) if isinstance(operation, keras.Layer) else frozenset()
             self.nodes.append(Node(operation, self._name(operation, prefix), args, kwargs, numbers, masks))
 
-    def _as_layer(self, operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> tuple[Any, Any]:
+    def _as_layer(
+        self, operation: keras.Operation, args: tuple[Nested, ...], kwargs: Mapping[str, object]
+    ) -> tuple[keras.Operation, tuple[Nested, ...]]:
         """The layer that does what an operator between two tensors does, such as x + y; else the operation itself.
 
         Layers want a batch, and put axes that are missing behind it, operators before all others.
@@ -357,15 +370,17 @@ class _Reader:
         kind = "" if isinstance(operation, keras.Layer) else type(operation).__name__
         if kind not in _OPERATORS or kwargs or len(args) != 2 or not all(isinstance(part, Ref) for part in args):
             return operation, args
+        # Only of tensors with equally many axes, where both do the same.
         first, second = (len(self.tensors[part.number].shape) for part in args)
         if first != second or first == 0:
             return operation, args
         return _OPERATORS[kind](name=operation.name), (list(args),)
 
     def _as_view(
-        self, operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, object]
-    ) -> tuple[Any, tuple[Any, ...]]:
+        self, operation: keras.Operation, args: tuple[Nested, ...], kwargs: Mapping[str, object]
+    ) -> tuple[keras.Operation, tuple[Nested, ...]]:
         """The layer of this package that does what operations of `compression.graph.portable` do; else the same."""
+        # `take(x, indices)` along the last axis is a selection.
         kind = "" if isinstance(operation, keras.Layer) or kwargs else type(operation).__name__
         view: keras.Layer | None = None
         if kind == "Take" and operation.axis == -1 and len(args) == 2 and isinstance(args[0], Ref):
@@ -390,7 +405,7 @@ class _Reader:
             view.fill.assign(np.where(is_kept, 0.0, fill))
         return view, args[:1]
 
-    def _inline(self, inner: keras.Model, call: Any, args: Any, known: dict[int, Ref]) -> None:
+    def _inline(self, inner: keras.Model, call: KerasCall, args: tuple[Nested, ...], known: dict[int, Ref]) -> None:
         struct = getattr(inner, "_functional", inner)
         # The calls of a nested model become calls of this graph.
         inside = _by_id(struct._inputs_struct, args[0])
@@ -398,8 +413,9 @@ class _Reader:
         flat = keras.tree.flatten(struct._outputs_struct)
         known.update((id(output), inside[id(tensor)]) for output, tensor in zip(call.outputs, flat, strict=True))
 
-    def _inline_over_time(self, wrapper: keras.Layer, call: Any, source: Ref, known: dict[int, Ref]) -> None:
+    def _inline_over_time(self, wrapper: keras.Layer, call: KerasCall, source: Ref, known: dict[int, Ref]) -> None:
         """The calls of a model for the steps of a sequence, which become examples of their own for it."""
+        # Steps become rows, go through the model, and become steps again.
         steps = self._reshaped(source, (-1, *self.tensors[source.number].shape[2:]), f"{wrapper.name}_steps")
         model = wrapper.layer
         inside = {id(model.inputs[0]): steps}
@@ -407,7 +423,7 @@ class _Reader:
         output = call.outputs[0]
         known[id(output)] = self._reshaped(inside[id(model.outputs[0])], (-1, *output.shape[1:]), wrapper.name)
 
-    def _reshaped(self, source: Ref, shape: tuple[Any, ...], name: str) -> Ref:
+    def _reshaped(self, source: Ref, shape: tuple[int | None, ...], name: str) -> Ref:
         operation = OPERATIONS["Reshape"](shape, name=name)
         self.tensors.append(Tensor((None, *shape[1:]), self.tensors[source.number].dtype))
         ref = Ref(len(self.tensors) - 1)
@@ -433,23 +449,26 @@ def _has_graph(model: keras.Model) -> bool:
     return is_known and bool(getattr(model, "inputs", None)) and bool(getattr(model, "outputs", None))
 
 
-def _functional_class() -> Any:
+def _functional_class() -> type[keras.Model]:
     from keras.src.models import Functional  # it has no public name
 
     return Functional
 
 
-def _is_nested(operation: object, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> bool:
+def _is_nested(operation: object, args: tuple[Nested, ...], kwargs: Mapping[str, object]) -> bool:
     """Whether the call is one of a nested model, with tensors for its inputs in the same order."""
     if not isinstance(operation, keras.Model) or not _has_graph(operation) or len(args) != 1:
         return False
     struct = getattr(operation, "_functional", operation)._inputs_struct
+    # As many tensors as the model has inputs, nested in the same way.
     arguments = keras.tree.flatten(args[0])
     fits = len(arguments) == len(keras.tree.flatten(struct)) and all(isinstance(part, Ref) for part in arguments)
     return fits and isinstance(args[0], dict) == isinstance(struct, dict) and not set(kwargs) - {"mask"}
 
 
-def _is_over_time(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], tensors: Sequence[Tensor]) -> bool:
+def _is_over_time(
+    operation: keras.Operation, args: tuple[Nested, ...], kwargs: Mapping[str, object], tensors: Sequence[Tensor]
+) -> bool:
     """Whether the call is one of `TimeDistributed` of a model that is no chain, over a known number of steps."""
     model = getattr(operation, "layer", None)
     if type(operation) is not keras.layers.TimeDistributed or not isinstance(model, keras.Model) or kwargs:
@@ -460,8 +479,9 @@ def _is_over_time(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, An
     return None not in (*tensors[args[0].number].shape[1:], *model.outputs[0].shape[1:])
 
 
-def _masks_by_keras(call: Any) -> frozenset[str]:
+def _masks_by_keras(call: KerasCall) -> frozenset[str]:
     """Arguments of a call that are the masks of other arguments."""
+    # A mask is one of Keras' own if it is that of an input of the call.
     mask_ids = {id(mask) for tensor in call.input_tensors if (mask := getattr(tensor, "_keras_mask", None)) is not None}
 
     def is_made(value: object) -> bool:

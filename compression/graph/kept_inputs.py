@@ -21,6 +21,7 @@ class _ByIndex(keras.layers.Layer):
 
     def __init__(self, indices: object, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        # Integers in a row, none below the smallest number.
         self.indices = np.asarray(indices)
         if self.indices.ndim != 1 or self.indices.size == 0 or self.indices.dtype.kind not in "iu":
             raise ValueError(f"indices must be a non-empty list of integers, got shape {self.indices.shape}.")
@@ -80,6 +81,7 @@ class PlaceInputs(_ByIndex):
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """The features and the constants."""
+        # A zero behind the features is what stands where a constant is added.
         padding = [[0, 0]] * (len(inputs.shape) - 1) + [[0, 1]]
         places = np.where(self.indices < 0, inputs.shape[-1], self.indices)
         return tf.gather(tf.pad(inputs, padding), places, axis=-1) + tf.cast(self.fill, inputs.dtype)

@@ -44,6 +44,7 @@ __all__ = [
 def weights_problem(layer: keras.Layer) -> str:
     """What a layer, or one inside of it, has in place of plain weights, as the end of a sentence; "" for nothing."""
     for part in layer._flatten_layers():
+        # Integers in place of kernels, or products that are added to them.
         if (mode := getattr(part, "quantization_mode", None)) is not None:
             return f"is quantised ({mode}); give the network as it was before quantize(), which rounds its weights"
         if getattr(part, "lora_enabled", False):
@@ -124,6 +125,7 @@ def _kind_of_shape(layer: keras.layers.Layer, shape: tuple[int | None, ...], new
         return "pointwise" if layer.dims[-1] == len(shape) - 1 else "whole"
     if type(layer) not in (keras.layers.Flatten, keras.layers.Reshape) or None in (*shape[1:], *new[1:]):
         return "whole"
+    # By the number of axes and the last of them, before and after.
     if len(new) == 2:
         return "flatten"
     if new[-1] == shape[-1]:
@@ -134,6 +136,7 @@ def _kind_of_shape(layer: keras.layers.Layer, shape: tuple[int | None, ...], new
 def _is_plain(graph: Graph, node: Node) -> bool:
     """Whether a layer with weights is called once, channels last, without groups and what else can be set."""
     layer = node.layer
+    # A layer that is called twice cannot be cut for one call alone.
     settings = {"data_format": "channels_last", "groups": 1, "lora_rank": None, "quantization_mode": None}
     return graph.calls()[node.name] == 1 and all(
         getattr(layer, name, None) in (value, None) for name, value in settings.items()
@@ -165,6 +168,7 @@ def is_transposed(layer: keras.layers.Layer) -> bool:
 
 def is_padded(layer: keras.layers.Layer) -> bool:
     """Whether a constant input need not give a constant output, because of what is at the border."""
+    # Zeros are put beside the input, or a window reaches beyond its border.
     if isinstance(layer, layer_types("ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D")):
         return True
     if not hasattr(layer, "kernel_size"):

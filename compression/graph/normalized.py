@@ -91,6 +91,7 @@ def _is_chosen(graph: Graph, node: Node) -> bool:
         return False
     if not node.layer.use_bias or node.outputs[0] in graph.output_numbers:
         return False
+    # Not where one follows already.
     readers = [other.layer for other in graph.nodes if node.outputs[0] in other.sources]
     return not any(isinstance(layer, keras.layers.BatchNormalization) for layer in readers)
 

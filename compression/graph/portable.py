@@ -4,7 +4,7 @@
 layers again, so such a network can be cut and written as before.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -29,6 +29,7 @@ def portable(model: keras.Model) -> keras.Model:
     graph = graph_of(model)
     if not any(_is_view(node) for node in graph.nodes):
         return model
+    # Views become operations, all other layers copies with their weights.
     layers = {node.name: copied(node.layer, node.name) for node in layers_of(graph) if not _is_view(node)}
     nodes = [
         node._replace(layer=_operation(node.layer) if _is_view(node) else layers.get(node.name, node.layer))
@@ -45,7 +46,7 @@ def _is_view(node: Node) -> bool:
     return isinstance(node.layer, SelectInputs | PlaceInputs)
 
 
-def _operation(layer: SelectInputs | PlaceInputs) -> Any:
+def _operation(layer: SelectInputs | PlaceInputs) -> Callable[[keras.KerasTensor], keras.KerasTensor]:
     """A function of Keras' operations that does what the layer does."""
     indices = layer.indices
 

@@ -66,13 +66,16 @@ def adapted_settings(layer: keras.Layer) -> dict[str, Any]:
     if not isinstance(layer, LOOKUPS):
         return {}
     settings: dict[str, Any] = {"vocabulary": [*layer.get_vocabulary(include_special_tokens=False)]}
+    # TextVectorization keeps its words in a layer of its own.
     table = getattr(layer, "_lookup_layer", layer)
     if table.output_mode == "tf_idf":
         settings["idf_weights"] = np.asarray(table.idf_weights)[table._token_start_index() :].tolist()
     return settings
 
 
-def copy_of(model: keras.Model, instead: Mapping[type, Callable[[Any], keras.Layer]] | None = None) -> keras.Model:
+def copy_of(
+    model: keras.Model, instead: Mapping[type, Callable[[keras.Operation], keras.Layer]] | None = None
+) -> keras.Model:
     """A plain model with the same layers, those of nested models as its own, and weights.
 
     :param instead: of operations of these kinds, what makes the layers that take their places.
@@ -124,7 +127,7 @@ class _Builder:
         self._without = without
         self._kept = dict(kept)
         self._nodes = list[Node]()
-        self._layers = dict[str, Any]()
+        self._layers = dict[str, keras.Operation]()
         self._parts: dict[int, _Part] = {}
         self._sizes: dict[int, int] = {}
         self._fills: list[tuple[PlaceInputs, np.ndarray]] = []
@@ -164,6 +167,7 @@ class _Builder:
         if kept_indices.outputs.size:
             source = self._adapted(node.sources[0], kept_indices.inputs)
             self._call(node, self._make(node, len(kept_indices.outputs)), [source])
+        # Behind an activation that mixes outputs all of them are there.
         is_whole = is_mixing(node.layer) and kept_indices.outputs.size
         self._record(node.outputs[0], np.arange(size) if is_whole else kept_indices.outputs)
 
@@ -263,6 +267,7 @@ class _Builder:
         :param instead: the tensor that lends its shape if none of these channels is there.
         """
         part = self._parts[number]
+        # Where they are in the new tensor, or in another one of the same shape.
         index = part.places[wanted]
         source = part.tensor if np.any(index >= 0) or instead is None else self._parts[instead].tensor
         if np.array_equal(index, np.arange(self._sizes[source])):

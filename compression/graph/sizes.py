@@ -31,6 +31,7 @@ def size_of(model: keras.Model) -> Size:
 
     :raises ValueError: if the model is not built.
     """
+    # Each layer once for its weights, each call for its products.
     graph = graph_of(model)
     layers = {id(node.layer): node.layer for node in graph.nodes}.values()
     counts = [multiplications_of(graph, node) for node in graph.nodes]
@@ -51,6 +52,7 @@ def multiplications_of(graph: Graph, node: Node) -> int | None:
 
     None if the number of places depends on the example.
     """
+    # Kernels of dense layers and convolutions, two of separable ones.
     kernels = [getattr(node.layer, name, None) for name in _KERNELS]
     numbers = sum(math.prod(kernel.shape) for kernel in kernels if kernel is not None)
     if not numbers:

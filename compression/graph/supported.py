@@ -49,7 +49,7 @@ MIXING = ("softmax", "log_softmax", "sparsemax")
 """Activations that do not act on each feature alone."""
 
 
-def layer_types(*names: str) -> tuple[type, ...]:
+def layer_types(*names: str) -> tuple[type[keras.Layer], ...]:
     """Those of these Keras layers that this version of Keras has."""
     return tuple(getattr(keras.layers, name) for name in names if hasattr(keras.layers, name))
 
@@ -176,6 +176,7 @@ def _operations() -> dict[str, type]:
     from keras.src.ops import core, image, linalg, math, nn  # the classes of operations have no public names
     from keras.src.ops import numpy as arrays
 
+    # The last of these modules decides where two have a class of the same name.
     modules = (activations, core, image, linalg, math, nn, arrays)
     kinds_by_name = {name: kind for part in modules for name, kind in vars(part).items()}
     return {name: kinds_by_name[name] for name in _OPERATION_NAMES if isinstance(kinds_by_name.get(name), type)}
@@ -219,6 +220,7 @@ def kind_name(layer: keras.layers.Layer) -> str | None:
     kind = type(layer)
     if is_operation(layer):
         return _OPERATION + kind.__name__ if OPERATIONS.get(kind.__name__) is kind else None
+    # Layers of the user's own before those of Keras.
     custom = [name for name, layer_class in _custom.get().items() if layer_class is kind]
     if custom:
         return _CUSTOM + custom[0]
@@ -253,6 +255,7 @@ def activation_name(layer: keras.layers.Layer) -> str | None:
     """Of a layer that has an activation, Keras' name of it; "" for any other function."""
     if not hasattr(layer, "activation"):
         return None
+    # The function of this name by Keras itself, or the same one of TensorFlow or keras.ops.
     name = getattr(layer.activation, "__name__", "")
     if name in ACTIVATIONS and keras.activations.get(name) is layer.activation:
         return name
@@ -275,6 +278,7 @@ def problem(layer: keras.layers.Layer) -> str:
     """What forbids to write this layer of a chain in the short form, as the end of a sentence; "" if nothing does."""
     if type(layer) not in CHAIN_LAYERS:
         return f"is a {type(layer).__name__}"
+    # Settings, activations and axes for which the short form has no place.
     for name, values in _CHAIN_SETTINGS.items():
         if (got := getattr(layer, name, values[0])) not in values:
             return f"has {name}={got}"

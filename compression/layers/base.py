@@ -79,6 +79,7 @@ class BayesianLayer(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        # What is out of range is said when the layer is made, not in the first step.
         if isinstance(num_train, bool) or not (math.isfinite(num_train) and num_train >= 1):
             raise ValueError(f"num_train must be the number of training examples, at least 1, got {num_train}.")
         if not (math.isfinite(scale_speed) and scale_speed > 0.0):
@@ -142,6 +143,7 @@ class BayesianLayer(keras.layers.Layer):
 
     def variable_role(self, name: str) -> str:
         """How the variable `name` is cut when units are removed: see `compression.graph.removal.cutting.cut`."""
+        # Variables of the kernel, of the layer as a whole, of its outputs, and of its groups.
         if name in ("kernel_mean", "kernel_log_var_scaled"):
             return "kernel"
         if name in ("kl_weight", "noise_state") or name.startswith("s_"):

@@ -258,11 +258,8 @@ def _positive(name: str, value: int) -> int:
 def _sizes(name: str, value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
     values = (value,) * rank if isinstance(value, int) else tuple(value)
     if len(values) != rank:
-        raise ValueError(f"{name} must be one or {_WORDS[rank]} positive integers, got {value}.")
+        raise ValueError(f"{name} must be one positive integer, or {rank} of them, got {value}.")
     return tuple(_positive(name, size) for size in values)
-
-
-_WORDS = {1: "1", 2: "two", 3: "three"}
 
 
 def _per_example(scales: tf.Tensor, rank: int) -> tf.Tensor:

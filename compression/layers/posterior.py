@@ -54,6 +54,7 @@ def predict_samples(model: keras.Model, x: ArrayLike, n: int, seed: int, *, batc
     """
     if n < 1:
         raise ValueError(f"predict_samples needs n >= 1 passes, got {n}.")
+    # The noise of training is put back at the end.
     layers = _some_layers(model)
     states = [layer.noise_state.numpy() for layer in layers]
     x = np.asarray(x)

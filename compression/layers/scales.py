@@ -30,6 +30,7 @@ class NormalJeffreys(BayesianLayer):
 
     def _build_scales(self, kernel_shape: tuple[int, ...]) -> None:
         groups = self._groups_shape(kernel_shape)
+        # q(z) begins at 1 with a small variance, as weights of a trained network are.
         self.z_mean_scaled = self.add_parameter("z_mean_scaled", groups, 1.0 / self.scale_speed)
         log_var = 2.0 * self.initial_log_std / self.scale_speed
         self.z_log_var_scaled = self.add_parameter("z_log_var_scaled", groups, log_var)
@@ -167,6 +168,7 @@ class Horseshoe(BayesianLayer):
     def _sample_scales(self, batch: tf.Tensor) -> tf.Tensor:
         (mean_s, var_s) = self._global()
         (mean, var) = self._local()
+        # One draw of s for all groups of an example, and one of z~ for each.
         noise = self._normal([batch, 1 + mean.shape[0]])
         log_s = mean_s + tf.sqrt(var_s) * noise[:, :1]
         return self.mask * tf.exp(log_s + mean + tf.sqrt(var) * noise[:, 1:])

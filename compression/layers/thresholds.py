@@ -78,14 +78,12 @@ def thresholds_of(model: keras.Model, thresholds: Thresholds = None) -> dict[str
         return {
             name: automatic_threshold(_scores(layer), default=layer.default_threshold) for name, layer in layers.items()
         }
-    if isinstance(thresholds, Mapping):
-        if unknown := sorted(set(thresholds) - set(layers)):
-            raise ValueError(f"thresholds name {unknown}, which are no Bayesian layers; there are {sorted(layers)}.")
-        chosen = {name: float(thresholds.get(name, layer.default_threshold)) for name, layer in layers.items()}
-    else:
-        chosen = {
-            name: layer.default_threshold if thresholds is None else float(thresholds) for name, layer in layers.items()
-        }
+    # One number is that of all layers; those that are not named have their defaults.
+    if not isinstance(thresholds, Mapping):
+        thresholds = {} if thresholds is None else dict.fromkeys(layers, thresholds)
+    if unknown := sorted(set(thresholds) - set(layers)):
+        raise ValueError(f"thresholds name {unknown}, which are no Bayesian layers; there are {sorted(layers)}.")
+    chosen = {name: float(thresholds.get(name, layer.default_threshold)) for name, layer in layers.items()}
     # No score is below NaN, so that all groups would be pruned without a word.
     if nan_names := [name for name, threshold in chosen.items() if math.isnan(threshold)]:
         raise ValueError(f"the thresholds of {nan_names} are NaN; give numbers, or inf to prune nothing.")
@@ -177,6 +175,7 @@ def apply_masks(model: keras.Model, thresholds: Thresholds = None) -> dict[str, 
 def switched_off(model: keras.Model, thresholds: Thresholds = None) -> Iterator[None]:
     """:func:`apply_masks` for the body of a `with` statement; afterwards the masks are as before."""
     layers = bayesian_layers(model)
+    # Masks from before come back, whatever happens in the body.
     previous_masks = [np.array(layer.mask) for layer in layers]
     apply_masks(model, thresholds)
     try:
@@ -205,6 +204,7 @@ def _last_convolutions(model: keras.Model) -> list[BayesianLayer]:
 
 
 def _scores(layer: BayesianLayer) -> np.ndarray:
+    # A NaN is neither above nor below a threshold.
     scores = np.asarray(layer.prune_scores())
     for name, values in (("pruning scores", scores), ("weights", np.asarray(layer.kernel_mean))):
         if not np.all(np.isfinite(values)):

@@ -206,6 +206,7 @@ def search_bits(
     weights = [np.asarray(kernel, np.float64) for kernel in kernels]
     if len(start) != len(weights):
         raise ValueError(f"start must have one number of bits for each of {len(weights)} layers, got {len(start)}.")
+    # Begin with the bits of the rule.
     current = [fixed_point(w, max(minimum, t)) for w, t in zip(weights, start, strict=True)]
     # One bit more in each layer until the error is within the bound.
     while not (error := error_of(current)) <= max_error:

@@ -62,6 +62,7 @@ def codebook(weights: ArrayLike, k: int = 32, *, seed: int = 0) -> Codebook:
 
 def _means(weights: NDArray[np.float32], k: int, seed: int) -> NDArray[np.float16]:
     """Means of at most k clusters, which differ."""
+    # Fewer different values than clusters are their own means.
     flat = weights.reshape(-1, 1)
     if len(distinct := np.unique(flat)) <= k:
         return np.unique(distinct.astype(np.float16))
@@ -97,6 +98,7 @@ def fine_tune(
     """
     if steps < 0:
         raise ValueError(f"steps must not be negative, got {steps}.")
+    # The centres are trained; which weight has which of them stays.
     centres = [tf.Variable(book.centres.astype(np.float32)) for book in books]
     indices = [tf.constant(book.indices, tf.int32) for book in books]
     optimizer = tf.keras.optimizers.Adam(learning_rate)

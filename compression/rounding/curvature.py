@@ -177,6 +177,7 @@ def curvature_of_posterior(variances: Sequence[NDArray[np.floating]]) -> list[Cu
 
 def is_full(layer: keras.Layer, variable: keras.Variable) -> bool:
     """Whether the moments of the inputs of a layer are looked at as a matrix."""
+    # What a unit sees has to be a row of inputs, and the matrix to fit into memory.
     is_plain = type(layer) in _FULL and getattr(layer, "groups", 1) == 1
     is_last = getattr(layer, "data_format", None) in (None, "channels_last")
     return is_plain and is_last and int(np.prod(variable.shape[:-1])) <= _MOST_INPUTS
@@ -191,6 +192,7 @@ def moments_of(
     :param wanted: x'', of the same shape.
     :param weights: W, [K, N].
     """
+    # Batch by batch, at the same places of both; with few units by their outputs.
     num_inputs = len(weights)
     moments = np.zeros((num_inputs, num_inputs))
     count = 0

@@ -73,6 +73,7 @@ class InTurn:
 
         :param rate: what a bit is worth, in units of half the squared change of outputs.
         """
+        # Layers that see their inputs round their kernels when they are called, the others alone.
         turns = [turn for turn in self._turns if turn is not None]
         for turn in turns:
             turn.rate = rate

@@ -46,6 +46,7 @@ def paper_rates(
         CSC format are counted, too. None: nothing is stored besides the weights.
     :raises ValueError: if there are no layers, numbers of layers differ, or a number is not positive.
     """
+    # One number for each layer, none of them 0.
     if len(kept_weights) != len(bits) or not kept_weights:
         raise ValueError(
             f"kept_weights and bits must have one number for each layer, got {len(kept_weights)} and {len(bits)}."

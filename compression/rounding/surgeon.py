@@ -206,6 +206,7 @@ def reckoned_bits(integers: NDArray[np.int32]) -> float:
 
     :param integers: of a kernel, units last.
     """
+    # By the integers themselves: bits of places, and of sizes of those that are not 0.
     values = integers.reshape(-1, integers.shape[-1]).astype(np.int64)
     table, low = _bits_of_sizes(values)
     is_zero, is_not = _bits_of_places(values)

@@ -110,6 +110,7 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, object] | None = None) -> None:
         """For Keras: stop where the network is to be shrunk."""
+        # Look at the end of every so many epochs.
         epochs_since_start = epoch + 1 - self.start
         if epochs_since_start >= 0 and epochs_since_start % self.every == 0:
             self._next = cut(self.model, self.model.optimizer, [self._thresholds_of], at_most=1.0 - self.min_saving)
@@ -154,6 +155,7 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
 
     def _replace(self, model: keras.Model, smaller: Cut) -> keras.Model:
         smaller.model.compile(**{**_compiled_with(model), "optimizer": smaller.optimizer})
+        # Index maps go on from those of the shrinkings before.
         self.kept = compose(self.kept, smaller.kept) if self.kept else smaller.kept
         return smaller.model
 
@@ -162,6 +164,7 @@ def _check(model: keras.Model) -> None:
     if not model.compiled:
         raise ValueError(f"the model {model.name} must be compiled to be trained: model.compile(optimizer, loss).")
     graph_of(model)
+    # What a class of the user's own does would be lost with the model.
     for name in ("train_step", "compile", "compute_loss"):
         if getattr(type(model), name) is not getattr(keras.Model, name):
             raise ValueError(
@@ -171,7 +174,7 @@ def _check(model: keras.Model) -> None:
     _compiled_with(model)
 
 
-def _compiled_with(model: keras.Model) -> dict[str, Any]:
+def _compiled_with(model: keras.Model) -> dict[str, object]:
     """The arguments of `model.compile`, losses and metrics as the very objects that were given.
 
     Keras' own `get_compile_config` has them in words, which say nothing of a function of the user's own.

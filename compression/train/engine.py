@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import keras
 import tensorflow as tf
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 EpochFunction: TypeAlias = Callable[[tf.Tensor], tuple[float, float]]
-OfStep: TypeAlias = Callable[[tf.Tensor], Any]
+OfStep: TypeAlias = Callable[[tf.Tensor], tf.Tensor | float]
 """A function of the number of a step, float32 []."""
 
 _STEPS_PER_CALL = 50
@@ -67,6 +67,7 @@ def follow(
     """
     unfollow(model)
     layers = bayesian_layers(model)
+    # The optimizer that counts steps, and how many of them are one call of the graph.
     inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss of half precision
     looks_at_batches = any(_is_own(callback, name) for callback in callbacks for name in _OF_BATCHES)
     # Keras cannot compile several steps of replicas in one call.
@@ -74,6 +75,7 @@ def follow(
     model.compile(optimizer, loss, metrics=metrics, steps_per_execution=steps, jit_compile=False)
 
     def train_step(data: tuple[tf.Tensor, ...]) -> dict[str, tf.Tensor]:
+        # Rate and weight of this step, then Keras' own step.
         step = tf.cast(inner.iterations, tf.float32)
         if learning_rate is not None:
             inner.learning_rate.assign(learning_rate(step))
@@ -101,7 +103,7 @@ def _taught_loss(
     y: tf.Tensor,
     y_pred: tf.Tensor,
     *_: object,
-    **__: Any,
+    **__: object,
 ) -> tf.Tensor:
     """As `keras.Model.compute_loss` is called."""
     return tf.add_n([teach(x, y_pred), *model.losses])
@@ -118,6 +120,7 @@ def falling_rate(
 
     :param decay: as `decay_from` in :func:`compression.train.schedule.falling`.
     """
+    # A schedule of the user's own stays.
     if isinstance(optimizer.get_config()["learning_rate"], dict):
         return None
     peak = float(optimizer.learning_rate)
@@ -184,6 +187,7 @@ def epoch_function(
                 X = flipped(X, tf.random.fold_in(tf.random.fold_in(seed, num_steps), i))
             return X, labels
 
+        # Batches are made by their numbers, so that nothing depends on what was read before.
         history = model.fit(tf.data.Dataset.range(num_steps).map(batch).prefetch(2), shuffle=False, verbose=0).history
         return history["nll"][-1], 1.0 - history["accuracy"][-1]
 
@@ -197,6 +201,7 @@ def shifted(X: tf.Tensor, most: int, seed: tf.Tensor) -> tf.Tensor:
     :return: of the shape and dtype of `X`.
     """
     height, width = X.shape[1:3]
+    # Moves of each image in both directions.
     offsets = tf.random.stateless_uniform([2, tf.shape(X)[0], 1], seed, -most, most + 1, tf.int32)
     # Rows, then columns, by indices that stop at the edge.
     X = tf.gather(X, tf.clip_by_value(tf.range(height) + offsets[0], 0, height - 1), axis=1, batch_dims=1)

@@ -57,12 +57,12 @@ _RAISED_FALLS_FROM = 0.6  # part of the epochs from which the learning rate fall
 def fit(
     model: keras.Model,
     x: object,
-    y: Any = None,
+    y: object = None,
     *,
     loss: object,
     metrics: object = None,
     optimizer: object = "adam",
-    validation_data: Any = None,
+    validation_data: object = None,
     validation_split: float = 0.1,
     batch_size: int = 32,
     epochs: int | None = None,
@@ -72,7 +72,7 @@ def fit(
     method: Literal["bayesian", "magnitude"] | Bayesian | Magnitude = "bayesian",
     seed: int = 0,
     verbose: object = 0,
-    **others: Any,
+    **others: object,
 ) -> keras.Model:
     """A smaller plain model that does what a trained one does; `model` is not changed.
 
@@ -117,6 +117,7 @@ def fit(
         arrays or Dataset; `max_steps` are too few; or nothing is left.
     :raises TypeError: if there are other arguments.
     """
+    # What cannot be trained, or read as data, is refused before the first step.
     way = method_of(method, others)
     check_trainable(graph_of(model))
     _warn_if_no_file(model)
@@ -138,6 +139,7 @@ def fit(
         elif seconds is not None and plan.steps * seconds > cost.LEAST_SECONDS:
             cost.tell(text)
 
+    # A long Bayesian training times some steps first; others only say how many there are.
     is_timed = isinstance(way, Bayesian) and (verbose or plan.steps >= _TIMED_FROM)
     if not is_timed:
         tell(None)
@@ -153,6 +155,7 @@ def fit(
         seed=seed,
         plan=tell if is_timed else None,
     )
+    # By magnitude each part to keep is a training of its own, until one is good.
     if isinstance(way, Magnitude):
         by_part = functools.partial(_by_magnitude, training, model, epochs, last_epochs, way.values)
         return _first_good(training, model, name, choices, by_part)
@@ -205,8 +208,8 @@ def fit_recipe(
     weights = sorted({float(weight) for weight in kl_weights})
     config = replace(config, kl_weight=weights[0])
     config = replace(config, ending=replace(config.ending, polish_kl=min(weights[-1], config.ending.polish_kl)))
-
     trial = _Trial(training, model)
+    # All of the Bayesian phase, and of what was left on the way those that differ much.
     left = training.left_of(config, weights, model, checked, **settings)
     if not left:
         raise _nothing_left("kl_weight", weights[::-1])
@@ -231,6 +234,7 @@ def fit_recipe(
 
 def _apart(left: Sequence[Left]) -> list[Left]:
     """Of networks in the order of the training those a quarter smaller than the ones before, the first and the last."""
+    # From the end of the training back.
     apart = [left[-1]]
     for earlier in left[-2::-1]:
         if earlier is left[0] or (1 - _APART) * earlier.model.count_params() >= apart[-1].model.count_params():
@@ -354,6 +358,7 @@ class _Trial:
     def __init__(self, training: KerasTraining, model: keras.Model) -> None:
         self._training = training
         self._given = model
+        # The loss before, and its standard error over parts of the data.
         initial = training.values_of(model)
         if not np.all(np.isfinite(initial)):
             raise ValueError(
@@ -366,6 +371,7 @@ class _Trial:
 
     def is_good(self, name: str, choice: float, small: keras.Model) -> bool:
         """Whether the validation loss of a network hardly rises; a line of the log says what is left."""
+        # By the validation loss; the weights that are not 0 are what a file takes.
         loss = self._training.loss_of(small)
         weights = sum(int(np.count_nonzero(kernel)) for kernel in kernels_of(small))
         LOG.info(

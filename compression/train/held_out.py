@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from ..graph.graph import rows_at_once
+from ..graph.graph import Nested, rows_at_once
 
 __all__ = [
     "TrainingData",
@@ -24,6 +24,9 @@ __all__ = [
     "outputs_of",
 ]
 
+LossFunction: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+"""Of targets and outputs; also an object of Keras."""
+
 _ROWS = 1024
 _CHUNKS = 50
 
@@ -32,13 +35,13 @@ class TrainingData(NamedTuple):
     """Training data as `keras.Model.fit` takes them, their number, validation data as arrays, nested as inputs and
     targets of the model are, and the steps of an epoch."""
 
-    train: dict[str, Any]
+    train: dict[str, object]
     num_train: int
-    valid: tuple[Any, Any]
+    valid: tuple[Nested, Nested]
     steps: int
 
     @classmethod
-    def of_arrays(cls, X: object, Y: object, valid: tuple[Any, Any], batch_size: int) -> TrainingData:
+    def of_arrays(cls, X: object, Y: object, valid: tuple[Nested, Nested], batch_size: int) -> TrainingData:
         """The rest of an epoch is a batch of its own."""
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
@@ -48,7 +51,9 @@ class TrainingData(NamedTuple):
         return cls(train, _count(X), valid, max(1, math.ceil(_count(X) / batch_size)))
 
 
-def examples_of(x: Any, y: object, validation_data: Any, validation_split: float, batch_size: int) -> TrainingData:
+def examples_of(
+    x: object, y: object, validation_data: object, validation_split: float, batch_size: int
+) -> TrainingData:
     """Data of `compression.fit`, checked.
 
     :raises ValueError: if numbers differ, there are no validation data, or a Dataset does not end.
@@ -62,20 +67,21 @@ def examples_of(x: Any, y: object, validation_data: Any, validation_split: float
     Y = _checked_arrays("y", y)
     if y is None or not _same_count(X, Y) or _count(X) < 2:
         raise ValueError(f"x and y must have equally many examples, at least 2, got {_shapes(X)} and {_shapes(Y)}.")
+    # Data that are given, or the last examples, which are set aside.
     if validation_data is not None:
         return TrainingData.of_arrays(X, Y, _arrays(validation_data), batch_size)
     if not 0 < validation_split < 1:
         raise ValueError(f"validation_split must be between 0 and 1, got {validation_split}; or give validation_data.")
-    # Set the last examples aside.
     num_first = max(1, min(_count(X) - 1, round(_count(X) * (1 - validation_split))))
     X_first, Y_first = (_nested(lambda array: array[:num_first], part) for part in (X, Y))
     X_last, Y_last = (_nested(lambda array: array[num_first:], part) for part in (X, Y))
     return TrainingData.of_arrays(X_first, Y_first, (X_last, Y_last), batch_size)
 
 
-def _arrays(data: object) -> tuple[Any, Any]:
+def _arrays(data: object) -> tuple[Nested, Nested]:
     if isinstance(data, tf.data.Dataset):
         _check_batches("validation_data", data)
+        # All batches of a Dataset as one array of each input and target.
         batches = [_nested(np.asarray, (batch[0], batch[1])) for batch in data]
         if not batches:
             raise ValueError("validation_data must have examples, got an empty Dataset.")
@@ -94,7 +100,7 @@ def _arrays(data: object) -> tuple[Any, Any]:
     return X, Y
 
 
-def _checked_arrays(name: str, data: object) -> Any:
+def _checked_arrays(name: str, data: object) -> Nested:
     """Arrays of numbers or words, nested as they were.
 
     :raises ValueError: if they are none, or if a number is NaN or infinite.
@@ -110,13 +116,14 @@ def _checked_arrays(name: str, data: object) -> Any:
     return arrays
 
 
-def check_finite(name: str, array: Any) -> None:
+def check_finite(name: str, array: np.ndarray) -> None:
     """Refuse NaN and infinite numbers.
 
     :raises ValueError: with the number of examples that have some.
     """
     if "float" not in array.dtype.name:
         return
+    # Count the examples in which a number is not.
     is_finite = np.isfinite(array)
     if not np.all(is_finite):
         rows = is_finite.reshape(len(array) if np.ndim(array) else 1, -1)
@@ -152,7 +159,7 @@ def _counts(x: tf.data.Dataset) -> list[int]:
     return counts
 
 
-def _nested(function: Callable[..., Any], *parts: object) -> Any:
+def _nested(function: Callable[..., object], *parts: object) -> Nested:
     """`map_structure`, in which a list of numbers is one array."""
     if not isinstance(parts[0], dict | tuple) and not _is_list_of_arrays(parts[0]):
         return function(*parts)
@@ -197,8 +204,9 @@ def endless(x: object, y: object, batch_size: int, seed: int) -> tuple[tf.data.D
     return rows.batch(batch_size).prefetch(2), count, max(1, count // batch_size)
 
 
-def outputs_of(model: keras.Model, X: ArrayLike) -> Any:
+def outputs_of(model: keras.Model, X: ArrayLike) -> Nested:
     """Outputs of a network, nested as it gives them."""
+    # On so many rows at once as there is memory for.
     rows = rows_at_once(model, _ROWS)
     parts = [
         model(_nested(lambda array, i=i: array[i : i + rows], X), training=False) for i in range(0, _count(X), rows)
@@ -206,12 +214,13 @@ def outputs_of(model: keras.Model, X: ArrayLike) -> Any:
     return keras.tree.map_structure(lambda *chunks: tf.concat(chunks, axis=0), *parts)
 
 
-def loss_of(loss: object, valid: tuple[Any, Any]) -> Callable[[keras.Model], np.ndarray]:
+def loss_of(loss: object, valid: tuple[Nested, Nested]) -> Callable[[keras.Model], np.ndarray]:
     """A function of a network: its loss on parts of the validation data, whose spread is that of examples.
 
     :param loss: as for `keras.Model.compile`: one for all outputs, or one for each, the sum of which is taken.
     """
     X, Y = valid
+    # Parts of equal size, the spread of whose means says how sure the loss is.
     parts = np.array_split(np.arange(_count(X)), min(_CHUNKS, _count(X)))
     targets = keras.tree.flatten(Y)
 
@@ -224,7 +233,9 @@ def loss_of(loss: object, valid: tuple[Any, Any]) -> Callable[[keras.Model], np.
     return values
 
 
-def _by_part(loss: Any, y: Any, outputs: tf.Tensor, parts: Sequence[np.ndarray]) -> np.ndarray:
+def _by_part(
+    loss: keras.losses.Loss | LossFunction, y: np.ndarray, outputs: tf.Tensor, parts: Sequence[np.ndarray]
+) -> np.ndarray:
     """Means of a loss over parts of the examples."""
     if isinstance(loss, keras.losses.Loss):
         loss = copy.copy(loss)
@@ -236,7 +247,7 @@ def _by_part(loss: Any, y: Any, outputs: tf.Tensor, parts: Sequence[np.ndarray])
     return np.array([float(tf.reduce_mean(loss(y[part], tf.gather(outputs, part)))) for part in parts])
 
 
-def losses_of(loss: object, model: keras.Model, outputs: object) -> list[Any]:
+def losses_of(loss: object, model: keras.Model, outputs: object) -> list[LossFunction]:
     """One loss for each output, in the order of `keras.tree.flatten`.
 
     :param loss: as for `keras.Model.compile`.

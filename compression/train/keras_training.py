@@ -62,10 +62,10 @@ class KerasTraining(NamedTuple):
     data: TrainingData
     values_of: Callable[[keras.Model], np.ndarray]
     optimizer: keras.optimizers.Optimizer
-    loss: Any
-    metrics: Any = None
+    loss: object
+    metrics: object = None
     callbacks: Sequence[keras.callbacks.Callback] = ()
-    verbose: Any = 0
+    verbose: object = 0
     seed: int = 0
     plan: Callable[[float], None] | None = None
 
@@ -91,6 +91,7 @@ class KerasTraining(NamedTuple):
         :param decay: as `decay_from`, how the learning rate of the optimizer falls; from 1.0 on, not at all.
         """
         optimizer = self._new_optimizer()
+        # Keras' own loop, in which each step sets the learning rate first.
         together = [*self.callbacks, *callbacks]
         rate = falling_rate(optimizer, epochs * self.data.steps, decay=decay, decay_from=decay_from)
         follow(model, optimizer, self.loss, metrics=self.metrics, learning_rate=rate, callbacks=together)
@@ -119,6 +120,7 @@ class KerasTraining(NamedTuple):
         data = self.data
         steps = self.data.steps
         epochs = config.epochs + config.ending.polish_epochs
+        # After which epochs the weight of the KL is raised, and what is left is kept.
         raised = raised_after(config, kl_weights)
         kept = kept_after(config, raised)
         # A squared or absolute error is a likelihood only with a width of the noise, which is learnt.
@@ -126,9 +128,10 @@ class KerasTraining(NamedTuple):
         noise = LearntNoise(likelihood)
         if likelihood.noise is not None:
             noise = LearntNoise(likelihood, noise_of(outputs_of(model, data.valid[0]), data.valid[1], likelihood))
-        # What removes units, and the network between its epochs.
+        # What decides which units go.
         thresholds = looks(config, checked, self.loss_of, size_of(model))
         options = {"num_train": data.num_train, "seed": self.seed, "new_optimizer": self._built_optimizer, **settings}
+        # The network between its epochs.
         phases = Phases(config, model, thresholds, **options)
         weight = kl_weights[0]
         networks: list[Left] = []
@@ -138,6 +141,7 @@ class KerasTraining(NamedTuple):
             networks.append(Left(weight, shrink(phases.model, thresholds(config.epochs)[-1](phases.model))))
 
         def on_epoch_end(epoch: int, logs: Mapping[str, float] | None) -> None:
+            # Keep what is left before the weight is raised, then see whether units go.
             nonlocal weight
             done = epoch + 1
             if done in kept:
@@ -196,10 +200,11 @@ class KerasTraining(NamedTuple):
         optimizer.build(model.trainable_variables)
         return optimizer
 
-    def _metrics(self, noise: str | None) -> Any:
+    def _metrics(self, noise: str | None) -> object:
         """Those that were given, and the error that estimates the noise of a likelihood."""
         if noise is None:
             return self.metrics
+        # The metric that estimates the noise stands beside those of the user.
         metrics = [] if self.metrics is None else keras.tree.flatten(self.metrics)
         return [*metrics, _KINDS[noise](name=noise)]
 
@@ -220,6 +225,7 @@ class KerasTraining(NamedTuple):
             start = time.perf_counter()
             model.fit(batches, shuffle=False, verbose=0)
             seconds = time.perf_counter() - start
+        # As if these steps had not been made.
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
         return seconds / _TIMED_STEPS

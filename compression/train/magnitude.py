@@ -82,6 +82,7 @@ class MagnitudePruning(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, object] | None = None) -> None:
         """For Keras: prune, if it is time."""
+        # At once when the last epoch of the schedule is over, and else every so many steps.
         steps = (self.params or {}).get("steps") or 1
         epoch = self._epoch + batch / steps
         if not self._is_done and (batch % self.every == 0 or epoch >= self.epochs):
@@ -100,9 +101,11 @@ class MagnitudePruning(keras.callbacks.Callback):
         flat = np.concatenate([score.ravel() for score in scores])
         count = max(1, round(part * flat.size))
         threshold = np.partition(flat, -count)[-count]
+        # New masks, and weights without those that fall.
         for layer, mask, score in zip(self._layers, self._masks, scores, strict=True):
             shape = oriented(layer, np.asarray(layer.kernel)).shape
-            mask.assign(oriented(layer, (score >= threshold).astype(np.float32).reshape(shape)))
+            is_kept = (score >= threshold) & (score > 0)  # what is 0 stays so, however many are kept
+            mask.assign(oriented(layer, is_kept.astype(np.float32).reshape(shape)))
             layer.kernel.assign(layer.kernel * mask)
 
 

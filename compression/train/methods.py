@@ -73,6 +73,7 @@ def method_of(method: object, others: Mapping[str, object]) -> Bayesian | Magnit
             raise TypeError(
                 f"fit() has no {name}=; give a loss that weighs each example by its target, or repeat rows."
             )
+        # Say which method has a setting of this name.
         owners = [kind.__name__ for kind in _METHODS.values() if name in {part.name for part in fields(kind)}]
         place = f"{owners[0]}({name}=...)" if owners else f'Bayesian(settings={{"{name}": ...}})'
         raise TypeError(f"fit() has no {name}=; say it of the method: method=compression.{place}.")

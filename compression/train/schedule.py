@@ -211,6 +211,7 @@ def most_left(config: RecipeConfig, done: int) -> float | None:
     :param done: epochs of the Bayesian network that are over.
     :return: None where that is not looked at. Before polishing they go in any case.
     """
+    # Before polishing at any saving, else on the epochs of the schedule if it pays.
     if done == config.epochs and config.ending.polish_epochs:
         return 1.0
     is_within = max(1, config.pruning.shrink_from) <= done < config.epochs
@@ -237,6 +238,7 @@ def part_to_keep(config: RecipeConfig, done: float) -> float:
 
 def learning_rate_at(config: RecipeConfig, step: tf.Tensor, steps_per_epoch: int, *, is_bayesian: bool) -> tf.Tensor:
     """Learning rate of a step, float32 []; steps are counted from 0 in the plain and again in the Bayesian network."""
+    # Each network has steps and a peak of its own.
     epochs = config.epochs + config.ending.polish_epochs if is_bayesian else config.pretraining.pretrain_epochs
     peak = config.learning_rate if is_bayesian else config.pretraining.pretrain_learning_rate
     return peak * falling(step / (epochs * steps_per_epoch), decay=config.decay, decay_from=config.decay_from)
@@ -283,6 +285,7 @@ def kept_after(config: RecipeConfig, raised: Mapping[int, float]) -> set[int]:
     """
     if not raised:
         return set()
+    # Halves of the epochs after the last raise.
     last = max(raised)
     later = {math.ceil(last + (config.epochs - last) / 2**halves) for halves in range(1, _KEPT_HALVES + 1)}
     return {*raised, *later} - {config.epochs}

@@ -51,6 +51,7 @@ class ValueSharing(keras.callbacks.Callback):
         self.epochs = epochs
         self._strength = tf.Variable(_FIRST, dtype=tf.float32)
         self._epoch = 0
+        # A constraint draws the weights of each layer after each step.
         kernels = [node.layer.kernel for node in weighted_layers(graph_of(model))]
         self._kernels = [kernel for kernel in kernels if np.any(np.asarray(kernel))]
         for kernel in self._kernels:
@@ -67,6 +68,7 @@ class ValueSharing(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, object] | None = None) -> None:
         """For Keras: how far weights go in the next step."""
+        # Evenly in its logarithm from step to step.
         steps = (self.params or {}).get("steps") or 1
         self._strength.assign(self.strength_at(self._epoch + batch / steps))
 
@@ -89,6 +91,7 @@ class _Drawn(keras.constraints.Constraint):
     """Weights that were not 0 go a part of the way to the value that costs least."""
 
     def __init__(self, w: NDArray[np.float32], k: int, rate: float, seed: int, strength: tf.Variable) -> None:
+        # Only weights that were not 0 take part; k-means gives the first values.
         self._places = tf.constant(np.flatnonzero(w)[:, None], tf.int32)
         nonzero = w[w != 0]
         book = codebook(nonzero, k, seed=seed)

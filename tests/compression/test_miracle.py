@@ -93,6 +93,14 @@ def test_the_kl_of_each_block(model: keras.Model, data: tuple[np.ndarray, np.nda
     np.testing.assert_allclose(coded.kl_bits, [block.sum() / np.log(2) for block in blocks], rtol=1e-4)
 
 
+def test_a_weight_has_one_block_however_many_bytes_there_are(
+    model: keras.Model, data: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    settings = {"loss": LOSS, "block_bits": 4, "epochs": 0, "code_epochs": 0}
+    coded = bc.random_code(model, tmp_path / "n.bcz", *data, num_bytes=10**12, **settings)
+    assert len(coded.kl_bits) == 110
+
+
 def test_training_between_blocks_makes_up_for_the_draws(
     data: tuple[np.ndarray, np.ndarray], tmp_path: Path, rng: np.random.Generator
 ) -> None:

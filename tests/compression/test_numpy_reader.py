@@ -92,7 +92,8 @@ def test_damage_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "n.bcz"
     save_bcz(chain(), path)
     content = path.read_bytes()
-    for wrong, message in ((content[:-1], "truncated or damaged"), (b"PK" + content, "no .bcz network")):
+    short = ((content[:4], "no .bcz network"), (content[:7], "truncated or damaged"))
+    for wrong, message in ((content[:-1], "truncated or damaged"), (b"PK" + content, "no .bcz network"), *short):
         path.write_bytes(wrong)
         with pytest.raises(ValueError, match=message):
             numpy_reader.read(str(path))

@@ -12,7 +12,7 @@ import tensorflow as tf
 import compression as bc
 from compression.files import container, single_file
 from compression.files.container import kernels_of, with_kernels, write_encoded
-from compression.files.single_file import _highest, _rising
+from compression.files.single_file import _highest, _rising, _smallest
 from compression.graph.removal.shrink import shrink_details
 from compression.rounding.curvature import _patches, curvature_of, curvature_of_posterior
 from compression.rounding.in_turn import InTurn, on_grid
@@ -278,6 +278,19 @@ def test_the_rate_is_not_the_luckiest_one() -> None:
     assert -5 - 1 / 16 <= _highest(lambda rate: (0.1 * (rate + 2), rate), 0.0, -0.3, 0.2) <= -5
     with pytest.raises(ValueError, match="no rounding of the weights stays within max_rise"):
         _highest(lambda rate: (1.0, rate), 0.0, 0.4, 0.2)
+
+
+@pytest.mark.parametrize("biases", ["float16", "float32"])
+def test_of_files_of_one_size_it_is_always_the_same(biases: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are hashed in another way in each process: the file must not depend on it."""
+
+    def encode(model: keras.Model, codes: object, *, biases: Any) -> container.Encoded:
+        return container.Encoded(b"1", model, [biases])
+
+    monkeypatch.setattr(single_file, "encode", encode)
+    model = keras.Sequential([keras.Input([3]), L.Dense(2)])
+    taken = _smallest(model, [container.Raw(kernel) for kernel in kernels_of(model)], biases, lambda network: 0.0, 0.0)
+    assert taken.values == [biases]
 
 
 def test_bits_of_small_networks_whose_layers_are_most_of_the_file(tmp_path: Path) -> None:

@@ -261,7 +261,15 @@ def test_a_table_of_numbers(folder: Path) -> None:
     assert load_bcz(folder / "numbers" / "files" / "model.bcz").output_shape == (None, 1)
 
 
-def test_flat_images_for_a_network_of_vectors(folder: Path) -> None:
-    done = call(folder, "flat", "--network=flat.keras", *QUICK)
-    assert done.code == 0, done.err
+def test_flat_images_for_a_network_of_vectors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All results are there if in the end another program has no operations for the network."""
+
+    def refuse(*_: object) -> None:
+        raise ValueError("TensorFlow Lite cannot hold the network")
+
+    monkeypatch.setattr("scripts.compress_network.export_all", refuse)
+    done = call(folder, "flat", "--network=flat.keras", *QUICK, "--export=nowhere")
+    assert done.code == 2
+    assert "TensorFlow Lite cannot hold the network" in done.err
+    assert result_of(folder, "flat")["network"] == "own"
     assert load_bcz(folder / "flat" / "files" / "shrunk.bcz").input_shape == (None, 64)

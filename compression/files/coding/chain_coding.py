@@ -22,6 +22,7 @@ def fits_chain(graph: Graph) -> bool:
     """Whether the layers are a chain that the short form can hold."""
     if not is_chain(graph) or graph.tensors[graph.input_numbers[0]].dtype != "float32":
         return False
+    # Layers with weights take inputs with one axis, or with those of an image.
     ranks = {keras.layers.Dense: 2, keras.layers.Conv2D: 4}
     return all(
         not problem(node.layer)
@@ -67,6 +68,7 @@ def read_chain(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[i
 def _weight_shapes(layer: keras.Layer, input_shape: tuple[int | None, ...]) -> list[tuple[int, ...]]:
     if not isinstance(layer, _SHAPED):
         return []
+    # As Keras would build them, without building them.
     is_dense = isinstance(layer, keras.layers.Dense)
     if len(input_shape) != (1 if is_dense else 3) or input_shape[-1] is None:
         raise ValueError(f"a {type(layer).__name__} layer has inputs {input_shape}")

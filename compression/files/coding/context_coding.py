@@ -105,6 +105,7 @@ def _shortest(low: int, high: int) -> bytes:
 
 
 def _model(shape: tuple[int, ...]) -> loops.Model:
+    # Slots of all contexts, each at probability 1/2, and equal weights for all that are mixed.
     squash, stretch, rates = _tables()
     size = 2048 + sum(shape) + 128 * 300
     weights = np.full((loops.SETS, loops.INPUTS + 1), _FIRST_WEIGHT, np.int64)

@@ -6,7 +6,6 @@ A file says how large its network is in a few bytes, so a budget in proportion t
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from gpflow_deep_base.storage.limits import Budget, budget_of
 
@@ -35,7 +34,7 @@ def budget_for(length: int, max_bytes: int | None = None) -> Budget:
     return budget_of(length, _FREE_BYTES + _PER_BYTE * length if max_bytes is None else max_bytes)
 
 
-def take_input(budget: Budget, shape: Iterable[Any]) -> None:
+def take_input(budget: Budget, shape: Iterable[int | None]) -> None:
     """Room for one example of an input, or of what a layer broadcasts its settings to.
 
     :param shape: without the axis of examples; sizes that are left open count as 1.
@@ -50,6 +49,7 @@ def take_settings(budget: Budget, settings: Mapping[str, object]) -> None:
     :raises ValueError: if there is too little.
     """
     for name, entry_bytes in _PER_ENTRY.items():
+        # The list is made when the layer is, whatever its inputs are.
         if isinstance(count := settings.get(name), int):
             budget.take(entry_bytes * max(0, count), f"{name} of this size")
 

@@ -40,7 +40,16 @@ from .chain_coding import MAX_AXES, MAX_LAYERS
 from .costs import take_input, take_settings, take_time, take_weights
 from .kernel_coding import Reader
 
-__all__ = ["check_call", "check_layer", "for_files", "graph_bytes", "outline", "read_graph", "without_masks"]
+__all__ = [
+    "check_call",
+    "check_layer",
+    "for_files",
+    "graph_bytes",
+    "outline",
+    "read_graph",
+    "stored_weights",
+    "without_masks",
+]
 
 _PER_CHARACTER = 40  # bytes of the objects that are made of it
 _MAX_NAME = 200
@@ -132,12 +141,12 @@ def _arguments_of(kind: type) -> set[str]:
     return set(inspect.signature(kind.call).parameters) - {"self", "training", "args", "kwargs"}  # type: ignore[attr-defined]
 
 
-def outline(graph: Graph) -> Any:
+def outline(graph: Graph) -> list[object]:
     """What a graph is, without names and weights: two graphs are the same if these are equal."""
     # Numbers of tensors and of layers in the order in which they come up, whatever they were.
     renumbered = {number: new for new, number in enumerate(graph.input_numbers)}
     places: dict[str, int] = {}
-    calls: list[Any] = []
+    calls: list[object] = []
     for node in graph.nodes:
         args, kwargs = _plain([list(node.args), node.kwargs], renumbered, str)
         renumbered |= {number: len(renumbered) + i for i, number in enumerate(node.outputs)}
@@ -213,7 +222,7 @@ def graph_bytes(graph: Graph) -> bytes:
     :raises ValueError: naming a layer that no file can hold.
     """
     # A layer that is called several times is written once.
-    layers: dict[str, Any] = {}
+    layers: dict[str, keras.Operation] = {}
     for node in graph.nodes:
         layers.setdefault(node.name, node.layer)
     names = list(layers)
@@ -232,7 +241,12 @@ def graph_bytes(graph: Graph) -> bytes:
         "gives": _plain(graph.outputs, renumbered),
         "layers": [[kind_name(layer), name, _settings(layer)] for name, layer in layers.items()],
         "calls": calls,
-        "shapes": [_shapes_of(layer) for layer in layers.values() if isinstance(layer, keras.Layer)],
+        # For readers that make no layers.
+        "shapes": [
+            [list(variable.shape) for variable in stored_weights(layer)]
+            for layer in layers.values()
+            if isinstance(layer, keras.Layer)
+        ],
     }
     text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
     packed = zlib.compress(text, 9)
@@ -241,10 +255,9 @@ def graph_bytes(graph: Graph) -> bytes:
     return leb128(len(packed)) + packed
 
 
-def _shapes_of(layer: keras.Layer) -> list[list[int]]:
-    """Of the weights in a file; statistics of `Normalization` are settings. For readers that make no layers."""
-    is_settings = isinstance(layer, keras.layers.Normalization)
-    return [] if is_settings else [list(variable.shape) for variable in layer.weights]
+def stored_weights(layer: keras.Layer) -> list[keras.Variable]:
+    """Weights in a file; statistics of `Normalization` are settings."""
+    return [] if isinstance(layer, keras.layers.Normalization) else layer.weights
 
 
 def read_graph(reader: Reader, budget: Budget) -> tuple[Graph, list[list[tuple[int, ...]]]]:
@@ -305,7 +318,7 @@ def _weight_shapes(graph: Graph, budget: Budget) -> list[list[tuple[int, ...]]]:
     shapes: dict[str, list[tuple[int, ...]]] = {}
     probes: dict[str, keras.Layer] = {}
     with keras.StatelessScope(initialize_variables=False):
-        tensors: dict[int, Any] = {}
+        tensors: dict[int, keras.KerasTensor] = {}
         for number in graph.input_numbers:
             tensors[number] = keras.Input(graph.tensors[number].shape[1:], dtype=graph.tensors[number].dtype)
         for node in graph.nodes:
@@ -389,7 +402,7 @@ def _settings(layer: keras.layers.Layer) -> _Json:
     return stored_settings
 
 
-def _jsonable(value: object) -> Any:
+def _jsonable(value: object) -> object:
     if isinstance(value, tuple | list):
         return [_jsonable(part) for part in value]
     if isinstance(value, np.ndarray | np.generic):
@@ -478,7 +491,7 @@ def _kinds_in(
             yield from _kinds_in(inner, its_name, its_settings, depth + 1)
 
 
-def _tuples(value: object) -> Any:
+def _tuples(value: object) -> object:
     return tuple(_tuples(part) for part in value) if isinstance(value, list) else value
 
 

@@ -59,25 +59,32 @@ def kernel_bytes(code: Kernel, entropy_coded: bool, strides: tuple[int, int] = (
     """
     if isinstance(code, Raw):
         return b"\0" + np.asarray(code.values, "<f4").tobytes()
-    # Fields of equal size, or coded with contexts where that is shorter.
+    # Integers of either sign to be coded with contexts, and what makes unsigned fields of equal size of them.
     if isinstance(code, FixedPoint):
-        unsigned = code.integers.astype(np.int64) + 2 ** (code.exponent + code.significant)
+        integers = code.integers.astype(np.int64)
+        offset = 2 ** (code.exponent + code.significant)
+        width = code.bits
         head = bytes([code.significant, code.exponent])
-        plain = b"\1" + head + packed_bytes(unsigned, code.bits)
-        coded = _shortest(code.integers, strides) if entropy_coded else None
-        return plain if coded is None else min(plain, b"\7" + head + coded, key=len)
-    if isinstance(code, Grid):
+        plain_head = b"\1" + head
+        coded_head = b"\7" + head
+    elif isinstance(code, Grid):
+        integers = code.integers.astype(np.int64)
+        width = code.bits
+        offset = 2 ** (width - 1)
         head = np.array(code.step, "<f2").tobytes()
-        plain = b"\x09" + head + bytes([code.bits]) + packed_bytes(code.integers + 2 ** (code.bits - 1), code.bits)
-        coded = _shortest(code.integers, strides) if entropy_coded else None
-        return plain if coded is None else min(plain, b"\x08" + head + coded, key=len)
-    # A codebook: its centres, then indices; for contexts the most frequent one is 0.
-    k = len(code.centres)
-    head = bytes([k - 1]) + code.centres.astype("<f2").tobytes()
-    plain = b"\2" + head + packed_bytes(code.indices, _index_bits(k))
-    mode = int(np.argmax(code.counts))
-    coded = _shortest(code.indices.astype(np.int64) - mode, strides) if entropy_coded else None
-    return plain if coded is None else min(plain, b"\6" + head + bytes([mode]) + coded, key=len)
+        plain_head = b"\x09" + head + bytes([width])
+        coded_head = b"\x08" + head
+    else:
+        # A codebook: its centres, then indices; for contexts the most frequent one is 0.
+        offset = int(np.argmax(code.counts))
+        integers = code.indices.astype(np.int64) - offset
+        width = _index_bits(len(code.centres))
+        head = bytes([len(code.centres) - 1]) + code.centres.astype("<f2").tobytes()
+        plain_head = b"\2" + head
+        coded_head = b"\6" + head + bytes([offset])
+    plain = plain_head + packed_bytes(integers + offset, width)
+    coded = _shortest(integers, strides) if entropy_coded else None
+    return plain if coded is None else min(plain, coded_head + coded, key=len)
 
 
 def read_kernel(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.float32]:
@@ -158,6 +165,7 @@ def _shortest(values: np.ndarray, strides: tuple[int, int]) -> bytes | None:
 
 
 def _read_contexts(reader: "Reader", shape: tuple[int, ...]) -> NDArray[np.int64]:
+    # The order of the numbers and their neighbours, as the encoder chose them.
     flags = reader.take(1)[0]
     if flags > 3:
         raise ValueError(f"the order {flags} of numbers is not known")
@@ -183,6 +191,7 @@ def _index_bits(k: int) -> int:
 
 def packed_bytes(values: ArrayLike, width: int) -> bytes:
     """Unsigned integers of `width` bits one after the other, padded to whole bytes."""
+    # Each bit of each number, from the highest on.
     flat = np.ravel(np.asarray(values)).astype(np.int64)
     shifts = np.arange(width - 1, -1, -1)
     return np.packbits(((flat[:, None] >> shifts) & 1).astype(np.uint8)).tobytes()
@@ -204,6 +213,7 @@ class Reader(frame.Reader):
 
     def digits(self, *counts: int) -> list[int]:
         """The flags of `_pair_and_flags`."""
+        # Digits of a number of mixed radix, the lowest first.
         number = self.integer()
         digits = []
         for count in counts:
@@ -219,6 +229,7 @@ class Reader(frame.Reader):
 
     def packed(self, count: int, width: int) -> NDArray[np.int64]:
         """Unsigned integers of `width` bits."""
+        # Block by block, each of whole bytes, so that the bits take little room.
         content = np.frombuffer(self.take(-(-count * width // 8)), np.uint8)
         values = np.zeros(count, np.int64)
         powers = 1 << np.arange(width - 1, -1, -1)

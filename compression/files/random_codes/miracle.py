@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -81,8 +81,8 @@ class CodedFile(NamedTuple):
 def random_code(
     model: keras.Model,
     path: str | os.PathLike[str],
-    x: Any,
-    y: Any = None,
+    x: object,
+    y: object = None,
     *,
     loss: object,
     num_bytes: int,
@@ -180,6 +180,8 @@ def _empty_code(model: keras.Model, num_bytes: int, block_bits: int, sharing: tu
         )
     num_weights = sum(sizes_of(shapes, sharing))
     scales = (0,) * len(shapes)
+    # In as many bytes as the weights take as they are, each has a block of its own already.
+    num_bytes = min(num_bytes, len(bcz_bytes(model)))
     # Blocks for all of the bytes; what such a file is too long by comes off them.
     max_blocks = max(1, 8 * num_bytes // block_bits)
     code = RandomCode(seed, block_bits, scales, sharing, np.zeros(max_blocks, np.int64), shapes)
@@ -290,11 +292,11 @@ class _Posterior:
         self._is_rounded.assign(True)
         return self._scales
 
-    def steps_function(self, optimizer: keras.optimizers.Optimizer) -> Any:
+    def steps_function(self, optimizer: keras.optimizers.Optimizer) -> Callable[[Iterator, tf.Tensor], None]:
         """A function (iterator of batches, number of steps) that trains."""
 
         @tf.function(reduce_retracing=True)
-        def run(batches: Any, count: tf.Tensor) -> None:
+        def run(batches: Iterator, count: tf.Tensor) -> None:
             for _ in tf.range(count):
                 x, y = next(batches)
                 with tf.GradientTape() as tape:

@@ -140,6 +140,7 @@ def draw_index(log_weights: NDArray[np.float64], rng: np.random.Generator) -> in
 
 def header_bytes(code: RandomCode) -> bytes:
     """All but the numbers of draws: C, with a bit if weights are shared; seed; blocks; scales; how many share."""
+    # How many share a weight is only said where some do.
     is_shared = any(share > 1 for share in code.sharing)
     head = bytes([code.block_bits | _SHARED * is_shared]) + leb128(code.seed) + leb128(len(code.indices))
     return head + bytes(code.scales) + b"".join(leb128(share) for share in code.sharing if is_shared)
@@ -155,6 +156,7 @@ def read_code(reader: Reader, shapes: Sequence[tuple[int, ...]]) -> RandomCode:
 
     :raises ValueError: if a number is impossible, or the blocks are more or fewer than so many weights can have.
     """
+    # The header, each number in the order in which it was written.
     first = reader.take(1)[0]
     seed = reader.integer()
     count = reader.integer()

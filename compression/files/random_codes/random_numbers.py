@@ -66,6 +66,7 @@ def normal_table() -> NDArray[np.int16]:
     :raises RuntimeError: if this machine computes another table than all others.
     """
     count = 1 << _BITS
+    # Quantiles of the upper half, and the same with the other sign.
     positive = [round(NormalDist().inv_cdf((i + 0.5) / count) * UNIT) for i in range(count // 2, count)]
     table = np.array([-value for value in reversed(positive)] + positive, np.int16)
     if (checksum := zlib.crc32(table.astype("<i2").tobytes())) != _CHECKSUM:
@@ -109,6 +110,7 @@ def chosen_normals(
     for i in range(len(indices)):
         for j in range(start, ends[i]):
             part = (j - start) & 7
+            # Which word of which call, and which half of it.
             words = _rounds(indices[i], block + i, (j - start) >> 3, _NORMALS, key)
             word = words[0] if part < 2 else words[1] if part < 4 else words[2] if part < 6 else words[3]
             out[j] = table[(word >> (16 if part & 1 else 0) & 0xFFFF) >> (16 - _BITS)]

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -57,8 +56,9 @@ def carry_optimizer(
     return new_optimizer
 
 
-def _places(model: keras.Model) -> list[tuple[tuple[str, int], tuple[Any, str]]]:
+def _places(model: keras.Model) -> list[tuple[tuple[str, int], tuple[keras.Layer, str]]]:
     """For each variable that is trained, the name of its layer and its number in it; and the layer, and its name."""
+    # Each variable by its layer and its number in it, which a smaller network has, too.
     owners = {
         id(variable): ((node.name, number), (node.layer, variable.name))
         for node in graph_of(model).nodes

@@ -30,6 +30,7 @@ def compose(first: IndexMaps, second: IndexMaps) -> dict[str, Kept]:
 
     A layer of `first` that `second` does not have is gone.
     """
+    # What the second cut keeps, in numbers of before the first.
     nothing = np.zeros(0, np.int64)
     return {
         name: Kept(*(np.asarray(a)[np.asarray(b, np.int64)] for a, b in zip(first_kept, second[name], strict=True)))
@@ -61,6 +62,7 @@ def cut(values: np.ndarray, role: str, kept: Kept) -> np.ndarray:
     :param role: "kernel" [..., inputs, outputs], "transposed kernel" [..., outputs, inputs], "depthwise kernel"
         [..., outputs, 1], "in" [..., inputs], "out" [..., outputs], or "scalar", which is not cut.
     """
+    # Inputs and outputs are the last two axes of a kernel, in this order or the other.
     if role == "kernel":
         return values[..., kept.inputs, :][..., kept.outputs]
     if role == "transposed kernel":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -36,6 +37,7 @@ def kept_of(graph: Graph, kinds: Sequence[str], flow: Flow, *, keep_inputs: bool
                 for number in node.sources:
                     needed[number] |= _some(flow.varies[number], flow.varies[number])
             continue
+        # Others say by their kind which inputs they need; the inputs of the model may all be kept.
         demand = _DEMANDS[kind](graph, flow, node, needed[node.outputs[0]])
         if kind == "weighted" and node.sources[0] in input_numbers and needed[node.outputs[0]].any():
             everything = np.ones_like(demand.sources[0])
@@ -56,12 +58,11 @@ def _given(graph: Graph, kinds: Sequence[str]) -> set[int]:
     return numbers
 
 
-class _Demand:
+class _Demand(NamedTuple):
     """What a call needs of each of its sources, and what is recorded of it."""
 
-    def __init__(self, sources: Sequence[np.ndarray], kept: Kept | None = None) -> None:
-        self.sources = sources
-        self.kept = kept
+    sources: Sequence[np.ndarray]
+    kept: Kept | None = None
 
 
 def _kept(inputs: np.ndarray, outputs: np.ndarray) -> Kept:
@@ -76,6 +77,7 @@ def _some(wanted: np.ndarray, varies: np.ndarray) -> np.ndarray:
 
 
 def _weighted(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:
+    # Inputs that vary and have a weight to an output that is needed.
     source = node.sources[0]
     kernel = flow.kernels[node.name]
     varies = flow.varies[source]
@@ -120,12 +122,14 @@ def _flatten(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Dema
 
 
 def _unflatten(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:
+    # A channel is needed at all of its places, where it varies.
     repeated = np.tile(outputs, positions(graph, node.outputs[0]))
     needed = repeated & flow.varies[node.sources[0]]
     return _Demand([_some(needed, repeated) if outputs.any() else needed], _kept(repeated, outputs))
 
 
 def _view(graph: Graph, flow: Flow, node: Node, outputs: np.ndarray) -> _Demand:
+    # The inputs at whose places somebody needs an output.
     places, _ = view_of(node)
     inputs = np.zeros(num_channels(graph, node.sources[0]), bool)
     inputs[places[outputs & (places >= 0)]] = True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -132,6 +132,7 @@ def _scaled(layer: keras.layers.Layer, varies: np.ndarray, constant: np.ndarray,
         shift = np.asarray(layer.beta, np.float64) if layer.center else 0.0
         return varies, (constant - np.asarray(layer.moving_mean, np.float64)) * scale + shift
     if isinstance(layer, keras.layers.PReLU):
+        # A slope for each place makes a negative constant vary from place to place.
         alpha = np.asarray(layer.alpha, np.float64).reshape(-1, size)
         depends = np.any(alpha != alpha[0], axis=0) & (constant < 0)
         return varies | depends, np.where(constant < 0, alpha[0] * constant, constant)
@@ -144,23 +145,22 @@ def _scaled(layer: keras.layers.Layer, varies: np.ndarray, constant: np.ndarray,
 
 def _pointwise(layer: keras.layers.Layer, varies: np.ndarray, constant: np.ndarray) -> _Channels:
     if isinstance(layer, ELEMENTWISE):
-        constant = np.asarray(_called(layer, constant[None]), np.float64)[0]
+        constant = np.asarray(layer(constant[None].astype(layer.compute_dtype)), np.float64)[0]
     elif is_padded(layer):
         varies = varies | (constant != 0.0)
     return varies, constant
 
 
-def _called(layer: keras.layers.Layer, values: np.ndarray) -> Any:
-    return layer(values.astype(layer.compute_dtype))
-
-
 def _merge(layer: keras.layers.Layer, varies: np.ndarray, constant: np.ndarray) -> _Channels:
     if isinstance(layer, keras.layers.Multiply):
+        # A product with a constant 0 is constant.
         is_zero = np.any(~varies & (constant == 0.0), axis=0)
         return varies.any(axis=0) & ~is_zero, constant.prod(axis=0)
-    reductions: dict[str, Any] = {"Add": np.sum, "Subtract": np.subtract.reduce, "Average": np.mean}
-    reductions |= {"Maximum": np.max, "Minimum": np.min}
-    return varies.any(axis=0), reductions[type(layer).__name__](constant, axis=0)
+    kind = type(layer).__name__
+    if kind == "Average":
+        return varies.any(axis=0), constant.mean(axis=0)
+    # Sums, differences, maxima and minima: NumPy calls them as Keras does.
+    return varies.any(axis=0), getattr(np, kind.lower()).reduce(constant, axis=0)
 
 
 def _activated(layer: keras.layers.Layer, values: np.ndarray) -> np.ndarray:

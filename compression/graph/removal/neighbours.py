@@ -42,5 +42,6 @@ def _flattened(graph: Graph, node: Node) -> tuple[int, ...]:
         path.append(maker)
     if maker is None or not isinstance(maker.layer, keras.layers.Flatten):
         return ()
+    # The shape before flattening, if it is the same for all examples.
     shape = graph.tensors[maker.sources[0]].shape[1:]
     return () if None in shape else tuple(int(size) for size in shape if size is not None)

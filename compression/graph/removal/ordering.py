@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import keras
 import numpy as np
-from numpy.typing import NDArray
 
 from ..graph import Graph, Node, graph_of
 from ..kinds import is_mixing, kind_of
@@ -15,14 +12,6 @@ from .cutting import oriented
 from .flow import num_channels, positions
 
 __all__ = ["ordered"]
-
-
-class _Pair(NamedTuple):
-    """A layer, the only layer that its units go to, and at how many places of an image these are inputs of it."""
-
-    layer: keras.Layer
-    then: keras.Layer
-    repeats: int
 
 
 def ordered(model: keras.Model) -> keras.Model:
@@ -34,13 +23,13 @@ def ordered(model: keras.Model) -> keras.Model:
     new_model = copy_of(model)
     graph = graph_of(new_model)
     for node in graph.nodes:
-        pair = _pair(graph, node) if kind_of(graph, node) == "weighted" else None
-        if pair is not None:
-            _sort(pair)
+        if kind_of(graph, node) == "weighted" and (follower := _follower(graph, node)) is not None:
+            _sort(node.layer, *follower)
     return new_model
 
 
-def _pair(graph: Graph, node: Node) -> _Pair | None:
+def _follower(graph: Graph, node: Node) -> tuple[keras.Layer, int] | None:
+    """The only layer that the units of another go to, and at how many places of an image they are inputs of it."""
     if is_mixing(node.layer):
         return None
     uses = graph.consumers()
@@ -51,7 +40,7 @@ def _pair(graph: Graph, node: Node) -> _Pair | None:
         follower = next(other for other in graph.nodes if number in other.sources)
         kind = kind_of(graph, follower)
         if kind == "weighted":
-            return _Pair(node.layer, follower.layer, repeats)
+            return follower.layer, repeats
         if kind == "flatten" and num_channels(graph, number) == num_channels(graph, node.outputs[0]):
             repeats = positions(graph, number)
         elif kind != "pointwise" or getattr(follower.layer, "weights", None):
@@ -60,10 +49,12 @@ def _pair(graph: Graph, node: Node) -> _Pair | None:
     return None
 
 
-def _sort(pair: _Pair) -> None:
-    kernel, next_kernel = (_axes_last(layer) for layer in (pair.layer, pair.then))
+def _sort(layer: keras.Layer, then: keras.Layer, repeats: int) -> None:
+    # Kernels with inputs and outputs last; rows of the next one by place and unit.
+    kernel = oriented(layer, np.asarray(layer.kernel))
+    next_kernel = oriented(then, np.asarray(then.kernel))
     units = kernel.shape[-1]
-    rows = next_kernel.reshape(*next_kernel.shape[:-2], pair.repeats, units, next_kernel.shape[-1])
+    rows = next_kernel.reshape(*next_kernel.shape[:-2], repeats, units, next_kernel.shape[-1])
     outgoing = np.moveaxis(rows, -2, 0).reshape(units, -1)
     incoming = kernel.reshape(-1, units)
     # By the number of weights that are not 0, going in and out; then by their size.
@@ -71,12 +62,7 @@ def _sort(pair: _Pair) -> None:
     size = np.abs(incoming).sum(axis=0) + np.abs(outgoing).sum(axis=1)
     order = np.lexsort((-size, -count))
     # The same order for the outputs of one layer and the inputs of the other.
-    pair.layer.kernel.assign(oriented(pair.layer, kernel[..., order]))
-    if pair.layer.use_bias:
-        pair.layer.bias.assign(np.asarray(pair.layer.bias)[order])
-    pair.then.kernel.assign(oriented(pair.then, rows[..., order, :].reshape(next_kernel.shape)))
-
-
-def _axes_last(layer: keras.Layer) -> NDArray[np.float32]:
-    """The kernel, inputs and outputs last."""
-    return oriented(layer, np.asarray(layer.kernel))
+    layer.kernel.assign(oriented(layer, kernel[..., order]))
+    if layer.use_bias:
+        layer.bias.assign(np.asarray(layer.bias)[order])
+    then.kernel.assign(oriented(then, rows[..., order, :].reshape(next_kernel.shape)))

@@ -68,11 +68,6 @@ class Shrunk(NamedTuple):
     """Kept inputs and outputs of each layer, by name."""
 
 
-class _Plan(NamedTuple):
-    kept: dict[str, Kept]
-    flow: Flow
-
-
 def shrink(model: keras.Model, thresholds: Thresholds = None, *, keep_inputs: bool = False) -> keras.Model:
     """The plain, smaller Keras model that computes what `model` does with its pruned groups masked.
 
@@ -90,8 +85,8 @@ def shrink_details(model: keras.Model, thresholds: Thresholds = None, *, keep_in
     """What :func:`shrink` does, with variances and sizes."""
     graph = graph_of(model)
     # Masks, then what varies and what is needed, then the smaller network.
-    plan = _plan(graph, masks(model, thresholds), keep_inputs=keep_inputs)
-    built = rebuild(graph, plan.kept, _plain, plan.flow.constant, without=IDLE)
+    kept, flow = _plan(graph, masks(model, thresholds), keep_inputs=keep_inputs)
+    built = rebuild(graph, kept, _plain, flow.constant, without=IDLE)
     nodes = weighted_layers(graph)
     variance_of = dict[str, np.ndarray]()
     count_of = dict[str, int]()
@@ -99,10 +94,10 @@ def shrink_details(model: keras.Model, thresholds: Thresholds = None, *, keep_in
         if node.name not in built.layers:
             continue
         layer = node.layer
-        kept_indices = plan.kept[node.name]
+        kept_indices = kept[node.name]
         # Masked posterior means, Eqs. (10) and (19), of what is kept, with constants folded into biases.
-        kernel = oriented(layer, cut(plan.flow.kernels[node.name], "kernel", kept_indices))
-        bias = plan.flow.biases[node.name][kept_indices.outputs]
+        kernel = oriented(layer, cut(flow.kernels[node.name], "kernel", kept_indices))
+        bias = flow.biases[node.name][kept_indices.outputs]
         built.layers[node.name].set_weights([kernel, bias])
         # Eqs. (11) and (20): the variances say how many bits the weights need.
         if isinstance(layer, BayesianLayer):
@@ -115,11 +110,10 @@ def shrink_details(model: keras.Model, thresholds: Thresholds = None, *, keep_in
         model=built.model,
         variances=[variance_of.get(name, np.zeros(tuple(variable.shape))) for name, variable in kernels],
         architecture=tuple(
-            len(plan.kept[node.name].outputs if is_convolution(node.layer) else plan.kept[node.name].inputs)
-            for node in nodes
+            len(kept[node.name].outputs if is_convolution(node.layer) else kept[node.name].inputs) for node in nodes
         ),
         kept_weights=tuple(count_of.get(name, int(np.prod(variable.shape))) for name, variable in kernels),
-        original_weights=tuple(plan.flow.kernels[node.name].size for node in nodes),
+        original_weights=tuple(flow.kernels[node.name].size for node in nodes),
         kept=built.kept,
     )
 
@@ -138,16 +132,16 @@ def shrink_bayesian(model: keras.Model, thresholds: Thresholds = None) -> tuple[
     """
     graph = graph_of(model)
     layer_masks = masks(model, thresholds)
-    plan = _plan(graph, layer_masks)
+    kept, flow = _plan(graph, layer_masks)
     # Variables are cut first; then biases take up the constants.
-    smaller, layers, all_kept = _sliced(graph, plan.kept, plan.flow)
+    smaller, layers, all_kept = _sliced(graph, kept, flow)
     for node in weighted_layers(graph):
         if (new_layer := layers.get(node.name)) is None:
             continue
-        kept_indices = plan.kept[node.name]
+        kept_indices = kept[node.name]
         if isinstance(new_layer, BayesianLayer):
             new_layer.mask.assign(cut(layer_masks[node.layer.name], role_of(node.layer, "mask"), kept_indices))
-        bias = plan.flow.biases[node.name][kept_indices.outputs]
+        bias = flow.biases[node.name][kept_indices.outputs]
         if new_layer.use_bias:
             new_layer.bias.assign(bias)
         elif np.any(bias != 0.0):
@@ -155,8 +149,8 @@ def shrink_bayesian(model: keras.Model, thresholds: Thresholds = None) -> tuple[
                 f"the layer {node.name} has no bias to fold pruned units into; build it with use_bias=True."
             )
         # With padding one constant input stays, with the weights of all that it stands for.
-        if (one := plan.flow.merged.get(node.name)) is not None:
-            _assign_input(new_layer, cut(plan.flow.kernels[node.name], "kernel", kept_indices), one, kept_indices)
+        if (one := flow.merged.get(node.name)) is not None:
+            _assign_input(new_layer, cut(flow.kernels[node.name], "kernel", kept_indices), one, kept_indices)
     return smaller, all_kept
 
 
@@ -185,7 +179,7 @@ def kept_by(graph: Graph, found: Mapping[str, np.ndarray]) -> IndexMaps:
     :param found: see :func:`compression.layers.thresholds.masks`.
     :raises NothingLeftError: if no output of the network would vary.
     """
-    return _plan(graph, found).kept
+    return _plan(graph, found)[0]
 
 
 def left_whole(model: keras.Model) -> list[str]:
@@ -197,6 +191,7 @@ def _sizes(graph: Graph, node: Node) -> tuple[int, int] | None:
     """Inputs and outputs of a call of which is recorded what is kept; None for others."""
     kind = kind_of(graph, node)
     if kind == "weighted":
+        # By the kernel of a layer with weights, else by the tensors.
         *_, inputs, outputs = node.layer.weights[0].shape
         return (outputs, inputs) if is_transposed(node.layer) else (inputs, outputs)
     if kind in ("merge", "unflatten") or isinstance(node.layer, keras.layers.Embedding):
@@ -205,6 +200,7 @@ def _sizes(graph: Graph, node: Node) -> tuple[int, int] | None:
 
 
 def _sliced(graph: Graph, kept: IndexMaps, flow: Flow | None) -> tuple[keras.Model, dict[str, keras.Layer], dict]:
+    # Layers of the same settings and fewer units, with their part of each variable.
     built = rebuild(graph, kept, _resized, None if flow is None else flow.constant)
     for node in weighted_layers(graph):
         if (new_layer := built.layers.get(node.name)) is not None:
@@ -213,7 +209,8 @@ def _sliced(graph: Graph, kept: IndexMaps, flow: Flow | None) -> tuple[keras.Mod
     return built.model, built.layers, built.kept
 
 
-def _plan(graph: Graph, found: Mapping[str, np.ndarray], *, keep_inputs: bool = False) -> _Plan:
+def _plan(graph: Graph, found: Mapping[str, np.ndarray], *, keep_inputs: bool = False) -> tuple[dict[str, Kept], Flow]:
+    """What is kept of each layer of the network that these masks leave, and what varies in it."""
     kernels = {}
     biases = {}
     nodes = weighted_layers(graph)
@@ -231,12 +228,13 @@ def _plan(graph: Graph, found: Mapping[str, np.ndarray], *, keep_inputs: bool = 
     flow = flow_of(graph, kinds, kernels, biases)
     if not any(flow.varies[number].any() for number in graph.output_numbers):
         raise NothingLeftError(_blame(graph, nodes, found, flow))
-    return _Plan(kept_of(graph, kinds, flow, keep_inputs=keep_inputs), flow)
+    return kept_of(graph, kinds, flow, keep_inputs=keep_inputs), flow
 
 
 def _blame(graph: Graph, nodes: list[Node], found: Mapping[str, np.ndarray], flow: Flow) -> str:
     """Which layer lets nothing through, for an error."""
     for node in nodes:
+        # A layer without any group, else the first whose outputs are all constant.
         if node.name in found and not np.any(found[node.name]):
             return (
                 f"the layer {node.name} is pruned to nothing: all {found[node.name].size} groups are at or above the "
@@ -251,6 +249,7 @@ def _blame(graph: Graph, nodes: list[Node], found: Mapping[str, np.ndarray], flo
 
 def _assign_input(layer: keras.layers.Layer, kernel: np.ndarray, one: int, kept: Kept) -> None:
     """Make the weights from input `one` those of `kernel` [..., inputs, outputs], a posterior mean."""
+    # A plain layer takes the weights as they are; of a Bayesian one they are the posterior mean.
     row = np.searchsorted(kept.inputs, one)
     if not isinstance(layer, BayesianLayer):
         layer.kernel.assign(oriented(layer, kernel))
@@ -271,6 +270,7 @@ def _plain(node: Node, units: int) -> keras.layers.Layer:
     settings = {"activation": layer.activation, "name": node.name, "dtype": layer.variable_dtype}
     if not is_convolution(layer):
         return keras.layers.Dense(units, **settings)
+    # A convolution of the same window and steps.
     names = ("kernel_size", "strides", "padding", "dilation_rate", "output_padding")
     settings |= {name: getattr(layer, name) for name in names if hasattr(layer, name)}
     kind = layer.plain if isinstance(layer, BayesianLayer) else type(layer)

@@ -63,6 +63,7 @@ def thresholds_within(
     """
     size_at = _size_function(model, kind)
     ladders = {layer.name: _ladder(layer) for layer in bayesian_layers(model)}
+    # Each layer begins with all of its groups.
     rungs = dict.fromkeys(ladders, 0)
 
     def chosen(name: str = "", rung: int = 0) -> dict[str, float]:
@@ -85,6 +86,7 @@ def thresholds_within(
     def price(name: str) -> tuple[float, float, float]:
         """What the next step of a layer adds to the loss for each that it saves; the part that is gone, as it decides
         between equal prices; and the loss then."""
+        # How much smaller the network gets, and how much worse.
         lower = chosen(name, next_of(name))
         gone = rungs[name] / len(ladders[name])
         saved = size - size_at(lower)
@@ -107,6 +109,7 @@ def thresholds_within(
     while math.isfinite(queue[0][0]):
         *_, next_loss, name, when = heapq.heappop(queue)
         if when == num_cuts:
+            # The layer goes down by a step.
             previous_rung = rungs[name]
             rungs[name] = next_of(name)
             size = size_at(chosen())
@@ -136,6 +139,7 @@ def _size_function(model: keras.Model, kind: SizeKind) -> Callable[[dict[str, fl
     sizes = [weights_of(node.layer) if kind == "weights" else multiplications_of(graph, node) for node in graph.nodes]
 
     def size_at(thresholds: dict[str, float]) -> int:
+        # Which inputs and outputs would be kept.
         layer_masks = masks(model, thresholds)
         total = 0.0
         try:

@@ -67,6 +67,7 @@ def check_network(model: keras.Model, parts: Mapping[str, Examples], name: str =
             f"the network has {len(model.inputs)} inputs and {len(model.outputs)} outputs; labels need one of each, "
             "and compression.fit takes several."
         )
+    # Shapes of inputs, and as many outputs as there are classes.
     shape = tuple(parts["train"].X.shape[1:])
     num_classes = 1 + max(int(tf.reduce_max(part.labels)) for part in parts.values())
     inputs = tuple(model.inputs[0].shape[1:])
@@ -85,6 +86,7 @@ def reshaped(parts: Parts, model: keras.Model) -> Parts:
     shape = tuple(model.inputs[0].shape[1:])
 
     def like_input(X: ArrayLike) -> np.ndarray:
+        # As many numbers as the network takes, in its shape.
         array = np.asarray(X)
         fits = None not in shape and math.prod(shape) == math.prod(array.shape[1:])
         return array.reshape(len(array), *shape) if fits else array
@@ -120,6 +122,7 @@ def taught_loss(told: tf.Tensor, outputs: tf.Tensor, temperature: float) -> tf.T
     :param outputs: logits [B, K].
     :param temperature: they are divided by it.
     """
+    # Cross-entropy with the teacher's softened probabilities.
     teacher_probabilities = tf.nn.softmax(told / temperature)
     return temperature**2 * tf.nn.softmax_cross_entropy_with_logits(teacher_probabilities, outputs / temperature)
 

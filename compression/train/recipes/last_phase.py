@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import keras
 import numpy as np
@@ -90,7 +89,7 @@ def train_last(
     *,
     batch_size: int,
     seed: int,
-    log: Callable[[int, dict[str, float]], Any] = lambda epoch, line: None,
+    log: Callable[[int, dict[str, float]], object] = lambda epoch, line: None,
     teacher: keras.Model | None = None,
 ) -> None:
     """Train a plain classifier for `config.ending.last_epochs` epochs of "train", with a rate that falls to 0.
@@ -100,6 +99,7 @@ def train_last(
     :param log: is called after each epoch with the number of finished ones and its scalars.
     :param teacher: with `config.ending.last_teacher`, what the network learns to say of each image as it is moved.
     """
+    # Labels of "train" are learnt, and the loss on "valid" decides.
     train = parts["train"]
     valid = parts["valid"]
     steps = len(parts["train"].X) // batch_size
@@ -131,6 +131,7 @@ def taught_by(teacher: keras.Model, temperature: float) -> Callable[[tf.Tensor, 
     is_softmax = has_probabilities(teacher)
 
     def loss(X: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        # What the teacher says of the same inputs, as they were moved.
         told = teacher(X, training=False)
         # Logarithms of probabilities are logits, up to a constant.
         if is_softmax:

@@ -45,6 +45,7 @@ class LearntNoise(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """For Keras: the width of the noise from the errors of the epoch."""
+        # For given weights the best width is the error of the epoch.
         name = self.likelihood.noise
         if name is not None and math.isfinite(value := float((logs or {}).get(name, math.nan))):
             self._set(max(value, 1e-12))
@@ -58,12 +59,14 @@ def likelihood_of(loss: str | keras.losses.Loss, output_shape: Any) -> Likelihoo
 
     :param output_shape: of the model; of several outputs the sum of the losses is taken for the likelihood.
     """
+    # Of several outputs the sum of the losses is one number of an example.
     if isinstance(loss, list | tuple | dict) or not all(size is None or isinstance(size, int) for size in output_shape):
         return Likelihood(1)
     # Keras averages the losses of an example over its terms.
     sizes = [1 if size is None else size for size in output_shape[1:]]
     keras_loss = keras.losses.get(loss)
     kind = getattr(getattr(keras_loss, "fn", keras_loss), "__name__", "")  # of an object that of its function
+    # A density of each label, over the last axis; of each number; and with a width of noise.
     if kind in ("sparse_categorical_crossentropy", "categorical_crossentropy"):
         return Likelihood(math.prod(sizes[:-1]))
     if kind in ("binary_crossentropy", "poisson"):

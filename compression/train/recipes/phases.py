@@ -114,6 +114,7 @@ def bayesian_form(
     :param seed: of the noise.
     :param settings: of its layers, before those of `config`; see :func:`compress`.
     """
+    # Settings of the layers; the horseshoe has one kind of KL only.
     options: dict[str, Any] = {"scale_speed": config.scale_speed, "initial_log_std": config.initial_log_std}
     if config.prior != "ghs":
         options["kl"] = config.kl

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -101,11 +100,12 @@ class Recipe:
                 new_optimizer=self._new_optimizer,
             )
 
-    def fit(self, log: Callable[[int, dict[str, float]], Any] = lambda epoch, line: None) -> list[dict[str, float]]:
+    def fit(self, log: Callable[[int, dict[str, float]], object] = lambda epoch, line: None) -> list[dict[str, float]]:
         """All epochs, each with its evaluation.
 
         :param log: is called after each with the number of finished epochs and its scalars, which are returned.
         """
+        # Epoch by epoch, with a look at "valid" after each.
         history = []
         for number in range(self.config.num_epochs):
             history.append({**self.epoch(number), **self.evaluate()})
@@ -135,6 +135,7 @@ class Recipe:
                 self._reshaped_before = number
         if self._run_epoch is None:
             self._run_epoch = self._new_epoch_function()
+        # One pass over the examples, in an order that is a function of seed and epoch.
         nll, error = self._run_epoch(tf.random.fold_in(named_seed(self._seed, "train"), number))
         if not math.isfinite(nll):
             raise FloatingPointError(
@@ -182,7 +183,7 @@ class Recipe:
         self,
         config: PackConfig,
         folder: str | os.PathLike[str],
-        log: Callable[[int, dict[str, float]], Any] = lambda epoch, line: None,
+        log: Callable[[int, dict[str, float]], object] = lambda epoch, line: None,
     ) -> Packed:
         """What was trained as files in `folder`, with its checked thresholds, compared with the network that was given.
 
@@ -190,6 +191,7 @@ class Recipe:
         :return: "plain" is the network that became Bayesian.
         :raises ValueError: as :func:`compression.pack_files`.
         """
+        # What trains the network that is left, before it is rounded.
         last = functools.partial(
             train_last,
             config=self.config,
@@ -238,6 +240,7 @@ class Recipe:
         if folder is not None and self._reshaped_before is not None:
             write_text(Path(folder) / f"network-{self._reshaped_before:06d}.json", self.model.to_json())
             self._reshaped_before = None
+        # Variables by what they are of, as checkpoints name them.
         teacher_state = {} if self._teacher is None else {"teacher": _Values(self._teacher.variables)}
         return {
             **teacher_state,
@@ -281,6 +284,7 @@ class Recipe:
         return nullcontext() if self._strategy is None else self._strategy.scope()
 
     def _check(self, model: keras.Model) -> None:
+        # Data and network, then batches and devices, then settings of both.
         check_network(model, self.parts)
         check_trainable(graph_of(model))
         num_train = len(self.parts["train"].X)
@@ -329,6 +333,7 @@ class Recipe:
             return choosers
 
         def look(model: keras.Model) -> Thresholds:
+            # Chosen anew only after a step, or for another part.
             key = int(self.optimizer.iterations), part_to_keep(self.config, done)
             if self._kept is None or self._kept[0] != key:
                 self._kept = key, choosers[0](model)

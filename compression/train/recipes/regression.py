@@ -73,6 +73,7 @@ def compress_regression(
     :param seed: of noise and order, also for TensorFlow as a whole.
     :raises ValueError: as :func:`check_targets`, `fit` and `pack`, or of settings that do not go together.
     """
+    # Refuse what does not go together before any training.
     data = check_targets(model, parts)
     check_thresholds(config, model)
     if config.motion.shift or config.motion.flip:
@@ -108,6 +109,7 @@ def compress_regression(
     with_last = replace(config, ending=ending)
     small = fit_recipe(with_last, training, model, weights, checked)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
+    # Write what is left, rounded as far as the tolerance allows.
     packed = pack(
         small,
         path,
@@ -157,6 +159,7 @@ def _arrays(
     targets = targets.reshape(len(targets), -1)
     check_finite(f"inputs of {name}", inputs)
     check_finite(f"targets of {name}", targets)
+    # The network takes these inputs, and gives a number for each target.
     shapes = [tuple(part.shape[1:]) for part in (model.inputs[0], model.outputs[0])]
     if len(model.inputs) != 1 or len(model.outputs) != 1 or shapes != [inputs.shape[1:], targets.shape[1:]]:
         raise ValueError(
