@@ -45,7 +45,8 @@ Array = NDArray[np.float64]
 
 def predictive_variance(predictor: Predictor, X: Array) -> Array:
     """Variance of the function at X [n, D], [n], in units of the variance of the targets: ALM."""
-    _, variance = predictor.model.predict_f(_inputs(predictor, X))
+    inputs = _inputs(predictor, X)
+    _, variance = predictor.model.predict_f(inputs)
     return np.asarray(variance, np.float64).sum(axis=1)
 
 
@@ -58,8 +59,8 @@ def variance_reduction(predictor: Predictor, X: Array, reference: Array) -> Arra
     :param reference: inputs [m, D] over which the variance is averaged, such as a Latin hypercube.
     :return: [n], in units of the variance of the targets.
     """
-    n = len(X)
     both = _inputs(predictor, np.concatenate([X, reference]))
+    n = len(X)
     _, covariance = predictor.model.predict_f(both, full_cov=True)
     # cov(x, r)^2 / (var(x) + noise), the mean over the reference, summed over the targets.
     covariance = np.asarray(covariance, np.float64)  # [P, n + m, n + m]
@@ -76,9 +77,10 @@ def expected_improvement(predictor: Predictor, X: Array, best: float, *, maximis
     :param maximise: E max(f(x) - best, 0) for the highest value so far.
     :raises ValueError: if there are several targets.
     """
+    inputs = _inputs(predictor, X)
     if len(predictor.target_names) > 1:
         raise ValueError(f"expected improvement is of one target, got {len(predictor.target_names)}.")
-    means, variances = predictor.model.predict_components(_inputs(predictor, X))
+    means, variances = predictor.model.predict_components(inputs)
     weights = np.asarray(predictor.model.component_weights(), np.float64)
     scale = predictor.units.y.scale[0]
     offset = predictor.units.y.mean[0]
@@ -115,6 +117,7 @@ def leave_one_out(predictor: Predictor, X: Array, Y: Array) -> LeftOut:
     :param Y: their targets, [N, P], or [N].
     :raises ValueError: if the model is of another kind, or X has not the rows at which inner outputs were drawn.
     """
+    _check(predictor)
     model = predictor.model
     layer = model.layers[0]
     is_gaussian = type(model.likelihood) is Gaussian
@@ -227,9 +230,15 @@ def link(chain: Sequence[FunctionDraws | Callable[..., ArrayLike]]) -> Callable[
     return values
 
 
-def _inputs(predictor: Predictor, X: Array) -> Array:
+def _check(predictor: Predictor) -> None:
+    if not isinstance(predictor, Predictor):
+        raise ValueError(f"designs take a Predictor, got {type(predictor).__name__}; give predictor_ of an estimator.")
     if predictor.task != "regression":
         raise ValueError(f"designs are for targets that are numbers, got a model of {predictor.task} labels.")
+
+
+def _inputs(predictor: Predictor, X: Array) -> Array:
+    _check(predictor)
     return np.asarray(predictor.units.x.transform(np.asarray(X, np.float64)))
 
 

@@ -412,6 +412,10 @@ def html(
     """
     # The model, and rows in the form that it takes.
     predictor = getattr(model, "predictor_", model)
+    if not isinstance(predictor, Predictor):
+        raise ValueError(
+            f"model must be a fitted DeepGPRegressor or DeepGPClassifier, or a Predictor, got {type(model).__name__}."
+        )
     inputs, names = pages.inputs_and_names(model, X)
     targets = np.asarray(y)
     if hasattr(model, "classes_"):

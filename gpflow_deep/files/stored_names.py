@@ -91,8 +91,8 @@ def given_names(custom_objects: CustomObjects) -> dict[str, Named]:
     """
     if isinstance(custom_objects, Mapping):
         return dict(custom_objects)
-    # Classes and functions themselves, which have names.
-    objects = list(custom_objects)
+    # Classes and functions themselves, which have names; or a single one.
+    objects = list(custom_objects) if isinstance(custom_objects, Iterable) else [custom_objects]
     for thing in objects:
         if not hasattr(thing, "__qualname__"):
             raise TypeError(

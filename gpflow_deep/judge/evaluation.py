@@ -122,13 +122,15 @@ def evaluate(
         is judged in the units that it was trained in; or a classifier with `predict_proba`, as scikit-learn's.
     :param data: inputs X [N, D] and targets Y: numbers [N, P], or labels 0, 1, ... [N, 1].
     :param coverages: probabilities of the central intervals whose share of targets is wanted.
-    :raises ValueError: if there are no rows, or X and Y do not have equally many, or a target is not finite, or the
-        model cannot be judged.
+    :raises ValueError: if there are no rows, or X and Y do not have equally many, or a target is not finite, or a
+        probability is not between 0 and 1, or the model cannot be judged.
     """
     X, Y = (np.asarray(array) for array in data)
     Y = Y[:, None] if Y.ndim == 1 else Y
     if len(X) == 0 or len(X) != len(Y):
         raise ValueError(f"data must be X and Y of equally many rows, at least one, got {len(X)} and {len(Y)}.")
+    if not all(0 < level < 1 for level in coverages):
+        raise ValueError(f"coverages must be between 0 and 1, got {coverages}.")
     if Y.dtype.kind == "f" and not np.all(np.isfinite(Y)):
         row = np.flatnonzero(~np.isfinite(Y).all(axis=1))[0]
         raise ValueError(f"data must have finite targets, got {Y[row]} in row {row}; leave such rows out.")

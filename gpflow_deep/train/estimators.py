@@ -62,6 +62,11 @@ _COUNTS = (*_SIZES, "latent_dim", "patch", "stride", "channels", "sigma_points",
 _NUMBERS = ("learning_rate", "kl_weight")
 _OPTIONAL = ("hidden_dim", "learning_rate", "stride", "kl_weight")
 _CHOSEN = ("num_layers", "num_inducing")
+_CONFIGS: dict[str, tuple[type, ...]] = {
+    "model": (ModelConfig, Mapping),
+    "training": (TrainingConfig,),
+    "sampling": (SamplingConfig,),
+}
 
 
 class DeepGPEstimator(BaseEstimator):
@@ -197,7 +202,7 @@ class DeepGPEstimator(BaseEstimator):
             training=self._training(),
             max_iter=self.max_iter,
             batch_size=self.batch_size,
-            validation_fraction=0.1 if self.early_stopping is True else float(self.early_stopping),
+            validation_fraction=0.1 if self.early_stopping == 1 else float(self.early_stopping),
             class_names=class_names,
             seed=seed,
             show=show,
@@ -238,6 +243,12 @@ class DeepGPEstimator(BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Types; the values are checked where they are used."""
+        for name, kinds in _CONFIGS.items():
+            if not isinstance(value := getattr(self, name), (*kinds, type(None))):
+                raise TypeError(f"{name} must be a {' or a '.join(k.__name__ for k in kinds)}, got {value!r}.")
+        is_share = isinstance(self.early_stopping, numbers.Real) and 0 <= self.early_stopping < 1
+        if not is_share and not isinstance(self.early_stopping, bool | np.bool_):
+            raise ValueError(f"early_stopping must be a bool or a share of rows below 1, got {self.early_stopping!r}.")
         values = {**self.get_params(deep=False), **self._given()}
         for names, kind, noun in ((_COUNTS, numbers.Integral, "whole number"), (_NUMBERS, numbers.Real, "number")):
             for name in names:
@@ -549,7 +560,10 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def _rows(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Array, np.ndarray]:
         inputs, labels = validate_data(self, as_numbers(X, self, reset=reset), y, dtype=np.float64, reset=reset)
-        check_classification_targets(labels)
+        try:
+            check_classification_targets(labels)
+        except TypeError as error:  # of sorting them
+            raise ValueError(f"y must have labels of one type, and one in every row ({error}).") from error
         return inputs, labels
 
     def _set_classes(self, y: np.ndarray) -> None:

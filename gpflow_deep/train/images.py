@@ -158,8 +158,9 @@ def convolutional(
     Y = finite_matrix("Y", Y)
     if len(X) != len(Y):
         raise ValueError(f"X and Y must have equally many rows, got {len(X)} and {len(Y)}.")
-    if num_layers < 1:
-        raise ValueError(f"num_layers must be at least 1, got {num_layers}.")
+    for name, count in {"num_layers": num_layers, "num_inducing": num_inducing}.items():
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}.")
     shape = shape_of_images(X.shape[1], image_shape)
     likelihood = likelihood or Gaussian(variance=0.1)
     check_targets(likelihood, Y)

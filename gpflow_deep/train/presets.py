@@ -73,7 +73,7 @@ class Preset:
         num_inducing: int = 100,
         likelihood: Likelihood | None = None,
         hidden_dim: int | None = None,
-        kernels: Sequence[Kernel] | None = None,
+        kernels: Sequence[Kernel] | Kernel | None = None,
         Z: np.ndarray | None = None,
         noise_variance: float | Literal["preset"] | None = "preset",
         whiten: bool = True,
@@ -92,7 +92,7 @@ class Preset:
         :param num_inducing: M, in every layer.
         :param likelihood: any GPflow likelihood; Gaussian if None.
         :param hidden_dim: width of the inner layers; min(30, D) if None.
-        :param kernels: one kernel per layer in place of the default ones.
+        :param kernels: one kernel per layer in place of the default ones, or that of the only layer.
         :param Z: inducing inputs of the first layer [M, D] in place of k-means.
         :param noise_variance: of the noise between layers; None for none.
         :param whiten: hold q(L^-1 u) instead of q(u).
@@ -115,6 +115,7 @@ class Preset:
             raise ValueError(f"X and Y must have equally many rows, got {len(X)} and {len(Y)}.")
         if num_layers < 1:
             raise ValueError(f"num_layers must be at least 1, got {num_layers}.")
+        kernels = [kernels] if isinstance(kernels, Kernel) else kernels
         if kernels is not None and len(kernels) != num_layers:
             raise ValueError(f"kernels must have one kernel for each of the {num_layers} layers, got {len(kernels)}.")
         if likelihood is None:
@@ -295,7 +296,9 @@ def num_outputs(likelihood: Likelihood, Y: np.ndarray) -> int:
 
 
 def check_targets(likelihood: Likelihood, Y: np.ndarray) -> None:
-    """:raises ValueError: if the labels Y [N, 1] are not those of the likelihood."""
+    """:raises ValueError: if the labels Y [N, 1] are not those of the likelihood, or this is none."""
+    if not isinstance(likelihood, Likelihood):
+        raise ValueError(f"likelihood must be one of GPflow, as gpflow.likelihoods.Gaussian(), got {likelihood!r}.")
     if isinstance(likelihood, Bernoulli):
         num_classes = 2
     elif isinstance(likelihood, MultiClass | Softmax):

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from gpflow_deep import ModelConfig, Predictor, Scale, Units, design, modern
+from gpflow_deep import DeepGPRegressor, ModelConfig, Predictor, Scale, Units, design, modern
 from gpflow_deep.train.choosing import imputation
 from gpflow_deep.train.choosing.imputation import INNER, impute
 from gpflow_deep.train.choosing.selection import build_imputed, build_single
@@ -139,3 +139,6 @@ def test_labels_have_no_designs() -> None:
     predictor = Predictor(model, units(), task="binary", class_names=("a", "b"))
     with pytest.raises(ValueError, match="targets that are numbers"):
         design.predictive_variance(predictor, rows)
+    for call in (design.predictive_variance, lambda model, X: design.leave_one_out(model, X, X)):
+        with pytest.raises(ValueError, match="designs take a Predictor, got DeepGPRegressor; give predictor_"):
+            call(DeepGPRegressor(), rows)  # type: ignore[operator]

@@ -240,6 +240,13 @@ def test_a_stream_after_a_fit_has_the_full_learning_rate(data: Any, eagerly: Non
         assert np.ptp(each.predict(X) - before) > 0.05 * np.std(y)
 
 
+def test_rows_without_a_label_are_refused(data: Any) -> None:
+    labels = pd.Series(np.where(np.arange(90) < 50, "dear", "cheap"), dtype=object)
+    labels[7] = None
+    with pytest.raises(ValueError, match="y must have labels of one type, and one in every row"):
+        DeepGPClassifier(**SMALL).fit(data[0], labels)
+
+
 def test_streams_of_labels(data: Any, eagerly: None) -> None:
     X, y = data
     labels = np.where(y > y.median(), "dear", "cheap")
@@ -329,6 +336,11 @@ def test_weights_are_refused(data: Any) -> None:
         ({"learning_rate": "fast"}, "learning_rate must be a number or None, got 'fast'"),
         ({"model": {"depth": 2}}, "model must have fields of ModelConfig, got depth"),
         ({"model": {"layers": 2}}, "layers of ModelConfig must be a LayerConfig, got 2"),
+        ({"model": [2]}, r"model must be a ModelConfig or a Mapping, got \[2\]"),
+        ({"training": {"tol": 0.1}}, "training must be a TrainingConfig, got {'tol': 0.1}"),
+        ({"sampling": 3}, "sampling must be a SamplingConfig, got 3"),
+        ({"early_stopping": 1.0}, r"early_stopping must be a bool or a share of rows below 1, got 1\.0"),
+        ({"early_stopping": "yes"}, "early_stopping must be a bool or a share of rows below 1, got 'yes'"),
     ],
     ids=str,
 )

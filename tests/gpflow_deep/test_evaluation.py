@@ -232,6 +232,8 @@ def test_what_is_refused(rng):
     X, Y = _rows(rng, 5)
     with pytest.raises(ValueError, match="equally many rows, at least one, got 5 and 4"):
         evaluate(Known(), (X, Y[:4]))
+    with pytest.raises(ValueError, match=r"coverages must be between 0 and 1, got \(95,\)"):
+        evaluate(Known(), (X, Y), coverages=(95,))
     Y[3] = np.nan
     with pytest.raises(ValueError, match=r"data must have finite targets, got \[nan\] in row 3"):
         evaluate(Known(), (X, Y))

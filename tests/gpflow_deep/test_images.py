@@ -95,6 +95,8 @@ def test_no_images() -> None:
         shape_of_images(13, ())
     with pytest.raises(ValueError, match="= 784 columns, got 28 x 27"):
         shape_of_images(784, (28, 27))
+    with pytest.raises(ValueError, match="num_inducing must be at least 1, got 0"):
+        convolutional(np.zeros((2, 64)), np.zeros((2, 1)), (8, 8), num_inducing=0)
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,13 @@ def test_constant_column(rng: np.random.Generator) -> None:
         (np.array([["a"], ["b"]]), np.zeros((2, 1)), {}, "X must be an array of numbers .*; encode text columns first"),
         (np.zeros((4, 2)), np.zeros((4, 1)), {"num_layers": 0}, "num_layers must be at least 1, got 0"),
         (np.zeros((4, 2)), np.zeros((4, 1)), {"kernels": []}, "kernels must have one kernel for each of the 2 layers"),
+        (np.zeros((4, 2)), np.zeros((4, 1)), {"kernels": gpflow.kernels.Linear()}, "each of the 2 layers, got 1"),
+        (
+            np.zeros((4, 2)),
+            np.zeros((4, 1)),
+            {"likelihood": gpflow.likelihoods.Poisson},
+            "likelihood must be one of GPflow, as .* got <class",
+        ),
         (np.zeros((4, 2)), np.zeros((4, 1)), {"Z": np.zeros((3, 1))}, "Z must have the 2 columns of X, got 1"),
     ],
 )

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from gpflow_deep import LatentConfig, ModelConfig, Predictor, Scale, Units, diagnose, pages, report
+from gpflow_deep import DeepGPRegressor, LatentConfig, ModelConfig, Predictor, Scale, Units, diagnose, pages, report
 from gpflow_deep.judge import evaluation
 from gpflow_deep_base.text import aligned, within
 from tests.gpflow_deep import oracles
@@ -298,8 +298,10 @@ def test_a_page_shows_the_model_and_escapes_names(rng: np.random.Generator) -> N
     assert "<a>" not in found
 
 
-def test_a_page_refuses_labels_that_the_model_does_not_know(rng: np.random.Generator) -> None:
-    """One between two others would be taken for its neighbour."""
+def test_a_page_refuses_other_models_and_labels_that_the_model_does_not_know(rng: np.random.Generator) -> None:
+    """A label between two others would be taken for its neighbour."""
+    with pytest.raises(ValueError, match=r"model must be a fitted DeepGPRegressor .*, got DeepGPRegressor"):
+        report.html(DeepGPRegressor(), np.zeros((2, 2)), np.zeros(2))
     model = SimpleNamespace(predictor_=_trained(rng)[0], classes_=np.array(["high", "low"]))
     with pytest.raises(ValueError, match=r"y must have the labels \['high', 'low'\], got 'ill', too"):
         report.html(model, np.zeros((2, 2)), ["low", "ill"])

@@ -87,6 +87,7 @@ def test_what_no_file_may_name(name: str) -> None:
 
 
 def test_what_is_given_is_found_by_its_whole_and_its_bare_name() -> None:
+    assert find(f"{HERE}:OwnKernel", given_names(OwnKernel)) is OwnKernel  # type: ignore[arg-type]
     given = given_names([OwnIntegrator, own_link])
     assert find(f"{HERE}:OwnIntegrator", given) is OwnIntegrator
     assert find("__main__:OwnIntegrator", given) is OwnIntegrator
