@@ -16,9 +16,13 @@ def two_patterns(rng: np.random.Generator) -> np.ndarray:
     return (rows ^ (rng.uniform(size=rows.shape) < 0.15)).astype(np.uint8)
 
 
-def trained(data: np.ndarray, config: SMLConfig, rng: np.random.Generator, seed: tf.Tensor) -> Trainer:
+def begun(data: np.ndarray, config: SMLConfig, seed: tf.Tensor) -> Trainer:
     options: dict[str, Any] = {"num_temps": 3, "num_chains": 10, "dtype": "float64", "jit_compile": False}
-    trainer = new_trainer(data, 6, config, lambda name: tf.random.fold_in(seed, len(name)), **options)
+    return new_trainer(data, 6, config, lambda name: tf.random.fold_in(seed, len(name)), **options)
+
+
+def trained(data: np.ndarray, config: SMLConfig, rng: np.random.Generator, seed: tf.Tensor) -> Trainer:
+    trainer = begun(data, config, seed)
     for _ in range(3):
         trainer.advance(data, rng.integers(0, 300, (200, 20)), seed)
     return trainer
@@ -71,9 +75,7 @@ def test_tracking_holds_with_every_option(options: dict[str, Any], rng: np.rando
 def test_particles_that_were_pushed_away_do_not_bias_log_z(rng: np.random.Generator, seed: tf.Tensor) -> None:
     """At a high rate: the steps to the average would be 0.25 too high on average, with the particles as they are."""
     data = two_patterns(rng)
-    config = SMLConfig(learning_rate=1.0, target_chains=30, average=0.98)
-    options: dict[str, Any] = {"num_temps": 3, "num_chains": 10, "dtype": "float64", "jit_compile": False}
-    trainer = new_trainer(data, 6, config, lambda name: tf.random.fold_in(seed, len(name)), **options)
+    trainer = begun(data, SMLConfig(learning_rate=1.0, target_chains=30, average=0.98), seed)
     errors = []
     for _ in range(12):
         trainer.advance(data, rng.integers(0, 300, (100, 20)), seed)

@@ -156,13 +156,6 @@ def test_bridges_alone_add_up_from_the_anchor(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(log_z_std(got), np.sqrt((M - 1) * 1e-4), rtol=1e-4)
 
 
-def test_states_of_one_weight_do_not_make_a_bridge_certain() -> None:
-    """Another weight may have a share of 1 / C: a variance of 1 / C^2 on either side."""
-    alike = bridge(np.full((1, C), 0.7), np.full((1, C), 0.7), np.array([0.7]))
-    np.testing.assert_allclose(alike.value, 0.7)
-    np.testing.assert_allclose(alike.variance, 2.0 / C**2)
-
-
 def simulate(rng: np.random.Generator, steps: int, correlation: float, inflate: bool) -> tuple[np.ndarray, FilterState]:
     """A random walk of zeta with a biased estimate at the first level; errors and deviations of log Z over the run."""
     zeta, bias = np.r_[np.cumsum(rng.normal(size=M - 1)), 0.0], -0.2

@@ -108,8 +108,3 @@ def test_spawning_is_asked_for_by_rare_swaps_or_long_trips() -> None:
     longest = reference_return_time([0.7] * 4)
     assert longest == pytest.approx(2 * 5 * 4 / 0.7)
     assert spawn_level(ladder_with(up, down, return_time=longest + 1), [0.7] * 4) == 1
-
-
-def test_bad_ladder_is_refused() -> None:
-    with pytest.raises(ValueError, match="must go from 1"):
-        initial_ladder([0.5, 0.0], 2)

@@ -147,25 +147,6 @@ print(f"{evidence.judge(evidence.Evidence(tracker.tracking)).log_z:.6f}")
 # A loop of its own
 
 
-def test_the_closed_form_is_the_variance_of_the_gradient() -> None:
-    """tr Cov(phi) / N is the variance of the mean of phi = d log q~ / d parameters over N samples, over all entries."""
-    rng = np.random.default_rng(1)
-    parameters = oracles.random_rbm(rng, 3, 6, 0.5)
-    draws = [oracles.sample_visible(rng, parameters, 10, 1.0) for _ in range(2000)]
-    W, _, c = parameters
-    means = []
-    for v in draws:
-        h = expit(v @ W.T + c)
-        means.append(np.r_[(h.T @ v / 10).ravel(), v.mean(axis=0), h.mean(axis=0)])
-    spread = np.var(means, axis=0, ddof=1).sum()
-    assert BERNOULLI.gram is not None
-    closed = []
-    for v in draws[:500]:
-        gram = BERNOULLI.gram(parameters, v)
-        closed.append((np.trace(gram) - gram.sum() / 10) / 90)
-    assert np.mean(closed) == pytest.approx(spread, rel=0.1)
-
-
 def test_a_trainer_in_numpy_is_tracked() -> None:
     """PCD with tempered chains: at every tenth update the interval holds the exact log Z, nearly always."""
     rng = np.random.default_rng(2)

@@ -52,6 +52,12 @@ def test_other_files_are_refused(saved: SavedRBM, tmp_path: Path) -> None:
     [
         ({"visible": {"family": "softmax", "n_v": 5, "groups": [[[1], [2]]], "is_required": [True]}}, {}),
         ({"visible": [["family"]]}, {}),
+        ({"visible": []}, {}),
+        ({"visible": {"family": "cauchy"}}, {}),
+        ({"visible": {"family": "gaussian", "is_learnt": True}}, {}),  # without precisions
+        ({"visible": {"family": "softmax", "n_v": 5, "groups": 3, "is_required": []}}, {}),
+        ({"visible": {"family": "softmax", "n_v": 5, "groups": [[0, 9]], "is_required": [True]}}, {}),
+        ({"visible": {"family": "softmax", "n_v": 4, "groups": [[0, 1]], "is_required": [True]}}, {}),
         ({"visible": {"family": "softmax", "n_v": "5", "groups": [], "is_required": []}}, {}),
         ({"n_h": 10**9}, {}),
         ({"n_v": -1}, {}),

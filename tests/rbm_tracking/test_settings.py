@@ -15,6 +15,11 @@ from rbm_tracking.track.state import check_parts, initial_state
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"bias": "yes"}, "bias must be one of both, learned, none, got 'yes'"),
+        ({"generator": "x"}, "generator must be one of"),
+        ({"learning_rate": 0.0}, r"learning_rate must be positive and finite, got 0\.0"),
+        ({"learning_rate_decay": float("nan")}, "learning_rate_decay must be positive and finite"),
+        ({"gibbs_steps": 0}, "gibbs_steps must be at least 1"),
         ({"method": "sml"}, "method must be one of tempering, pcd, cd, got 'sml'"),
         ({"schedule": "step"}, "schedule must be one of paper, constant, linear, cosine, got 'step'"),
         ({"schedule": "linear"}, "schedule=linear needs decay_steps, the update at which the rate is zero, got None"),

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 from scipy.special import logsumexp
 
-from gpflow_deep_base.storage.container import load_container, save_container
 from rbm_tracking import PartitionTracker, SavedRBM, Trainer, linear_ladder, load_rbm, rbm_family, save_rbm
 from rbm_tracking.estimates.ais import ais, bracket, linear_schedule
 from rbm_tracking.model.exact import is_enumerable, log_likelihood_exact, log_z_exact, moments_exact
@@ -378,29 +377,6 @@ def test_a_saved_model_comes_back(rng: np.random.Generator, name: str, tmp_path:
     for old, new in zip(tf.nest.flatten(rbm), tf.nest.flatten(loaded), strict=True):
         np.testing.assert_array_equal(old, new)
     assert log_z_exact(loaded) == log_z_exact(rbm)
-
-
-@pytest.mark.parametrize(
-    "description",
-    [
-        {"family": "cauchy"},
-        {"family": "gaussian", "is_learnt": True},  # without precisions
-        {"family": "softmax", "n_v": 5, "groups": 3, "is_required": []},
-        {"family": "softmax", "n_v": 5, "groups": [[0, 9]], "is_required": [True]},
-        {"family": "softmax", "n_v": 4, "groups": [[0, 1]], "is_required": [True]},
-        [],
-    ],
-)
-def test_damaged_descriptions_are_refused(rng: np.random.Generator, description: Any, tmp_path: Path) -> None:
-    path = tmp_path / "rbm.npz"
-    save_rbm(SavedRBM(make(rng, MIXED), 1.0, 0.1, np.array([1.0, 0.0]), 3), path)
-    stored = load_container(path, kind="a saved RBM", versions=(3,))
-    changed = {**stored.header, "visible": description}
-    save_container(path, kind="a saved RBM", version=3, header=changed, arrays=stored.arrays)
-    with pytest.raises(
-        ValueError, match=r"described by|groups must name columns|as b says|precision|family of visible"
-    ):
-        load_rbm(path)
 
 
 @pytest.mark.parametrize(
