@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
+from darn.model.config import check_numbers
 from darn.model.description_length import (
     DescriptionLength,
     description_length,
@@ -76,6 +77,7 @@ class ReportConfig:
     is_repeats: int = 10
 
     def __post_init__(self) -> None:
+        check_numbers(self, "final_samples", "is_samples", "is_repeats")
         for name, least in (("final_samples", 1), ("is_samples", 0), ("is_repeats", 2)):
             if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}.")

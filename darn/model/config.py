@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
@@ -377,6 +378,17 @@ def check_data(data: ArrayLike, config: DARNConfig, name: str = "data") -> NDArr
             f"({np.sum(wrong)} such values); {remedy}."
         )
     return array
+
+
+def check_numbers(settings: object, *names: str) -> None:
+    """Refuse fields of settings that are neither numbers nor None.
+
+    :raises ValueError: with the name.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not isinstance(value, Real):
+            raise ValueError(f"{name} must be a number, got {value!r}.")
 
 
 def check_whole(name: str, value: object) -> None:

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import tensorflow as tf
 
+from darn.model.config import check_numbers
 from darn.model.gradients import ENTROPIES, ESTIMATORS, Entropy, Estimator
 from darn.model.weight_noise import WEIGHT_NOISE, Kind
 from gpflow_deep_base.numbers.groups import grouped
@@ -49,6 +50,7 @@ class NoiseConfig:
     def __post_init__(self) -> None:
         if self.weight_noise not in (None, *WEIGHT_NOISE):
             raise ValueError(f"weight_noise must be one of {', '.join(WEIGHT_NOISE)}, got {self.weight_noise!r}.")
+        check_numbers(self, "initial_std", "noise_from", "noise_until")
         if not 0 < self.initial_std < math.inf:
             raise ValueError(f"initial_std must be positive and finite, got {self.initial_std}.")
         if self.noise_from < 0:
@@ -102,7 +104,10 @@ class TrainingConfig:
         for name, values in choices.items():
             if (value := getattr(self, name)) is not None and value not in values:
                 raise ValueError(f"{name} must be one of {', '.join(values)}, got {value!r}.")
-        for name in ("learning_rate", "half_life", "cosine", "clip_norm"):
+        positive = ("learning_rate", "half_life", "cosine", "clip_norm")
+        check_numbers(self, *positive, "weight_decay", "sparsity_weight", "warm_up", "momentum", "average")
+        check_numbers(self, "sparsity", "num_samples")
+        for name in positive:
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be positive and finite, got {value}.")
         for name in ("weight_decay", "sparsity_weight", "warm_up"):

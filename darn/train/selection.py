@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from darn.model.config import check_numbers
 from darn.model.model import DARNConfig, check_data
 from darn.train.optimization import TrainingConfig
 from darn.train.rivals import (
@@ -93,7 +94,9 @@ class SearchConfig:
     validation_fraction: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("candidates", "search_epochs", "search_steps", "search_patience"):
+        counts = ("candidates", "search_epochs", "search_steps", "search_patience")
+        check_numbers(self, *counts, "search_total_steps", "validation_fraction")
+        for name in counts:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}.")
         if self.search_total_steps is not None and self.search_total_steps < 0:

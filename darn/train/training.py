@@ -146,8 +146,11 @@ class Trainer(tf.Module):
         """
         # Blocks of one size, of which the first rows count: one graph for all.
         index = np.asarray(rows)
-        if index.ndim != 2 or not 1 <= len(index) <= MAX_BLOCK:
-            raise ValueError(f"rows must be [K, B] with K from 1 to {MAX_BLOCK}, got shape {list(index.shape)}.")
+        if index.ndim != 2 or not 1 <= len(index) <= MAX_BLOCK or index.dtype.kind not in "iu":
+            raise ValueError(
+                f"rows must be [K, B] with K from 1 to {MAX_BLOCK}, whole numbers, got shape {list(index.shape)} of "
+                f"{index.dtype}."
+            )
         padded = np.zeros([MAX_BLOCK, index.shape[1]], np.int32)
         padded[: len(index)] = index
         every = self._run(data, padded, len(index), seed)

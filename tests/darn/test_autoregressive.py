@@ -24,11 +24,12 @@ from darn.model.gradients import darn_unit, straight_through_unit
 from darn.model.layers import make_conditional
 from darn.more.made import MADEConditional
 from darn.more.nade import EoNADEConditional, NADEConditional
+from tests.darn.rows import every_row
 from tests.statistical import assert_mean_close
 
 N = 6
 KINDS = ("factorial", "linear", "nade", "eonade", "made", "local")
-VECTORS = np.array(list(itertools.product([0.0, 1.0], repeat=N)))
+VECTORS = every_row(N).astype(float)
 
 
 def make(kind: str, seed: tf.Tensor) -> Any:

@@ -1,7 +1,5 @@
 """Chains against enumeration of all rows."""
 
-import itertools
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -10,6 +8,7 @@ from darn.codec.coding import decode, encode
 from darn.more.chain import Chain
 from darn.more.mixture import Mixture
 from darn.more.ordered import Category, as_categories
+from tests.darn.rows import every_row
 
 N = 7
 CATEGORIES = (Category((1, 4, 5), True), Category((6, 2), False))
@@ -24,17 +23,13 @@ def made(*categories: Category) -> Chain:
     return Chain(order.astype(np.int32), rng.normal(size=N), scipy.sparse.csc_matrix(W), categories)
 
 
-def every_row() -> np.ndarray:
-    return np.array(list(itertools.product((0, 1), repeat=N)))
-
-
 def is_possible(rows: np.ndarray) -> np.ndarray:
     return (rows[:, [1, 4, 5]].sum(axis=1) == 1) & (rows[:, [2, 6]].sum(axis=1) <= 1)
 
 
 def test_it_is_the_product_of_logistic_regressions_in_its_order() -> None:
     chain = made()
-    rows = every_row()
+    rows = every_row(N)
     W = chain.weights.toarray()
     by_column = chain.log_prob_by_column(rows)
     for row, found in zip(rows, by_column, strict=True):
@@ -47,15 +42,15 @@ def test_it_is_the_product_of_logistic_regressions_in_its_order() -> None:
 
 def test_a_category_is_one_variable() -> None:
     chain = made(*CATEGORIES)
-    p = np.exp(chain.log_prob(every_row()))
+    p = np.exp(chain.log_prob(every_row(N)))
     assert p.sum() == pytest.approx(1.0, abs=1e-12)
-    np.testing.assert_array_equal(p > 0, is_possible(every_row()))
+    np.testing.assert_array_equal(p > 0, is_possible(every_row(N)))
 
 
 @pytest.mark.parametrize("categories", [(), CATEGORIES])
 def test_samples_have_the_frequencies_of_the_density(categories: tuple[Category, ...]) -> None:
     """A frequency is beyond five standard errors in 6e-7 of all cases; 128 rows are looked at."""
-    chain, rows = made(*categories), every_row()
+    chain, rows = made(*categories), every_row(N)
     drawn = chain.sample(100_000, seed=1)
     assert drawn.dtype == np.uint8
     p = np.exp(chain.log_prob(rows))
@@ -69,7 +64,7 @@ def test_samples_have_the_frequencies_of_the_density(categories: tuple[Category,
 
 def enumerated(chain: Chain, row: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, float]:
     """P(bit = 1 | known) and log p(known) by all rows."""
-    rows = every_row()
+    rows = every_row(N)
     fitting = rows[(rows == row)[:, ~mask].all(axis=1)]
     p = np.exp(chain.log_prob(fitting))
     return p @ fitting / p.sum(), float(np.log(p.sum()))
@@ -154,7 +149,7 @@ def test_as_a_darn_it_has_the_same_density_and_codes(categories: tuple[Category,
     """What is certain has a probability of 1 - 1e-13: n of them are off by 1e-12 in all."""
     chain = made(*categories)
     model = chain.as_darn("float64")
-    rows = every_row() if not categories else every_row()[is_possible(every_row())]
+    rows = every_row(N) if not categories else every_row(N)[is_possible(every_row(N))]
     log_p = model.log_prob(rows[:, chain.order]).numpy()
     np.testing.assert_allclose(log_p, chain.log_prob(rows), atol=1e-11)
     pytest.importorskip("constriction")

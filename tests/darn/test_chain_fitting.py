@@ -11,6 +11,7 @@ from darn.train.chain_fitting import (
     fit_chow_liu,
     fit_mixture_of_bernoullis,
 )
+from tests.darn.rows import every_row
 
 N = 8
 
@@ -74,7 +75,7 @@ def test_levels_are_fitted_to_the_rows_that_have_no_earlier_level() -> None:
     for j in GROUPS[1]:
         assert chain.bias[j] == pytest.approx(np.log((counts[j] + 0.5) / (left - counts[j] + 0.5)))
         left -= counts[j]
-    every = np.array(list(itertools.product((0, 1), repeat=N)))
+    every = every_row(N)
     for fitted in (chain, fit_chain(x, 1.0, categories=categories), fit_chow_liu(x, categories=categories)):
         p = np.exp(fitted.log_prob(every))
         assert p.sum() == pytest.approx(1.0, abs=1e-12)
@@ -110,7 +111,7 @@ def test_the_tree_is_the_best_of_all_trees() -> None:
     tree = fit_chow_liu(x)
     rows, columns = tree.weights.nonzero()
     assert sum(pairs[min(e), max(e)] for e in zip(rows, columns, strict=True)) == pytest.approx(best)
-    every = np.array(list(itertools.product((0, 1), repeat=5)))
+    every = every_row(5)
     assert np.exp(tree.log_prob(every)).sum() == pytest.approx(1.0, abs=1e-12)
 
 
@@ -119,7 +120,7 @@ def test_a_mixture_is_a_density_better_than_its_parts(groups: tuple[tuple[int, .
     x = one_hot(400, 0) if groups else clusters(400, 0)
     categories = as_categories(groups, x)
     one, three = (fit_mixture_of_bernoullis(x, members, categories=categories) for members in (1, 3))
-    every = np.array(list(itertools.product((0, 1), repeat=N)))
+    every = every_row(N)
     assert np.exp(three.log_prob(every)).sum() == pytest.approx(1.0, abs=1e-12)
     assert three.log_prob(x).mean() > one.log_prob(x).mean()
     if groups:

@@ -1,7 +1,6 @@
 """Missing bits against enumeration, by models whose encoders are trained."""
 
 import functools
-import itertools
 import warnings
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from darn import DARN, DARNConfig, Trainer, TrainingConfig, complete, exact_log_likelihood
 from darn.more.completion import completed
+from tests.darn.rows import every_row
 
 N_X = 10
 KINDS: dict[str, dict[str, Any]] = {
@@ -43,16 +43,12 @@ def trained(kind: str) -> DARN:
 
 @functools.cache
 def probabilities(kind: str) -> np.ndarray:
-    return np.exp(exact_log_likelihood(trained(kind), every_row()))
-
-
-def every_row() -> np.ndarray:
-    return np.array(list(itertools.product((0, 1), repeat=N_X)))
+    return np.exp(exact_log_likelihood(trained(kind), every_row(N_X)))
 
 
 def enumerated(kind: str, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """From the probabilities of all rows, one row after the other."""
-    found, every, p = x.astype(float), every_row(), probabilities(kind)
+    found, every, p = x.astype(float), every_row(N_X), probabilities(kind)
     for i, (row, missing) in enumerate(zip(x, mask, strict=True)):
         weights = p * np.all((every == row) | missing, axis=1)
         found[i, missing] = (weights @ every / weights.sum())[missing]
@@ -94,7 +90,7 @@ def test_how_probable_the_known_bits_are(kind: str, is_exact: bool, rng: np.rand
     p = probabilities(kind)
     for row, missing, log_known in zip(x, mask, found.log_known, strict=True):
         if missing.any():
-            expected = np.log(p[((every_row() == row) | missing).all(axis=1)].sum())
+            expected = np.log(p[((every_row(N_X) == row) | missing).all(axis=1)].sum())
             assert log_known == pytest.approx(expected, abs=1e-9 if is_exact else 6.0 / np.sqrt(2000.0))
     np.testing.assert_array_equal(np.isnan(found.log_known), ~mask.any(axis=1))
 

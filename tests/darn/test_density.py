@@ -1,6 +1,5 @@
 """`DARNDensity` as scikit-learn wants it."""
 
-import itertools
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,6 @@ import tensorflow as tf
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.estimator_checks import check_estimator
@@ -21,6 +19,7 @@ import darn
 from darn import DARN, DARNConfig, DARNDensity, TrainingConfig
 from darn.more.ordered import as_categories
 from darn.train.chain_fitting import fit_chain
+from tests.darn.rows import every_row
 
 N_X = 5
 DOUBLE = {"dtype": "float64"}
@@ -56,12 +55,8 @@ def darn_of(density: DARNDensity) -> DARN:
     return density.model_
 
 
-def every_row() -> np.ndarray:
-    return np.array(list(itertools.product((0, 1), repeat=N_X)))
-
-
 def test_it_is_a_density_in_nats(fitted: DARNDensity, bits: np.ndarray) -> None:
-    log_p = fitted.score_samples(every_row())
+    log_p = fitted.score_samples(every_row(N_X))
     assert np.exp(log_p).sum() == pytest.approx(1.0, abs=1e-5)
     assert fitted.score(bits) == pytest.approx(fitted.score_samples(bits).mean())
     means = bits.mean(axis=0).clip(0.01, 0.99)
@@ -103,7 +98,7 @@ def test_the_value_to_blame_is_the_one_that_was_changed() -> None:
 
 def test_samples_have_the_frequencies_of_the_density(fitted: DARNDensity) -> None:
     """A frequency of 4,000 draws is beyond five standard errors in 6e-7 of all cases; 32 rows are looked at."""
-    drawn, rows = fitted.sample(4000), every_row()
+    drawn, rows = fitted.sample(4000), every_row(N_X)
     assert drawn.shape == (4000, N_X)
     p = np.exp(fitted.score_samples(rows))
     found = (drawn[:, None] == rows[None]).all(axis=2).mean(axis=0)
@@ -113,7 +108,7 @@ def test_samples_have_the_frequencies_of_the_density(fitted: DARNDensity) -> Non
 
 
 def test_the_code_is_the_more_probable_value_of_each_unit(fitted: DARNDensity) -> None:
-    rows = every_row()
+    rows = every_row(N_X)
     h = fitted.transform(rows)
     assert h.shape == (32, 3)
     x = tf.constant(rows, tf.float32)
@@ -159,7 +154,7 @@ def test_a_made_and_its_orders(bits: np.ndarray) -> None:
     config = density.model_.config
     assert (config.hidden, config.units, config.visible_conditional) == ((), (), "made")
     assert (config.conditional_units, config.orders) == (6, 2)
-    assert np.exp(density.score_samples(every_row())).sum() == pytest.approx(1.0, abs=1e-5)
+    assert np.exp(density.score_samples(every_row(N_X))).sum() == pytest.approx(1.0, abs=1e-5)
     assert density.choice_ is None
     with pytest.raises(ValueError, match="orders=2 is for the conditionals eonade, made"):
         clone(TINY).set_params(model={"orders": 2}).fit(bits)
@@ -253,7 +248,7 @@ def test_chains_and_a_darn_are_tried_and_the_best_is_taken(bits: np.ndarray, mon
     values = [trial.valid_nats for trial in choice.trials]
     assert values == sorted(values)
     assert density.valid_nats_ == values[0]
-    assert np.exp(density.score_samples(every_row())).sum() == pytest.approx(1.0, abs=1e-5)
+    assert np.exp(density.score_samples(every_row(N_X))).sum() == pytest.approx(1.0, abs=1e-5)
     again = DARNDensity(max_steps=25).fit(bits)
     np.testing.assert_array_equal(again.score_samples(bits), density.score_samples(bits))
     chain = DARNDensity(architecture="chain").fit(bits)
@@ -285,7 +280,7 @@ def test_a_mean_of_a_chain_and_a_darn_does_all_that_they_do(bits: np.ndarray, fi
     assert isinstance(darn_model, darn.DARN)
     chain = fit_chain(bits, 1.0)
     density.model_ = darn.Mixture((chain, darn_model), np.log([0.5, 0.5]))
-    rows = every_row()
+    rows = every_row(N_X)
     log_p = density.score_samples(rows)
     np.testing.assert_allclose(np.exp(log_p), (np.exp(chain.log_prob(rows)) + np.exp(fitted.score_samples(rows))) / 2)
     assert density.sample(9).shape == (9, N_X)
@@ -428,7 +423,7 @@ def test_rows_with_gaps_are_learnt_from_and_scored_by_their_known_values(bits: n
     # Nearer to a fit without gaps than to columns that do not depend on one another.
     assert density.score(bits) > (whole.score(bits) + independent) / 2
     # log p of the known values is that of all rows that have them, summed.
-    rows = every_row()
+    rows = every_row(N_X)
     p = np.exp(density.score_samples(rows))
     for row, found in zip(holes[:20], density.score_samples(holes[:20]), strict=True):
         fitting = ((rows == row) | np.isnan(row)).all(axis=1)
@@ -498,13 +493,6 @@ def test_a_chain_is_a_citizen_too(global_generator: None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check_estimator(DARNDensity(architecture="chain", threshold=0.0, model=DOUBLE), expected_failed_checks=UNEQUAL)
-
-
-@pytest.mark.slow
-def test_it_serves_cross_validation(bits: np.ndarray) -> None:
-    scores = cross_val_score(clone(TINY), bits, cv=3)
-    assert scores.shape == (3,)
-    assert np.all(scores < 0)
 
 
 def test_it_follows_an_encoder_of_categories_without_a_detour(rng: np.random.Generator) -> None:

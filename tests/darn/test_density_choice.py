@@ -1,6 +1,5 @@
 """The choice among densities against rivals on rows that chose nothing."""
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from darn.more.ordered import as_categories
 from darn.train.chain_fitting import fit_chain, fit_chow_liu, fit_mixture_of_bernoullis
 from darn.train.density_choice import DensityChoice, _by_odds, _mean_of, _Tried, choose_density, stored_density
 from darn.train.network_fitting import NetworkSettings, fit_network
+from tests.darn.rows import every_row
 from tests.darn.test_chain_fitting import GROUPS, N, clusters, one_hot
 
 
@@ -222,9 +222,10 @@ def test_weights_count_validation_rows() -> None:
 @pytest.mark.parametrize("groups", [(), GROUPS])
 def test_log_p_of_a_mean_by_column_sums_to_it(groups: tuple[tuple[int, ...], ...]) -> None:
     x = one_hot(300, 0)
-    members = [fit_chain(x, 1.0, order=order, categories=as_categories(groups, x)) for order in ORDERS]
+    orders = (np.arange(N), np.arange(N)[::-1])
+    members = [fit_chain(x, 1.0, order=order, categories=as_categories(groups, x)) for order in orders]
     both = Mixture(tuple(members), np.log([0.3, 0.7]))
-    every = np.array(list(itertools.product((0, 1), repeat=N)))
+    every = every_row(N)
     by_column = both.log_prob_by_column(every)
     log_p = both.log_prob(every)
     np.testing.assert_allclose(by_column.sum(axis=1), log_p, atol=1e-9)
@@ -234,6 +235,3 @@ def test_log_p_of_a_mean_by_column_sums_to_it(groups: tuple[tuple[int, ...], ...
         choose_density(x, x, groups=[(0,)])
     with pytest.raises(ValueError, match="kinds must be of chain, network, got"):
         choose_density(x, x, kinds=["made"])
-
-
-ORDERS = (np.arange(N), np.arange(N)[::-1])

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from darn.model.description_length import description_length, exact_log_likelihood, fast_sampling_cost
 from darn.model.model import DARN, DARNConfig
+from tests.darn.rows import every_row
 from tests.statistical import assert_mean_close
 
 N_X, N_H = 5, 3
@@ -25,7 +26,7 @@ def make(seed: tf.Tensor, **config) -> DARN:
 def test_it_is_the_enumerated_free_energy(seed: tf.Tensor, rng: np.random.Generator) -> None:
     model = make(seed, visible_conditional="linear")
     x = (rng.uniform(size=(1, N_X)) < 0.5).astype(np.uint8)
-    h = tf.constant((np.arange(2**N_H)[:, None] >> np.arange(N_H)) & 1, tf.float64)
+    h = tf.constant(every_row(N_H), tf.float64)
     many = tf.constant(np.repeat(x, len(h), axis=0), tf.float64)
     log_q, log_p = model.log_q(many, (h,)), model.log_prior((h,))
     parts = np.exp(log_q.numpy()) @ np.stack([-log_p, log_q, -model.log_visible(many, (h,))], axis=1)

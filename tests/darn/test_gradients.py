@@ -12,6 +12,7 @@ from darn.model.gradients import (
     straight_through_unit,
 )
 from darn.model.model import DARN, DARNConfig
+from tests.darn.rows import every_row
 from tests.statistical import assert_mean_close
 
 N_X, N_H = 5, 4
@@ -29,13 +30,17 @@ def rows(rng: np.random.Generator, num: int) -> np.ndarray:
     return (rng.uniform(size=(num, N_X)) < 0.5).astype(np.float64)
 
 
-def mean_gradient(f, logits: tf.Tensor) -> np.ndarray:
-    """E over h of the gradient of `darn_unit` for f(h) with independent units, by enumeration."""
-    n = len(logits)
-    h = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+def states(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All states of independent units, and their probabilities."""
+    h = every_row(len(logits))
     q = 1 / (1 + np.exp(-logits))
-    weights = np.prod(np.where(h, q, 1 - q), axis=1)
-    a = tf.constant(np.tile(logits, (2**n, 1)))
+    return h, np.prod(np.where(h, q, 1 - q), axis=1)
+
+
+def mean_gradient(f, logits: np.ndarray) -> np.ndarray:
+    """E over h of the gradient of `darn_unit` for f(h) with independent units, by enumeration."""
+    h, weights = states(logits)
+    a = tf.constant(np.tile(logits, (len(h), 1)))
     with tf.GradientTape() as tape:
         tape.watch(a)
         bits = darn_unit(a, tf.constant(np.where(h, -np.inf, np.inf)))
@@ -44,11 +49,8 @@ def mean_gradient(f, logits: tf.Tensor) -> np.ndarray:
 
 
 def exact_gradient(f, logits: np.ndarray) -> np.ndarray:
-    n = len(logits)
-    h = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
-    q = 1 / (1 + np.exp(-logits))
-    weights = np.prod(np.where(h, q, 1 - q), axis=1)
-    return weights @ (f(tf.constant(h, tf.float64)).numpy()[:, None] * (h - q))
+    h, weights = states(logits)
+    return weights @ (f(tf.constant(h, tf.float64)).numpy()[:, None] * (h - 1 / (1 + np.exp(-logits))))
 
 
 def test_the_estimator_is_unbiased_for_functions_quadratic_in_each_unit(rng: np.random.Generator) -> None:
@@ -125,7 +127,7 @@ def test_draws_have_the_moments_of_the_report(
 
 def expected_cost(model: DARN, x: np.ndarray, entropy: str) -> float:
     """E[f] by enumeration."""
-    h = tf.constant((np.arange(2**N_H)[:, None] >> np.arange(N_H)) & 1, tf.float64)
+    h = tf.constant(every_row(N_H), tf.float64)
     many = tf.constant(np.repeat(x, len(h), axis=0))
     log_q = model.log_q(many, (h,))
     mean_log_q = tf.reduce_sum(tf.exp(log_q) * log_q)
@@ -136,7 +138,7 @@ def expected_cost(model: DARN, x: np.ndarray, entropy: str) -> float:
 def test_the_exact_gradient_is_that_of_the_enumerated_objective(seed: tf.Tensor, rng: np.random.Generator) -> None:
     """By differentiating sum_h q(h | x) (log q - log p) with respect to the encoder's biases."""
     model, x = make(seed), rows(rng, 1)
-    h = tf.constant((np.arange(2**N_H)[:, None] >> np.arange(N_H)) & 1, tf.float64)
+    h = tf.constant(every_row(N_H), tf.float64)
     many = tf.constant(np.repeat(x, len(h), axis=0))
     with tf.GradientTape() as tape:
         log_q = model.log_q(many, (h,))
@@ -177,7 +179,7 @@ def test_losses_are_description_lengths_of_deep_models(
     """The mean loss of all draws is the enumerated description length, and the parts add up."""
     model = make(seed, hidden=(2, 2), skip=True)
     x = rows(rng, 1)
-    h = tf.constant((np.arange(16)[:, None] >> np.arange(4)) & 1, tf.float64)
+    h = tf.constant(every_row(4), tf.float64)
     layers = tuple(tf.split(h, 2, axis=1))
     many = tf.constant(np.repeat(x, 16, axis=0))
     log_q = model.log_q(many, layers)

@@ -43,12 +43,6 @@ def test_exact_is_brute_force(kind: str, seed: tf.Tensor, rng: np.random.Generat
     np.testing.assert_allclose(exact_log_likelihood(model, x), brute_force(model, x), rtol=1e-9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_probabilities_of_all_vectors_sum_to_one(kind: str, seed: tf.Tensor) -> None:
-    x = np.array(list(itertools.product([0, 1], repeat=N_X)))
-    assert np.exp(exact_log_likelihood(make(kind, seed), x)).sum() == pytest.approx(1.0, rel=1e-9)
-
-
 def test_many_states_are_streamed(seed: tf.Tensor, rng: np.random.Generator) -> None:
     """14 units are several blocks of states; float32 agrees with float64."""
     x = (rng.uniform(size=(300, N_X)) < 0.5).astype(np.uint8)

@@ -12,6 +12,7 @@ from darn.images.local import LocalUnitsConditional
 from darn.model.autoregressive import logistic_noise, threshold
 from darn.model.description_length import description_length
 from darn.train.training import Trainer, TrainingConfig
+from tests.darn.rows import every_row
 
 STACK = LocalConfig((2, 4), (3, 2), (1, 2), (1, 2), period=2, visible_kernel=3, visible_period=2, stochastic=True)
 """8 pixels, 8 units at 2 x 4 places, 4 units at 1 x 2 places."""
@@ -56,7 +57,7 @@ def test_the_stack_is_a_distribution(seed: tf.Tensor, tmp_path: Path) -> None:
     """Over images by enumeration of all 13 units; h^1 depends on h^2 through the transposed layer alone."""
     model = stack(seed)
     assert model.config.hidden == (8, 4, 1)
-    x = np.array(list(itertools.product([0.0, 1.0], repeat=8)))
+    x = every_row(8)
     exact = exact_log_likelihood(model, x)
     np.testing.assert_allclose(np.exp(exact).sum(), 1.0, rtol=1e-10)
     assert description_length(model, x, seed=seed).total.mean() > -exact.mean()

@@ -1,6 +1,5 @@
 """Mixtures against enumeration, and their files."""
 
-import itertools
 import zipfile
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from darn.more.chain import Chain
 from darn.more.mixture import Density, Mixture, load_density, member_log_prob, save_density
 from darn.more.ordered import Category
 from gpflow_deep_base.storage.container import load_container, save_container
+from tests.darn.rows import every_row
 
 N = 6
 
@@ -26,20 +26,16 @@ def chain(seed: int = 0) -> Chain:
 
 
 def model() -> DARN:
-    return DARN(DARNConfig(N, (3,), (4,), dtype="float64"), seed=5, data=every_row())
+    return DARN(DARNConfig(N, (3,), (4,), dtype="float64"), seed=5, data=every_row(N))
 
 
 def mixture() -> Mixture:
     return Mixture((chain(), model(), chain(1)), np.log([0.2, 0.5, 0.3]))
 
 
-def every_row() -> np.ndarray:
-    return np.array(list(itertools.product((0, 1), repeat=N)))
-
-
 def test_it_is_the_mean_of_its_members() -> None:
     both = mixture()
-    rows = every_row()
+    rows = every_row(N)
     p = np.exp(both.log_prob(rows))
     each = [np.exp(member_log_prob(member, rows)) for member in both.members]
     np.testing.assert_allclose(p, 0.2 * each[0] + 0.5 * each[1] + 0.3 * each[2], atol=1e-12)
@@ -48,7 +44,7 @@ def test_it_is_the_mean_of_its_members() -> None:
 
 def test_samples_have_the_frequencies_of_the_density() -> None:
     """A frequency is beyond five standard errors in 6e-7 of all cases; 64 rows are looked at."""
-    both, rows = mixture(), every_row()
+    both, rows = mixture(), every_row(N)
     drawn = both.sample(50_000, seed=1)
     p = np.exp(both.log_prob(rows))
     counts = np.bincount(drawn @ (1 << np.arange(N)[::-1]), minlength=len(rows))
@@ -58,7 +54,7 @@ def test_samples_have_the_frequencies_of_the_density() -> None:
 
 
 def test_missing_bits_given_the_known_ones() -> None:
-    both, rows = mixture(), every_row()
+    both, rows = mixture(), every_row(N)
     x = both.sample(10, seed=2)
     mask = np.random.default_rng(3).uniform(size=x.shape) < 0.5
     found = both.complete(x, mask)
@@ -76,7 +72,7 @@ def test_a_restored_density_is_the_same(density: Density, tmp_path: Path) -> Non
     restored = load_density(path)
     assert type(restored) is type(density)
     assert [p.name for p in path.parent.iterdir()] == ["density.npz"]
-    rows = every_row()
+    rows = every_row(N)
     before, after = (
         each.log_prob(rows) if isinstance(each, Mixture) else member_log_prob(each, rows)
         for each in (density, restored)

@@ -1,7 +1,5 @@
 """Encoder and decoder of all kinds of DARN: enumeration, sampling, what sees what, and bad input."""
 
-import itertools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +7,7 @@ import tensorflow as tf
 from darn.model.autoregressive import threshold
 from darn.model.config import LocalConfig
 from darn.model.model import DARN, DARNConfig, check_data
+from tests.darn.rows import every_row
 from tests.statistical import assert_mean_close
 
 N_X = 6
@@ -42,7 +41,7 @@ def make(kind: str, seed: tf.Tensor, **changes) -> DARN:
 
 
 def vectors(n: int) -> tf.Tensor:
-    return tf.constant(list(itertools.product([0.0, 1.0], repeat=n)), tf.float64)
+    return tf.constant(every_row(n), tf.float64)
 
 
 def states(model: DARN) -> tuple[tf.Tensor, ...]:

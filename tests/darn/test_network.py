@@ -1,6 +1,5 @@
 """Masked networks against enumeration of all rows, and their fits against finite differences and rivals."""
 
-import itertools
 import math
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from darn.more.mixture import Mixture, load_density, save_density
 from darn.more.ordered import Category, as_categories
 from darn.train.chain_fitting import fit_chain, fit_mixture_of_bernoullis
 from darn.train.network_fitting import NetworkSettings, _Training, fit_network
+from tests.darn.rows import every_row
 
 N = 6
 H = 9
@@ -29,13 +29,9 @@ def made(*categories: Category) -> MaskedNetwork:
     return MaskedNetwork(order, bias, direct, seen, hidden_bias, into, out, categories)
 
 
-def every_row() -> np.ndarray:
-    return np.array(list(itertools.product((0, 1), repeat=N)))
-
-
 def test_a_logit_depends_on_the_columns_before_it_alone() -> None:
     model = made()
-    rows = every_row().astype(float)
+    rows = every_row(N).astype(float)
     place = np.argsort(model.order)
     a = model.logits(rows)
     depends = np.zeros([N, N], bool)
@@ -56,7 +52,7 @@ def test_it_is_a_density_that_draws_and_completes(
     categories: tuple[Category, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A frequency is beyond five standard errors in 6e-7 of all cases; 64 rows are looked at."""
-    model, rows = made(*categories), every_row()
+    model, rows = made(*categories), every_row(N)
     p = np.exp(model.log_prob(rows))
     assert p.sum() == pytest.approx(1.0, abs=1e-12)
     drawn = model.sample(50_000, seed=1)
@@ -80,7 +76,7 @@ def test_its_file_gives_it_back_and_is_checked(tmp_path: Path) -> None:
     for density in (model, both):
         save_density(density, tmp_path / "density.npz")
         again = load_density(tmp_path / "density.npz")
-        np.testing.assert_array_equal(again.log_prob(every_row()), density.log_prob(every_row()))
+        np.testing.assert_array_equal(again.log_prob(every_row(N)), density.log_prob(every_row(N)))
     for name in ("direct", "into", "out"):
         changed = made()
         getattr(changed, name)[:] = 1.0

@@ -1,6 +1,5 @@
 """PixelCNN: what pixels see, probabilities, samples, parents, and the model around it."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from darn.images.pixelcnn import PixelCNNConditional
 from darn.model.autoregressive import Conditional, logistic_noise, threshold
 from darn.model.description_length import description_length, importance_log_likelihood
 from darn.train.training import Trainer, TrainingConfig
+from tests.darn.rows import every_row
 
 SMALL = {"filters": 2, "layers": 3, "first_kernel": 3, "maps": 2}
 
@@ -33,7 +33,7 @@ def offset_of(pixels: PixelCNNConditional, num: int, seed: tf.Tensor) -> tf.Tens
 @pytest.mark.parametrize("shape", [(2, 2), (3, 2), (1, 5), (4, 1)])
 def test_probabilities_sum_to_one(shape: tuple[int, int], seed: tf.Tensor) -> None:
     pixels = make(shape, seed)
-    vectors = tf.constant(list(itertools.product([0.0, 1.0], repeat=pixels.n)), tf.float64)
+    vectors = tf.constant(every_row(pixels.n), tf.float64)
     for offset in (None, offset_of(pixels, 1, seed)):
         np.testing.assert_allclose(tf.reduce_sum(tf.exp(pixels.log_prob(vectors, offset))), 1.0, rtol=1e-12)
 
@@ -108,7 +108,7 @@ def test_the_model_around_it(seed: tf.Tensor, tmp_path: Path) -> None:
     for i, variable in enumerate(model.trainable_variables):
         key = tf.random.experimental.stateless_fold_in(seed, i)
         variable.assign_add(0.5 * tf.random.stateless_normal(variable.shape, key, dtype=tf.float64))
-    x = np.array(list(itertools.product([0.0, 1.0], repeat=6)))
+    x = every_row(6)
     exact = exact_log_likelihood(model, x)
     np.testing.assert_allclose(np.exp(exact).sum(), 1.0, rtol=1e-12)
     np.testing.assert_allclose(model.log_prob(x), exact, rtol=1e-10)

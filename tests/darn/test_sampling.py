@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from darn.model.autoregressive import LinearConditional, Sampler, fixed_point_bits, linear_bits, logistic_noise, sample
+from darn.model.autoregressive import Sampler, fixed_point_bits, linear_bits, logistic_noise, sample
 from darn.model.model import DARN, DARNConfig
 from darn.more.nade import NADEConditional
 
@@ -54,33 +54,12 @@ def test_weights_on_and_below_the_diagonal_do_not_matter(rng: np.random.Generato
     np.testing.assert_array_equal(bits, linear_bits(noise, np.triu(matrix, 1), logits, block=16))
 
 
-def test_frequencies_are_those_of_the_model(rng: np.random.Generator, seed: tf.Tensor) -> None:
-    """All 16 vectors of 4 bits: counts against probabilities, by chi squared with 15 degrees of freedom."""
-    N = 20_000
-    conditional = LinearConditional(4)
-    conditional.weights.assign(rng.normal(size=(4, 4)).astype(np.float32))
-    conditional.bias.assign(rng.normal(size=4).astype(np.float32))
-    bits = linear_bits(logistic_noise([N, 4], seed), conditional.matrix(), conditional.bias).numpy()
-    everything = (np.arange(16)[:, None] >> np.arange(4) & 1).astype(np.float32)
-    expected = N * np.exp(conditional.log_prob(everything).numpy())
-    counts = np.bincount((bits @ [1, 2, 4, 8]).astype(int), minlength=16)
-    assert np.sum((counts - expected) ** 2 / expected) < 60  # probability 2e-7 by chance
-
-
 def test_any_conditional(seed: tf.Tensor) -> None:
     conditional = NADEConditional(25, 10, seed=seed, dtype=tf.float64)
     noise = logistic_noise([50, 25], seed, tf.float64)
     expected = conditional.sample_from_noise(noise)
     for guess in (None, tf.ones_like(noise), 1.0 - expected):
         np.testing.assert_array_equal(fixed_point_bits(conditional.logits, noise, guess), expected)
-
-
-def test_linear_conditional_draws_the_same(rng: np.random.Generator, seed: tf.Tensor) -> None:
-    conditional = LinearConditional(33, dtype=tf.float64)
-    conditional.weights.assign(rng.normal(size=(33, 33)))
-    noise, offset = logistic_noise([50, 33], seed, tf.float64), rng.normal(size=(50, 33))
-    bits = linear_bits(noise, conditional.matrix(), conditional.bias + offset)
-    np.testing.assert_array_equal(bits, conditional.sample_from_noise(noise, offset))
 
 
 @pytest.mark.slow

@@ -211,6 +211,8 @@ def test_bad_input_is_refused(rows: tuple[np.ndarray, np.ndarray]) -> None:
         choose(x, valid[:, 1:])
     with pytest.raises(ValueError, match="candidates must be at least 1"):
         SearchConfig(candidates=0)
+    with pytest.raises(ValueError, match="search_steps must be a number, got '9'"):
+        SearchConfig(search_steps="9")  # type: ignore[arg-type]
     assert math.isfinite(SearchConfig().first_steps(10**6, 100))
 
 

@@ -94,6 +94,8 @@ def test_advance_refuses_what_are_no_minibatches(
     data = patterns(rng)
     with pytest.raises(ValueError, match=r"rows must be \[K, B\] with K from 1 to 250"):
         make(data).advance(data, np.zeros(shape, int), seed)
+    with pytest.raises(ValueError, match=r"rows must be .* whole numbers, got shape \[2, 5\] of float64"):
+        make(data).advance(data, np.full((2, 5), 0.5), seed)
 
 
 def test_divergence_is_an_error_that_says_what_to_do(seed: tf.Tensor, rng: np.random.Generator) -> None:
@@ -248,9 +250,9 @@ def test_the_learning_rate_halves() -> None:
         ({"entropy": "other"}, "entropy must be one of sampled, exact, got 'other'"),
         ({"optimizer": "sgd"}, "optimizer must be one of"),
         ({"learning_rate": 0.0}, "learning_rate must be positive and finite, got 0.0"),
-        ({"learning_rate": -1.0}, "learning_rate must be positive and finite, got -1.0"),
         ({"learning_rate": float("nan")}, "learning_rate must be positive and finite, got nan"),
-        ({"learning_rate": float("inf")}, "learning_rate must be positive and finite, got inf"),
+        ({"learning_rate": "auto"}, "learning_rate must be a number, got 'auto'"),
+        ({"noise_from": "1"}, "noise_from must be a number, got '1'"),
         ({"half_life": 0.0}, "half_life must be positive"),
         ({"clip_norm": 0.0}, "clip_norm must be positive"),
         ({"initial_std": -0.1}, "initial_std must be positive"),
