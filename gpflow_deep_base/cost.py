@@ -52,6 +52,7 @@ class Cost:
             self._first = done, moment
             return
         first, start = self._first
+        # Few seconds tell too little, and one line is enough.
         if self._is_said or moment - start < MEASURED_SECONDS or done <= first:
             return
         self._is_said = True

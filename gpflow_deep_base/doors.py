@@ -22,6 +22,7 @@ def attach(
         import lazy_loader
     except ImportError:
         return _absent_of(package_name), list, []
+    # All modules of the folder are names of the package, whether it exports others or not.
     names = [module.name for module in pkgutil.iter_modules(sys.modules[package_name].__path__)]
     return lazy_loader.attach(package_name, submodules=names, submod_attrs=dict(submod_attrs or {}))  # type: ignore[no-any-return]
 

@@ -73,6 +73,7 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
     temporary = final.with_name(f".tmp-{uuid.uuid4().hex[:8]}-{end_of_name}")
     try:
         yield temporary
+        # The content is on disk before the name leads to it, and the name before this returns.
         if final.exists():
             shutil.copymode(final, temporary)
         _sync_content(temporary)
@@ -84,11 +85,13 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
 def _destination(path: PathLike) -> Path:
     """The file that will be replaced."""
+    # What a link leads to is replaced, so that the link stays.
     final = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
     try:
         mode = final.stat().st_mode
     except FileNotFoundError:
         return final
+    # A folder, a pipe or a device is not to be lost to a rename, nor a file that its owner protects.
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "is a folder; give the name of a file in it", str(path))
     if not stat.S_ISREG(mode):
@@ -123,6 +126,7 @@ def entries(folder: PathLike, pattern: str = "*", *, below: bool = False) -> lis
         if error.errno not in (errno.ENOENT, errno.ENOTDIR) and error.filename == os.fspath(folder):
             raise error
 
+    # `os.walk` leaves out what vanishes while it reads.
     paths: list[Path] = []
     for path, folders, files in os.walk(folder, onerror=look_at):
         paths += [Path(path, name) for name in fnmatch.filter([*folders, *files], pattern)]
@@ -148,6 +152,7 @@ def make_folder(path: PathLike) -> None:
     folder = Path(path)
     if folder.is_dir():
         return
+    # From the top down, each name on disk before what is below it is made.
     if folder.parent != folder:
         make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
@@ -162,6 +167,7 @@ def sync_file(path: PathLike) -> None:
 
 def _sync_content(path: Path) -> None:
     with open(path, "r+b") as file:  # Windows synchronises only what is open for writing
+        # A file system that cannot synchronise has done what it can.
         try:
             os.fsync(file.fileno())
         except OSError as error:
@@ -226,6 +232,7 @@ def jsonable(obj: object) -> Any:
         return obj
     if isinstance(obj, bytes):  # a string tensor holds these
         return obj.decode()
+    # JSON has no name for NaN and infinity.
     if isinstance(obj, float):
         return obj if math.isfinite(obj) else None
     if isinstance(obj, Mapping):
@@ -234,6 +241,7 @@ def jsonable(obj: object) -> Any:
         return [jsonable(value) for value in obj]
     if isinstance(obj, os.PathLike):
         return os.fspath(obj)
+    # Arrays and their numbers, but no objects and no complex numbers.
     if isinstance(obj, np.ndarray | np.generic) and obj.dtype.kind in "biufSU":
         return jsonable(obj.tolist())
     if callable(numpy := getattr(obj, "numpy", None)) and not isinstance(obj, type):  # a tensor or a variable
@@ -268,7 +276,7 @@ def _finite(number: str) -> float:
     return value
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) < len(pairs):
         raise ValueError("its JSON has an object with two members of one name")

@@ -235,12 +235,14 @@ def curve_panels(
     for title, by_label in curves.items():
         marks = list[Line | Band | Points | Bars]()
         for name, (x, y, *more) in by_label.items():
+            # Half of a band's width and the sign of points may be missing.
             half = more[0] if more else None
             style = more[1] if len(more) > 1 else "-"
             label = name if len(by_label) <= MOST_LABELS else ""
             if style != "-":
                 marks.append(Points(x, y, label, half))
                 continue
+            # A band is drawn before its line, which lies on it.
             if half is not None:
                 middle = np.asarray(y, np.float64)
                 marks.append(Band(x, middle - np.asarray(half), middle + np.asarray(half)))
@@ -257,6 +259,7 @@ def sheet(panels: Sequence[Panel], columns: int = 3) -> str:
     placed = list[str]()
     top = 0
     for start in range(0, len(plots), columns):
+        # Each plot is an element at its place.
         for number, plot in enumerate(plots[start : start + columns]):
             placed.append(plot.replace("<svg ", f'<svg x="{number * WIDTH}" y="{top}" ', 1))
         top += max(heights[start : start + columns])
@@ -340,6 +343,7 @@ class _Plot:
             at = float(self.y(tick))
             self.elements.append(f'<path d="M{self.left} {at:.1f}H{right}" stroke="#e5e7eb"/>')
             self.elements.append(f'<text x="{self.left - 5}" y="{at + 4:.1f}" text-anchor="end">{name}</text>')
+        # What the axes are, below and turned at the left.
         middle = (self.left + right) / 2
         xlabel, ylabel = (escape(_short(label, 56)) for label in (self.panel.xlabel, self.panel.ylabel))
         self.elements.append(f'<text x="{middle}" y="{self.height - 14}" text-anchor="middle">{xlabel}</text>')
@@ -350,11 +354,13 @@ class _Plot:
         )
 
     def mark(self, mark: Line | Band | Points | Bars, colour: str) -> None:
+        # A line, faint behind another one or dashed to be compared with.
         if isinstance(mark, Line):
             look = 'stroke-opacity="0.3"' if mark.is_faint else 'stroke-dasharray="5 4"' if mark.is_dashed else ""
             colour = "#4b5563" if mark.is_dashed else colour
             self.elements.append(f'<path d="{self._path(mark.x, mark.y)}" fill="none" stroke="{colour}" {look}/>')
         elif isinstance(mark, Band):
+            # A band goes along its lower edge and back along the upper one.
             x = np.concatenate([np.asarray(mark.x), np.asarray(mark.x)[::-1]])
             y = np.concatenate([np.asarray(mark.low), np.asarray(mark.high)[::-1]])
             self.elements.append(f'<path d="{self._path(x, y)}Z" fill="{colour}" fill-opacity="0.18"/>')
@@ -362,6 +368,7 @@ class _Plot:
         elif isinstance(mark, Points):
             self._points(mark, colour)
         else:
+            # Bars between their edges.
             edges = np.asarray(mark.edges, np.float64)
             # Bars stand on 0, or on the lower end of the plot.
             zero = float(self.y(max(0.0, self.y0)))
@@ -383,6 +390,7 @@ class _Plot:
         for row in rows:
             if not (math.isfinite(x[row]) and math.isfinite(y[row])):
                 continue
+            # A point, and the bar of its error.
             at = float(self.x(x[row]))
             up = float(self.y(y[row]))
             self.elements.append(f'<circle cx="{at:.1f}" cy="{up:.1f}" r="2" fill="{colour}" fill-opacity="0.6"/>')
@@ -424,6 +432,7 @@ def _places(labels: Sequence[str]) -> list[tuple[str, int, int]]:
     row = 0
     for label in (_short(label, 50) for label in labels):
         width = 24 + 6 * len(label)
+        # A label that does not fit beside the others begins a row of its own.
         if x > 4 and x + width > WIDTH:
             x = 4
             row += 1
@@ -435,6 +444,7 @@ def _places(labels: Sequence[str]) -> list[tuple[str, int, int]]:
 def _named_bars(panel: Panel, bars: Bars) -> str:
     heights = _heights(bars)
     height = TOP + BOTTOM + 20 * len(heights)
+    # Names at the left, and bars from 0 to the right or to the left.
     left_margin = 150
     low = min(0.0, float(np.min(heights, initial=0.0)))
     high = max(0.0, float(np.max(heights, initial=0.0)))
@@ -463,6 +473,7 @@ def _part(part: Part) -> str:
         return f'<img alt="{escape(part.note or part.title)}" src="data:image/png;base64,{content}">{note}'
     if isinstance(part, Panels):
         return f'<div class="panels">{"".join(map(svg, part.panels))}</div>{note}'
+    # The first row of a table has its headers.
     head, *rows = part.rows
     lines = ["".join(f"<th>{escape(cell)}</th>" for cell in head)]
     lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
@@ -474,10 +485,12 @@ def _extent(marks: Sequence[Mark]) -> tuple[NDArray[np.float64], NDArray[np.floa
     x = list[ArrayLike]()
     y = list[ArrayLike]()
     for mark in marks:
+        # Along x, all places; bars beside names have none.
         if not isinstance(mark, Bars):
             x.append(mark.x)
         elif mark.edges is not None:
             x.append(mark.edges)
+        # Along y, bars stand on 0, and bands and error bars have two ends.
         if isinstance(mark, Bars):
             y += [_heights(mark), [0.0]]
         else:
@@ -505,6 +518,7 @@ def _range(values: NDArray[np.float64]) -> tuple[float, float]:
         return 0.0, 1.0
     low = float(finite.min())
     high = float(finite.max())
+    # Room at both ends; an axis that begins at 0 begins there.
     room = 0.04 * (high - low) or 0.05 * abs(high) or 0.5
     return low - (room if low != 0 else 0.0), high + room
 

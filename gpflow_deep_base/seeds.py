@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,8 +104,9 @@ class Seeds:
         return numpy_rng(self.seed, name)
 
 
-def _integer(seed: Any) -> int:
+def _integer(seed: int | np.integer | np.ndarray) -> int:
     """A seed as Python's integer, if it is one number, no truth value, and from 0 to `MAX_SEED`."""
+    # Truth values are integers to Python, and never meant as seeds.
     try:
         number = None if np.asarray(seed).dtype == bool else operator.index(seed)
     except TypeError:
@@ -118,6 +119,7 @@ def _integer(seed: Any) -> int:
 
 
 def _digest(kind: str, seed: int, name: str) -> bytes:
+    # Kind, seed and name together make the stream: no two of them share one.
     if not isinstance(name, str) or not name:
         raise ValueError(f"name of a random stream must be a non-empty string, got {name!r}.")
     return hashlib.sha256(f"{kind}/{_integer(seed)}/{name}".encode()).digest()

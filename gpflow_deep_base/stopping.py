@@ -44,6 +44,7 @@ class Best(NamedTuple):
 
     def after(self, step: int, value: float) -> Best:
         """The best after one more evaluation; NaN is worse than all others, and of equal ones the first is the best."""
+        # The first number is the best so far, even if it is infinite; NaN never is.
         is_first = self.step < 0 and not math.isnan(value)
         return self.judged(Best(step, value), is_better=is_first or value < self.value)
 
@@ -81,6 +82,7 @@ def signals(*, acts_again: bool) -> Iterator[list[str]]:
     :param acts_again: whether a second SIGINT or SIGTERM acts at once; or else it is collected, too.
     """
     received: list[str] = []
+    # Those that this system has, and that are not ignored.
     is_main = threading.current_thread() is threading.main_thread()
     names = [name for name in (*_ENDS, *_WARNINGS) if is_main and hasattr(signal, name)]
     handlers = {name: signal.getsignal(getattr(signal, name)) for name in names}
@@ -92,6 +94,7 @@ def signals(*, acts_again: bool) -> Iterator[list[str]]:
             signal.signal(getattr(signal, name), signal.SIG_DFL if handler is None else handler)
 
     def record(number: int, frame: FrameType | None) -> None:
+        # A warning counts once, however often it is sent.
         name = signal.Signals(number).name
         if name in _ENDS or name not in received:
             received.append(name)

@@ -21,6 +21,7 @@ def aligned(rows: Sequence[Sequence[str]], *, is_text: bool = False) -> str:
 
     Cells of text are broken at blanks where the columns are wider than a terminal.
     """
+    # Each column is as wide as its widest cell.
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if is_text:
         rows, widths = _broken(rows, widths)
@@ -37,10 +38,12 @@ def aligned(rows: Sequence[Sequence[str]], *, is_text: bool = False) -> str:
 def _broken(rows: Sequence[Sequence[str]], widths: list[int]) -> tuple[Sequence[Sequence[str]], list[int]]:
     """Rows whose columns fit into a terminal, the widest ones in several lines; and their widths."""
     limits = list(widths)
+    # The widest column gives way, letter by letter, until all fit or are narrow.
     while sum(limits) + 2 * (len(limits) - 1) > WIDTH and max(limits) > _LEAST_COLUMN:
         limits[limits.index(max(limits))] -= 1
     if limits == widths:
         return rows, widths
+    # A row takes as many lines as its highest cell.
     lines = list[Sequence[str]]()
     for row in rows:
         cells = [textwrap.wrap(cell, limit, break_on_hyphens=False) for cell, limit in zip(row, limits, strict=True)]

@@ -24,7 +24,7 @@ __all__ = ["arithmetic", "inner"]
 _options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-def inner(function: Callable[..., Any]) -> Any:
+def inner(function: Callable[..., object]) -> Any:
     """Compile what only compiled loops call."""
     return function if numba is None else numba.njit(**_options)(function)
 

@@ -45,6 +45,7 @@ class Bins:
         distinct = np.unique(sorted_values)
         if not len(distinct):
             raise ValueError("a column of numbers must have at least one that is not missing.")
+        # Few values have a bin each, with edges halfway between them.
         if len(distinct) <= most:
             return cls(
                 (distinct[:-1] + distinct[1:]) / 2.0, distinct, tuple(_shown(value, kind, 15) for value in distinct)
@@ -60,7 +61,7 @@ class Bins:
         names = [first if first == last else f"{first} to {last}" for first, last in shown]
         return cls(edges, middles, tuple(names))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, list[float] | list[str]]:
         """A dictionary for JSON."""
         return {"edges": self.edges.tolist(), "values": self.values.tolist(), "names": list(self.names)}
 
@@ -78,6 +79,7 @@ class Bins:
 
     def levels(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Which bin each number is in: zeros and ones, [N, K]; NaN in all of them where it is missing."""
+        # A number on an edge is in the bin above it.
         places = np.searchsorted(self.edges, values, side="right")
         levels = (places[:, None] == np.arange(len(self.values))).astype(float)
         levels[np.isnan(values)] = np.nan

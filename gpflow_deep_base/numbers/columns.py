@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 __all__ = ["READER", "as_numbers"]
+
+#: A frame of pandas or polars, or a column of one: what is used of them here they have in common, or is asked for.
+Frame: TypeAlias = Any
 
 READER = "gpflow_deep_runs.data.values.encoder"
 """The module of `TableEncoder`, which needs pandas and pyarrow: imported where a frame has to be read, only there."""
@@ -33,6 +35,7 @@ def as_numbers(X: Any, estimator: Any, *, reset: bool, may_miss: bool = False) -
     """
     if reset:
         vars(estimator).pop("table_encoder_", None)
+    # A masked number is one that is missing.
     if isinstance(X, np.ma.MaskedArray):
         return np.ma.filled(X.astype(np.float64), np.nan)
     # By its class, as columns of a frame of pandas are attributes, too. A table of Arrow; what is no frame stays.
@@ -49,6 +52,7 @@ def as_numbers(X: Any, estimator: Any, *, reset: bool, may_miss: bool = False) -
     if encoder is None:
         if not (odd := _odd_columns(X, may_miss)):
             return X
+        # Columns that a model of numbers has not learned to read are named.
         if not reset:
             more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
             raise ValueError(
@@ -60,7 +64,7 @@ def as_numbers(X: Any, estimator: Any, *, reset: bool, may_miss: bool = False) -
     return encoder.transform(X)
 
 
-def _fitted(X: ArrayLike, estimator: object, may_miss: bool) -> Any:
+def _fitted(X: Frame, estimator: object, may_miss: bool) -> Any:
     encoder = importlib.import_module(READER).TableEncoder(missing="keep" if may_miss else "impute")
     try:
         return encoder.fit(X)
@@ -71,13 +75,14 @@ def _fitted(X: ArrayLike, estimator: object, may_miss: bool) -> Any:
         ) from error
 
 
-def _odd_columns(X: Any, may_miss: bool) -> list[str]:
+def _odd_columns(X: Frame, may_miss: bool) -> list[str]:
     """Columns that an array of them would take for numbers without a word, or not at all; each with what it is.
 
     Days would be nanoseconds, codes such as "01" numbers, and categories the numbers that they are named by.
     """
     odd = []
     for number, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
+        # By place, as names may occur twice.
         column = X.iloc[:, number] if hasattr(X, "iloc") else X.to_series(number)
         if not _is_numeric(dtype, column):
             odd.append(f"{name!r} ({str(dtype).lower()})")
@@ -86,7 +91,7 @@ def _odd_columns(X: Any, may_miss: bool) -> list[str]:
     return odd
 
 
-def _is_numeric(dtype: Any, column: Any) -> bool:
+def _is_numeric(dtype: object, column: Frame) -> bool:
     if hasattr(dtype, "is_numeric"):  # of polars
         return bool(dtype.is_numeric()) or str(dtype) == "Boolean"
     if getattr(dtype, "kind", "O") == "O":  # perhaps numbers as objects
@@ -94,7 +99,7 @@ def _is_numeric(dtype: Any, column: Any) -> bool:
     return getattr(dtype, "kind", "O") in _NUMERIC
 
 
-def _has_missing(column: Any) -> bool:
+def _has_missing(column: Frame) -> bool:
     if hasattr(column, "isna"):
         return bool(column.isna().any())
     return bool(column.null_count() or (column.dtype.is_float() and column.is_nan().any()))

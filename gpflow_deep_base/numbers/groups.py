@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 __all__ = ["by_group", "flat", "group_names", "grouped", "value_of"]
@@ -35,16 +35,18 @@ def group_names(kind: type) -> dict[str, str]:
 
 def grouped(kind: type[T]) -> type[T]:
     """Decorator of a dataclass with groups: a field that is given beside its group is answered by where it belongs."""
+    # Each field of a group, by its name, with the name of the group.
     groups = {
         inner.name: field.name
         for field in dataclasses.fields(kind)  # type: ignore[arg-type]
         if dataclasses.is_dataclass(field.default)
         for inner in dataclasses.fields(field.default)
     }
-    construct: Any = kind.__init__
+    construct: Callable[..., None] = kind.__init__
 
     @functools.wraps(construct)
-    def construct_or_say(self: object, *args: object, **fields: Any) -> None:
+    def construct_or_say(self: object, *args: object, **fields: object) -> None:
+        # What belongs into a group is not taken beside it: the message says where.
         for name in fields:
             if name in groups:
                 group = type(getattr(kind, groups[name])).__name__

@@ -57,6 +57,7 @@ def calibration_error(
     """
     if np.isnan(confidence).any():  # of a classifier that diverged
         return math.nan
+    # In each bin, right answers less the confidence that they had.
     gaps = np.bincount(confidence_bins(confidence, num_bins), is_right - confidence, num_bins)
     return float(np.abs(gaps).sum() / len(confidence))
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 __all__ = ["import_within", "quieten_tensorflow", "start_tensorflow", "without_noise", "without_warnings"]
 
@@ -71,6 +70,7 @@ def without_noise() -> Iterator[None]:
         return
     with suppress(OSError):
         sys.stderr.flush()
+    # Held back in a file, as a pipe could be full before it is read.
     is_failed = True
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
@@ -117,6 +117,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != self._name:
             return None
+        # Once: the search below then finds the module as without this.
         with suppress(ValueError):
             sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
@@ -132,7 +133,7 @@ class _LoaderWithin(importlib.abc.Loader):
         self._loader = loader
         self._context = context
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
@@ -140,6 +141,7 @@ class _LoaderWithin(importlib.abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
+        # The module keeps its own loader, as if this one had never been.
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 __all__ = ["Graphs", "counted_alone"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _numbers = itertools.count(1)
 
 
-def counted_alone(function: Callable[..., Any]) -> Callable[..., Any]:
+def counted_alone(function: Callable[P, T]) -> Callable[P, T]:
     """The same function, with code that no other function has; for `tf.function` around it."""
     code = function.__code__
     function.__code__ = code.replace(co_name=f"{code.co_name}_{next(_numbers)}")
@@ -31,8 +34,9 @@ class Graphs:
     def __init__(self) -> None:
         self._functions: dict[object, Any] = {}
 
-    def get(self, key: object, make: Callable[[], Any]) -> Any:
+    def get(self, key: object, make: Callable[[], T]) -> T:
         """The function of this key; `make` makes it the first time."""
+        # Made once, at the first call with this key.
         if key not in self._functions:
             self._functions[key] = make()
         return self._functions[key]

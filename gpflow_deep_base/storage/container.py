@@ -29,6 +29,7 @@ from .limits import Budget, budget_of, one_line, refuse_damaged
 __all__ = [
     "Arrays",
     "Container",
+    "Header",
     "Shapes",
     "container_bytes",
     "load_container",
@@ -40,6 +41,8 @@ __all__ = [
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+#: What JSON gives.
+Header: TypeAlias = dict[str, Any]
 
 _HEADER = "header.json"
 _MAX_HEADER_BYTES = 16 * 2**20
@@ -64,7 +67,7 @@ class Container(NamedTuple):
     """
 
     version: int
-    header: dict[str, Any]
+    header: Header
     arrays: Arrays
 
 
@@ -96,6 +99,7 @@ def container_bytes(
     *, kind: str, version: int, header: Mapping[str, object], arrays: Mapping[str, np.ndarray]
 ) -> bytes:
     """What :func:`save_container` writes; equal content for equal input. Parameters and errors as there."""
+    # What cannot be read back is not written: objects, names that clash, more arrays than a reader takes.
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     for name, array in plain.items():
         if array.dtype.kind not in _NUMBERS_AND_TEXT or array.dtype.names is not None:
@@ -128,7 +132,7 @@ def load_container(
     *,
     kind: str,
     versions: Collection[int],
-    expected: Callable[[dict[str, Any]], Shapes] | None = None,
+    expected: Callable[[Header], Shapes] | None = None,
     max_bytes: int | None = None,
 ) -> Container:
     """Read a file of :func:`save_container`.
@@ -155,7 +159,7 @@ def read_container(
     *,
     kind: str,
     versions: Collection[int],
-    expected: Callable[[dict[str, Any]], Shapes] | None = None,
+    expected: Callable[[Header], Shapes] | None = None,
     max_bytes: int | None = None,
 ) -> Container:
     """:func:`load_container` for an open file.
@@ -188,6 +192,7 @@ def read_npy(path: PathLike) -> np.ndarray:
     :raises ValueError: in one line, if the file is missing or damaged, holds Python objects, or claims more.
     """
     try:
+        # Mapped, so that nothing is read before the size that is claimed was compared.
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(mapped, np.ndarray):
             raise ValueError("it is an archive")
@@ -216,6 +221,7 @@ def read_npz(path: PathLike, *, max_bytes: int | None = None) -> Arrays:
 
 def _members(archive: zipfile.ZipFile, length: int) -> dict[str, zipfile.ZipInfo]:
     """The members by name without .npy, if they fit into the file side by side."""
+    # Neither so many members nor so much content that a small file could claim all memory.
     infos = archive.infolist()
     if len(infos) > _MAX_ARRAYS:
         raise ValueError(f"it has {len(infos)} members, more than {_MAX_ARRAYS}")
@@ -230,8 +236,9 @@ def _members(archive: zipfile.ZipFile, length: int) -> dict[str, zipfile.ZipInfo
 
 def _start(
     archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: Budget, kind: str, versions: Collection[int]
-) -> tuple[int, dict[str, Any], str]:
+) -> tuple[int, Header, str]:
     """Version, header and checksum."""
+    # The header is read as a whole, so that its size comes first.
     if info.file_size > _MAX_HEADER_BYTES:
         raise ValueError(f"its header has {info.file_size} bytes, more than {_MAX_HEADER_BYTES}")
     budget.take(info.file_size, "its header")
@@ -303,6 +310,7 @@ def _check_shapes(members: Mapping[str, _Member], shapes: Shapes) -> None:
 
 
 def _array(archive: zipfile.ZipFile, member: _Member) -> np.ndarray:
+    # In the machine's own byte order, whatever the writer's was.
     stream = io.BytesIO(archive.read(member.info))
     array = np.lib.format.read_array(stream, allow_pickle=False)
     return np.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))

@@ -57,6 +57,7 @@ def leb128(number: int) -> bytes:
     """
     if not 0 <= number < 2 ** (7 * _MAX_LEB128_BYTES):
         raise ValueError(f"a number must be from 0 to 2**{7 * _MAX_LEB128_BYTES} - 1, got {number}.")
+    # Seven bits a byte, with the high bit set while more follow.
     out = bytearray()
     while number >= 0x80:
         out.append(number & 0x7F | 0x80)

@@ -67,6 +67,7 @@ def inflated(packed: bytes, most: int, problem: str) -> bytes:
     :raises ValueError: there.
     :raises zlib.error: if it is nothing that zlib has compressed.
     """
+    # One step that makes no more than `most` bytes: a longer text has not ended by then.
     unpacker = zlib.decompressobj()
     plain = unpacker.decompress(packed, most)
     if not unpacker.eof or unpacker.unused_data:
@@ -94,6 +95,7 @@ def refuse_damaged(path: PathLike, what: str, error: object) -> NoReturn:
     :param error: what is wrong with it.
     :raises ValueError: always.
     """
+    # Errors without a text are named by their class.
     reason = one_line(error) or type(error).__name__
     cause = error if isinstance(error, BaseException) else None
     raise ValueError(

@@ -45,6 +45,7 @@ class Held:
         :raises LostFolder: if they differ.
         """
         try:
+            # The folder's identity, not its name: another one may have taken that.
             is_mine = os.path.samestat(self._mine, os.stat(self.folder))
         except (FileNotFoundError, NotADirectoryError):
             is_mine = False
@@ -89,6 +90,7 @@ def refuse_if_held(folder: Path, *, flag: str = "run_dir") -> None:
     :raises ValueError: as :func:`lock`.
     """
     _refuse_patterns(folder, flag)
+    # A lock that is to be had is given back at once.
     if folder.is_dir() and (descriptor := _locked(folder, flag)) is not None:
         os.close(descriptor)
 
@@ -98,6 +100,7 @@ def remove_leftovers(folder: Path) -> None:
     for path, folders, _ in os.walk(folder):
         for file in leftovers(path):
             file.unlink(missing_ok=True)
+        # Folders of checkpoints that were not renamed are not looked into.
         for name in [name for name in folders if _UNFINISHED_CHECKPOINT.fullmatch(name)]:
             folders.remove(name)
             shutil.rmtree(os.path.join(path, name), ignore_errors=True)
@@ -129,6 +132,7 @@ def _locked(folder: Path, flag: str) -> int | None:
 
 def _flocked(path: Path, mode: int) -> int:
     descriptor = os.open(path, mode)
+    # Without waiting: who comes second is told so.
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
