@@ -1,5 +1,3 @@
-from typing import Any
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,13 +5,10 @@ import tensorflow as tf
 from rbm_tracking.estimates.ais import ais, bracket, burn_in, linear_schedule, paper_schedule, reverse_ais
 from rbm_tracking.model.rbm import RBM
 from tests.rbm_tracking import oracles
+from tests.rbm_tracking.estimators import to_rbm
 from tests.statistical import assert_mean_close
 
 C = 16_384
-
-
-def to_rbm(parameters: oracles.Parameters, dtype: str = "float64") -> RBM:
-    return RBM(*(tf.constant(value, dtype) for value in parameters))
 
 
 @pytest.fixture
@@ -202,7 +197,7 @@ def test_bracket_contains_the_truth(rng: np.random.Generator, seed: tf.Tensor) -
         ([0.0, float("nan"), 1.0], "betas must increase, got 0 then nan"),
     ],
 )
-def test_wrong_schedules(parameters: oracles.Parameters, seed: tf.Tensor, betas: list[Any], message: str) -> None:
+def test_wrong_schedules(parameters: oracles.Parameters, seed: tf.Tensor, betas: list[float], message: str) -> None:
     for run in (ais, bracket):
         with pytest.raises(ValueError, match=message):
             run(to_rbm(parameters), betas, seed=seed)

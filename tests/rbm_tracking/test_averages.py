@@ -1,7 +1,5 @@
 """The averaged parameters and their tracked log Z, against the exact one."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +7,7 @@ import tensorflow as tf
 from rbm_tracking.model.exact import log_likelihood_exact, log_z_exact
 from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.use.training import Trainer, new_trainer
+from tests.rbm_tracking.estimators import Settings
 
 
 def two_patterns(rng: np.random.Generator) -> np.ndarray:
@@ -17,7 +16,7 @@ def two_patterns(rng: np.random.Generator) -> np.ndarray:
 
 
 def begun(data: np.ndarray, config: SMLConfig, seed: tf.Tensor) -> Trainer:
-    options: dict[str, Any] = {"num_temps": 3, "num_chains": 10, "dtype": "float64", "jit_compile": False}
+    options: Settings = {"num_temps": 3, "num_chains": 10, "dtype": "float64", "jit_compile": False}
     return new_trainer(data, 6, config, lambda name: tf.random.fold_in(seed, len(name)), **options)
 
 
@@ -31,7 +30,7 @@ def trained(data: np.ndarray, config: SMLConfig, rng: np.random.Generator, seed:
 def test_tracked_log_z_of_parameters_and_average(rng: np.random.Generator, seed: tf.Tensor) -> None:
     """With target chains, decay, a falling rate and averages: within 5 standard deviations of the exact ones."""
     data = two_patterns(rng)
-    options: dict[str, Any] = {
+    options: Settings = {
         "schedule": "linear",
         "decay_steps": 600,
         "target_chains": 30,
@@ -63,7 +62,7 @@ def test_tracked_log_z_of_parameters_and_average(rng: np.random.Generator, seed:
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_tracking_holds_with_every_option(options: dict[str, Any], rng: np.random.Generator, seed: tf.Tensor) -> None:
+def test_tracking_holds_with_every_option(options: Settings, rng: np.random.Generator, seed: tf.Tensor) -> None:
     trainer = trained(two_patterns(rng), SMLConfig.paper(learning_rate=0.05, **options), rng, seed)
     for each in (trainer.state, trainer.model):
         error = float(each.tracker.mean[0]) - log_z_exact(each.rbm)

@@ -1,7 +1,5 @@
 """rbm_tracking.use.classifier: probabilities against those of the RBM, the gradient by differences, and learning."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -12,9 +10,9 @@ from rbm_tracking import TrackedRBM
 from rbm_tracking.model.conditionals import log_label_probs
 from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.use.classifier import RBMClassifier, _Parameters, gradient
-from tests.rbm_tracking.estimators import tracked_rbm
+from tests.rbm_tracking.estimators import Settings, tracked_rbm
 
-QUICK: dict[str, Any] = {
+QUICK: Settings = {
     "early_stopping": False,
     "n_temps": 3,
     "n_chains": 10,
@@ -58,7 +56,7 @@ def test_without_further_steps_it_is_the_conditional_of_the_rbm(labelled: tuple[
     expected = np.exp(log_label_probs(classifier.rbm_.rbm_, X, [12, 13]))
     np.testing.assert_allclose(classifier.predict_proba(X), expected)
     # Probabilities of bits are taken as by TrackedRBM
-    few: dict[str, Any] = {**QUICK, "max_updates": 2}
+    few: Settings = {**QUICK, "max_updates": 2}
     soft = RBMClassifier(tracked_rbm(n_components=4, **few), epochs=0).fit(0.1 + 0.8 * X, y)
     assert soft.predict_proba(0.5 * X).shape == (400, 2)
 

@@ -24,8 +24,8 @@ from rbm_tracking.track.updates.learning import _compiled, sml_update
 from rbm_tracking.track.updates.schedules import without_rate
 from rbm_tracking.use import estimator
 from rbm_tracking.use.estimator import TrackedRBM, _update
-from rbm_tracking.use.estimator_rows import minibatches
-from tests.rbm_tracking.estimators import options, tracked_rbm
+from rbm_tracking.use.estimator_rows import Matrix, minibatches
+from tests.rbm_tracking.estimators import Settings, options, tracked_rbm
 from tests.statistical import assert_mean_close
 
 PROTOTYPES = np.array([[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1], [1, 0, 1, 0, 1, 0, 1, 0]])
@@ -33,7 +33,7 @@ PROTOTYPES = np.array([[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1], [1, 0
 
 def small(**parameters: Any) -> TrackedRBM:
     """Quick to trace and to run."""
-    defaults: dict[str, Any] = {
+    defaults: Settings = {
         "n_components": 5,
         "learning_rate": 0.1,
         "schedule": "constant",
@@ -79,7 +79,7 @@ def test_the_averaged_parameters_are_the_model(X: np.ndarray) -> None:
 
 
 def test_another_learning_rate_compiles_nothing(X: np.ndarray) -> None:
-    graph: dict[str, Any] = {"max_updates": 20, "generator": "hash"}
+    graph: Settings = {"max_updates": 20, "generator": "hash"}
     small(**graph).fit(X).partial_fit(X[:50])
     misses = _update.cache_info().misses, _compiled.cache_info().misses
     slow = small(**graph, schedule=lambda t: 0.01 / (t + 1)).fit(X).partial_fit(X[:50])
@@ -199,7 +199,7 @@ def test_probabilities_are_drawn(X: np.ndarray, rng: np.random.Generator) -> Non
 def test_early_stopping_keeps_the_best(rng: np.random.Generator) -> None:
     """Twenty rows of noise are learnt by heart soon: the validation rows get worse."""
     X = (rng.random((25, 30)) < 0.5).astype(np.float64)
-    parameters: dict[str, Any] = {"n_components": 20, "learning_rate": 0.2, "max_updates": 6000, "batch_size": 20}
+    parameters: Settings = {"n_components": 20, "learning_rate": 0.2, "max_updates": 6000, "batch_size": 20}
     model = small(
         **parameters, early_stopping=True, validation_fraction=0.2, eval_every=100, patience=3, n_chains=20
     ).fit(X)
@@ -370,7 +370,7 @@ def test_pipeline_and_grid_search(X: np.ndarray) -> None:
         ({"early_stopping": True, "validation_fraction": 0.001}, "of 300 rows leaves none"),
     ],
 )
-def test_wrong_parameters(X: np.ndarray, parameters: dict[str, Any], message: str) -> None:
+def test_wrong_parameters(X: np.ndarray, parameters: Settings, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         small(**parameters).fit(X)
 
@@ -395,7 +395,7 @@ def test_energies_that_overflow_are_an_error(X: np.ndarray) -> None:
 class Thresholded(TrackedRBM):
     """Takes any numbers, as the data of scikit-learn's checks are, and looks at their signs."""
 
-    def _validated(self, X: Any, *, reset: bool) -> Any:
+    def _validated(self, X: Matrix, *, reset: bool) -> Matrix:
         X = validate_data(self, X, accept_sparse="csr", reset=reset, dtype=(np.float64, np.float32))
         if sparse.issparse(X):
             X = X.copy()
@@ -412,7 +412,7 @@ class Thresholded(TrackedRBM):
 WEIGHTED = {f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")}
 """Checks that want the same model of a row twice and of its double weight: by drawn rows that is so on average."""
 
-QUICK: dict[str, Any] = {
+QUICK: Settings = {
     "n_components": 3,
     "max_updates": 2,
     "n_temps": 2,
@@ -481,7 +481,7 @@ def test_a_way_that_was_not_kept(fitted: TrackedRBM) -> None:
         ({"along": "trajectory", "temperature": 0.5}, "leave out `given` and `temperature`"),
     ],
 )
-def test_rows_that_cannot_be_drawn(fitted: TrackedRBM, options: dict[str, Any], message: str) -> None:
+def test_rows_that_cannot_be_drawn(fitted: TrackedRBM, options: Settings, message: str) -> None:
     fitted.trajectory_ = [fitted.rbm_]
     with pytest.raises(ValueError, match=message):
         fitted.sample(**options)

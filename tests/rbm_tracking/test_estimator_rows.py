@@ -26,10 +26,10 @@ from rbm_tracking.use.estimator_rows import (
     resampled,
 )
 from tests.rbm_tracking import oracles
-from tests.rbm_tracking.estimators import tracked_rbm
+from tests.rbm_tracking.estimators import Settings, tracked_rbm
 from tests.statistical import assert_mean_close
 
-QUICK: dict[str, Any] = {
+QUICK: Settings = {
     "n_components": 4,
     "max_updates": 300,
     "n_temps": 3,

@@ -11,9 +11,9 @@ from sklearn.base import clone
 from rbm_tracking import TrackedRBM, log_likelihood_exact, log_z_exact
 from rbm_tracking.model.families.softmax import Softmax
 from rbm_tracking.model.visible import Gaussian, Spin, Visible
-from tests.rbm_tracking.estimators import tracked_rbm
+from tests.rbm_tracking.estimators import Settings, tracked_rbm
 
-QUICK: dict[str, Any] = {
+QUICK: Settings = {
     "n_components": 4,
     "learning_rate": 0.2,
     "early_stopping": False,
@@ -38,7 +38,7 @@ def rows() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def fitted(rows: dict[str, np.ndarray]) -> dict[str, TrackedRBM]:
-    options: dict[Any, dict[str, Any]] = {
+    options: dict[Any, Settings] = {
         "softmax": {"early_stopping": True, "eval_every": 300, "max_updates": 600, "ais_temps": 20}
     }
     return {name: tracked_rbm(visible=name, **{**QUICK, **options.get(name, {})}).fit(X) for name, X in rows.items()}  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ from rbm_tracking.track.updates.learning import Observed, SMLConfig, initial_sta
 from rbm_tracking.use.evaluation import Evaluations, EvidenceConfig
 from rbm_tracking.use.training import Trainer
 from tests.rbm_tracking import oracles
+from tests.rbm_tracking.estimators import Settings
 
 N_V, N_H = 6, 4
 CONFIG = EvidenceConfig(ais_betas="200", final_ais_betas="200", ais_chains=50)
@@ -332,7 +333,7 @@ def test_schedules_are_named_by_their_length() -> None:
         ({"ais_chains": 1}, "ais_chains must be at least 2, got 1"),
     ],
 )
-def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_bad_settings_are_refused(settings: Settings, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         EvidenceConfig(**settings)
 

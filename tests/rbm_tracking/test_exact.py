@@ -9,12 +9,9 @@ from rbm_tracking.model import exact
 from rbm_tracking.model.exact import log_likelihood_exact, log_z_exact, moments_exact
 from rbm_tracking.model.rbm import RBM, log_z_independent
 from tests.rbm_tracking import oracles
+from tests.rbm_tracking.estimators import to_rbm
 
 SHAPES = [(1, 1), (1, 6), (6, 1), (3, 8), (8, 3), (7, 7)]
-
-
-def to_rbm(parameters: oracles.Parameters, dtype: str = "float64") -> RBM:
-    return RBM(*(tf.constant(value, dtype) for value in parameters))
 
 
 @pytest.fixture(params=["direct", "tables"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from rbm_tracking.model.visible import Tensor
 from rbm_tracking.track.evidence import FLAGS, flag_names, tracking_errors
 from rbm_tracking.track.filtering import (
     Estimate,
@@ -305,10 +306,12 @@ def test_bridges_and_weights_of_arrays_are_those_of_tensors(spread: float, rng: 
 
 @pytest.mark.parametrize("sigma_z", [np.inf, 0.7])
 def test_the_filter_of_arrays_is_that_of_a_graph(sigma_z: float, rng: np.random.Generator) -> None:
-    ours: Any = initial_filter(rng.normal(size=M), expected_ess=4.0)
+    ours = initial_filter(rng.normal(size=M), expected_ess=4.0)
     graph = tensors(ours)
 
-    def step(state: Any, change: Any, last: Any, bridges: Any, rates: Any, bias: Any) -> Any:
+    def step(
+        state: FilterState, change: Estimate, last: Tensor, bridges: Estimate, rates: Tensor, bias: Tensor
+    ) -> tuple[FilterState, tuple[Tensor, Tensor, Tensor]]:
         factor = inflation(state.health)
         state = predict(state, change, bias_variance=0.01, sigma_z=sigma_z, factor=factor)
         state = update(anchor(state, last), bridges, rates)

@@ -24,7 +24,7 @@ from rbm_tracking.use.search import Trial, best_trial
 from tests.rbm_tracking import oracles
 from tests.rbm_tracking.estimators import tracked_rbm
 
-Array = Any
+Array = np.ndarray
 FIELDS = np.array([-40.0, -7.0, -4.9, -1.0, 0.0, 2.0, 9.0])
 RELU = ReLU(np.array([0.7]), True)
 DRELU = DReLU(np.array([0.7]), np.array([-0.5]), np.array([0.4]), True)

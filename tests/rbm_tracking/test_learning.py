@@ -23,6 +23,7 @@ from rbm_tracking.track.updates.learning import (
     spawn,
 )
 from tests.rbm_tracking import oracles
+from tests.rbm_tracking.estimators import Settings
 from tests.statistical import assert_mean_close
 
 N_V, N_H, M, C = 12, 6, 3, 10
@@ -49,7 +50,7 @@ def leaves(state: SMLState) -> list[np.ndarray]:
     return [leaf.numpy() for leaf in tf.nest.flatten(state)]
 
 
-CONFIGS: dict[str, dict[str, Any]] = {
+CONFIGS: dict[str, Settings] = {
     "learned bias": {"bias": "learned"},
     "default": {},
     "adaptive": {"adaptive": True},

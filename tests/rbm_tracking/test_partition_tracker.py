@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.typing import ArrayLike
 from scipy.special import expit, logsumexp, softmax
 
 from rbm_tracking.model import rbm
@@ -20,6 +21,7 @@ from rbm_tracking.track.evidence import Evidence, judge
 from rbm_tracking.track.partition_tracker import BERNOULLI, Family, PartitionTracker, Tracked, rbm_family
 from rbm_tracking.track.updates.learning import reuse_bias
 from tests.rbm_tracking import oracles
+from tests.rbm_tracking.estimators import Settings, to_rbm
 
 BETA = linear_ladder(4)
 
@@ -63,7 +65,15 @@ def graph_version(beta: np.ndarray) -> Any:
         return rbm.log_prob_unnormalised(model, v, at)
 
     @tf.function(autograph=False)
-    def step(state: Any, model: Any, v: Any, old_v: Any, old_log_q: Any, known: Any, drift: Any) -> Any:
+    def step(
+        state: filtering.FilterState,
+        model: rbm.RBM,
+        v: tf.Tensor,
+        old_v: tf.Tensor,
+        old_log_q: tf.Tensor,
+        known: tf.Tensor,
+        drift: tf.Tensor,
+    ) -> tuple[filtering.FilterState, tf.Tensor]:
         own = log_q(model, v, betas[:, None])
         d_upper = log_q(model, v[:-1], betas[1:, None]) - own[:-1]
         d_lower = own[1:] - log_q(model, v[1:], betas[:-1, None])
@@ -90,25 +100,21 @@ def test_the_numbers_are_those_of_the_graph_version(rng: np.random.Generator) ->
     assert first is not None
     state = tf.nest.map_structure(tf.constant, first)
     own = tf.stack(
-        [rbm.log_prob_unnormalised(as_rbm(parameters), tf.constant(v[i]), beta) for i, beta in enumerate(BETA)]
+        [rbm.log_prob_unnormalised(to_rbm(parameters), tf.constant(v[i]), beta) for i, beta in enumerate(BETA)]
     )
     for _ in range(40):
-        hidden = tf.sigmoid(rbm.activations(as_rbm(parameters), tf.constant(v[0])))
+        hidden = tf.sigmoid(rbm.activations(to_rbm(parameters), tf.constant(v[0])))
         zeros = tf.zeros([12], tf.float64), tf.zeros([5], tf.float64)
         known = reuse_bias(tf.constant(v[0]), hidden, tf.constant(rate, tf.float64), zeros)
         parameters = moved(rng, parameters)
         old_v, v = v, samples_of(rng, parameters)
         drift = tf.constant(1e-3 * rate, tf.float64)
-        state, own = step(state, as_rbm(parameters), tf.constant(v), tf.constant(old_v), own, known, drift)
+        state, own = step(state, to_rbm(parameters), tf.constant(v), tf.constant(old_v), own, known, drift)
         tracked = partition.observe(parameters, v, learning_rate=rate)
         bias = state.mean[-1] + known
         assert tracked.log_z == pytest.approx(float(state.mean[0]), abs=1e-10, rel=0)
         assert tracked.log_z_std == pytest.approx(float(filtering.log_z_std(state)), abs=1e-10, rel=0)
         assert tracked.half_width == pytest.approx(float(filtering.half_width(state, bias)), abs=1e-9, rel=0)
-
-
-def as_rbm(parameters: oracles.Parameters) -> rbm.RBM:
-    return rbm.RBM(*map(tf.constant, parameters))
 
 
 def test_an_observation_takes_less_than_a_millisecond() -> None:
@@ -235,14 +241,14 @@ def states_of(groups: int, levels: int) -> np.ndarray:
 def tempered(states: np.ndarray, levels: int | None) -> tuple[Family, Any, Any]:
     """The family beta (h'Wv + c'h) + b'v over enumerated visible states; its log Z; samples of it."""
 
-    def log_q(parameters: Any, v: np.ndarray, betas: np.ndarray) -> np.ndarray:
+    def log_q(parameters: oracles.Parameters, v: np.ndarray, betas: np.ndarray) -> np.ndarray:
         W, b, c = parameters
         return np.logaddexp(0, betas[:, :, None, None] * (v @ W.T + c)).sum(-1) + v @ b
 
-    def log_z(parameters: Any, beta: float = 1.0) -> float:
+    def log_z(parameters: oracles.Parameters, beta: float = 1.0) -> float:
         return float(logsumexp(log_q(parameters, states[None], np.array([[beta]]))))
 
-    def draw(rng: np.random.Generator, parameters: Any, count: int) -> np.ndarray:
+    def draw(rng: np.random.Generator, parameters: oracles.Parameters, count: int) -> np.ndarray:
         each = [softmax(log_q(parameters, states[None], np.array([[beta]]))[0, 0]) for beta in BETA]
         return np.stack([states[rng.choice(len(states), count, p=p)] for p in each])
 
@@ -269,12 +275,12 @@ def test_real_valued_units_are_tracked(rng: np.random.Generator) -> None:
     """Gaussian visible units of variance 1: v given h is N(b + beta W'h, 1), and log Z a sum over the states of h."""
     h = oracles.binary_vectors(3).astype(float)
 
-    def log_joint(parameters: Any, beta: float) -> np.ndarray:
+    def log_joint(parameters: oracles.Parameters, beta: float) -> np.ndarray:
         W, b, c = parameters
         mean = b + beta * (h @ W)
         return beta * (h @ c) + 0.5 * (mean**2).sum(-1) - 0.5 * b @ b + 0.5 * len(b) * np.log(2 * np.pi)
 
-    def log_q(parameters: Any, v: np.ndarray, betas: np.ndarray) -> np.ndarray:
+    def log_q(parameters: oracles.Parameters, v: np.ndarray, betas: np.ndarray) -> np.ndarray:
         W, b, c = parameters
         return np.logaddexp(0, betas[:, :, None, None] * (v @ W.T + c)).sum(-1) - 0.5 * ((v - b) ** 2).sum(-1)
 
@@ -466,6 +472,6 @@ def test_what_cannot_be_used_is_refused(rng: np.random.Generator) -> None:
         (BETA, {"log_z": [1.0]}, "log_z must be one guess for each of 4 temperatures"),
     ],
 )
-def test_trackers_that_cannot_be(beta: Any, options: dict[str, Any], message: str) -> None:
+def test_trackers_that_cannot_be(beta: ArrayLike, options: Settings, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PartitionTracker(beta, **options)

@@ -1,7 +1,5 @@
 """Tracked updates in NumPy: where noise has nothing to decide they are those of the graph, to rounding."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -18,6 +16,7 @@ from rbm_tracking.track.state import SMLState, initial_state
 from rbm_tracking.track.updates.learning import sml_update
 from rbm_tracking.track.updates.plain_updates import plain_updates
 from tests.rbm_tracking import oracles
+from tests.rbm_tracking.estimators import Settings
 
 SEED = tf.constant([3, 4])
 FAMILIES: dict[str, Visible] = {
@@ -49,7 +48,7 @@ def certain(rng: np.random.Generator, config: SMLConfig) -> SMLState:
         {"target_chains": 5, "track": False},
     ],
 )
-def test_an_update_is_that_of_the_graph(rng: np.random.Generator, options: dict[str, Any]) -> None:
+def test_an_update_is_that_of_the_graph(rng: np.random.Generator, options: Settings) -> None:
     config = SMLConfig(**by_group(SMLConfig, {"generator": "hash", **options}))
     state = certain(rng, config)
     batch, weights = rng.integers(0, 2, (7, 6)).astype(np.float32), (np.arange(7) / 21).astype(np.float32)

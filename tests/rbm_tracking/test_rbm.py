@@ -1,9 +1,9 @@
 import re
-from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.typing import ArrayLike
 
 from rbm_tracking.model.checks import check_binary, check_rbm
 from rbm_tracking.model.families.mixed import Mixed
@@ -22,13 +22,10 @@ from rbm_tracking.model.rbm import (
 )
 from rbm_tracking.model.visible import Bernoulli, Gaussian
 from tests.rbm_tracking import oracles
+from tests.rbm_tracking.estimators import Settings, to_rbm
 from tests.statistical import assert_mean_close
 
 BETAS = [0.0, 0.3, 1.0]
-
-
-def to_rbm(parameters: oracles.Parameters, dtype: str = "float64") -> RBM:
-    return RBM(*(tf.constant(value, dtype) for value in parameters))
 
 
 @pytest.fixture
@@ -120,7 +117,7 @@ def test_initial_parameters(rng: np.random.Generator, seed: tf.Tensor) -> None:
         ({"n_h": 2, "data": [[0, 1]], "clip": 0.5}, r"clip must be in \(0, 0.5\), got 0.5"),
     ],
 )
-def test_impossible_initial_parameters(seed: tf.Tensor, arguments: dict[str, Any], message: str) -> None:
+def test_impossible_initial_parameters(seed: tf.Tensor, arguments: Settings, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         initial_rbm(seed=seed, **arguments)
 
@@ -137,13 +134,13 @@ def test_impossible_initial_parameters(seed: tf.Tensor, arguments: dict[str, Any
         ([[0, -1]], "got -1 in row 0, column 1"),
     ],
 )
-def test_data_that_are_not_binary(data: Any, message: str) -> None:
+def test_data_that_are_not_binary(data: ArrayLike, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message) if "\\" not in message else message):
         check_binary(data, n_v=2)
 
 
 @pytest.mark.parametrize("data", [[[0, 1]], [[0.0, 1.0]], [[False, True]], np.array([[0, 1]], np.uint8)])
-def test_binary_data_of_any_type(data: Any) -> None:
+def test_binary_data_of_any_type(data: ArrayLike) -> None:
     np.testing.assert_array_equal(check_binary(data, n_v=2), [[0, 1]])
 
 

@@ -1,7 +1,5 @@
 """What is shown of a tracked RBM: scalars, curves, pictures and text, against what they were made of."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,7 +13,7 @@ from rbm_tracking.track.updates.learning import SMLConfig, initial_state
 from rbm_tracking.use.training import Trainer
 from tests.terminal import check_width
 
-RECORDS: list[dict[str, Any]] = [
+RECORDS: list[dict[str, float]] = [
     {"step": 5, "tracker/log_z_nats": 1.0, "tracker/log_z_std_nats": 0.5, "tracker/flags": 0.0, "ladder/beta_01": 1.0},
     {
         "step": 10,

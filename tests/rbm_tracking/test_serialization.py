@@ -1,7 +1,6 @@
 """rbm_tracking.model.serialization: round trip, and files that are refused."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ import tensorflow as tf
 from gpflow_deep_base.storage.container import load_container, save_container
 from rbm_tracking.model.rbm import RBM, initial_rbm
 from rbm_tracking.model.serialization import SavedRBM, load_rbm, save_rbm
+from tests.rbm_tracking.estimators import Settings
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_other_files_are_refused(saved: SavedRBM, tmp_path: Path) -> None:
     ],
 )
 def test_headers_and_arrays_that_make_no_sense_are_refused_in_one_line(
-    saved: SavedRBM, tmp_path: Path, header: dict[str, Any], arrays: dict[str, Any]
+    saved: SavedRBM, tmp_path: Path, header: Settings, arrays: Settings
 ) -> None:
     path = tmp_path / "rbm.npz"
     save_rbm(saved, path)

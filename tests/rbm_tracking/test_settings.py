@@ -1,7 +1,5 @@
 """What may be chosen together, and what a configuration needs in the state."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,6 +8,7 @@ from rbm_tracking.model.checks import linear_ladder
 from rbm_tracking.model.rbm import initial_rbm
 from rbm_tracking.track.settings import SMLConfig
 from rbm_tracking.track.state import check_parts, initial_state
+from tests.rbm_tracking.estimators import Settings
 
 
 @pytest.mark.parametrize(
@@ -35,13 +34,13 @@ from rbm_tracking.track.state import check_parts, initial_state
         ({"sparsity_target": 1.0}, "sparsity_target must be between 0 and 1, got 1.0"),
     ],
 )
-def test_what_makes_no_sense_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_what_makes_no_sense_is_refused(settings: Settings, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SMLConfig.paper(**settings)
 
 
 @pytest.mark.parametrize("settings", [{"target_chains": 3}, {"momentum": 0.5}, {"average": 0.9}])
-def test_a_state_without_the_parts_is_refused(settings: dict[str, Any], seed: tf.Tensor) -> None:
+def test_a_state_without_the_parts_is_refused(settings: Settings, seed: tf.Tensor) -> None:
     data, config = np.eye(4), SMLConfig.paper(**settings)
     rbm = initial_rbm(2, seed=seed, data=data)
     plain = initial_state(rbm, linear_ladder(2), 2, seed=seed, data=data, config=SMLConfig.paper())

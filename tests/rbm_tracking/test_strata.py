@@ -1,7 +1,5 @@
 """AIS from each cluster of the rows."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,6 +14,7 @@ from rbm_tracking.model.visible import Bernoulli, Gaussian, Spin, Visible
 from rbm_tracking.track.evidence import AIS_ERRORS, is_even
 from rbm_tracking.use import evaluation
 from tests.rbm_tracking import oracles
+from tests.rbm_tracking.estimators import Settings
 from tests.statistical import assert_mean_close
 
 
@@ -23,7 +22,7 @@ def test_the_sum_over_cells_is_unbiased(rng: np.random.Generator, seed: tf.Tenso
     """For any starts and cells, and chains that have far from arrived; its error is that within strata."""
     parameters = oracles.random_rbm(rng, 5, 6, scale=0.7)
     rbm, base_b, cells = RBM(*map(tf.constant, parameters)), rng.normal(size=(3, 6)), 2 * rng.normal(size=(3, 6))
-    options: dict[str, Any] = {"num_chains": 8000, "seed": seed, "generator": "numpy", "jit_compile": False}
+    options: Settings = {"num_chains": 8000, "seed": seed, "generator": "numpy", "jit_compile": False}
     result = stratified(rbm, [0.0, 0.3, 0.7, 1.0], base_b, cells, **options)
     weights = np.exp(result.log_weights - oracles.log_z(parameters)).reshape(3, -1)
     assert_mean_close(weights.mean(axis=0), 1.0, min_detectable=0.1)
@@ -72,7 +71,7 @@ def test_a_mode_that_no_row_is_in_is_found(units: str, rng: np.random.Generator,
     rows = visible.draw(np.broadcast_to(b, (500, num_bits)), rng.random((500, visible.num_noise(num_bits))))
     base_b = starts(rows, visible)
     exact = log_z_exact(rbm)
-    options: dict[str, Any] = {"seed": seed, "generator": "numpy"}
+    options: Settings = {"seed": seed, "generator": "numpy"}
     plain = evaluation.annealing(stratified(rbm, linear_schedule(100), base_b, base_b, **options))
     assert is_even(plain)
     assert plain.log_z == pytest.approx(exact + np.log(1 - share), abs=AIS_ERRORS * plain.std + 0.01)

@@ -13,6 +13,7 @@ from rbm_tracking.track.state import SMLState, initial_state
 from rbm_tracking.track.tempering import Chains
 from rbm_tracking.track.updates.learning import sml_update
 from rbm_tracking.track.updates.target import at_target, moved_target, short_chains, take_turns
+from tests.rbm_tracking.estimators import Settings
 
 N_V, N_H, M, N = 7, 5, 3, 4
 
@@ -92,7 +93,7 @@ def test_decay_sparsity_and_momentum_have_their_steps(data: np.ndarray, seed: tf
     active = 1 / (1 + np.exp(-(data @ before.rbm.W.numpy().T + before.rbm.c.numpy())))
     np.testing.assert_allclose(sparse.rbm.c, plain.rbm.c + 0.5 * 2.0 * (0.1 - active.mean(0)), atol=1e-12)
 
-    options: dict[str, Any] = {"target_chains": 9, "momentum": 0.8, "l2": 0.1}
+    options: Settings = {"target_chains": 9, "momentum": 0.8, "l2": 0.1}
     first = one_update(data, seed, **options)
     np.testing.assert_allclose(first.rbm.W, decayed.rbm.W, atol=1e-12)
     second = one_update(data, seed, first, **options)

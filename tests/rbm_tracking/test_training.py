@@ -114,7 +114,7 @@ def test_advance_refuses_what_are_no_minibatches(shape: tuple[int, ...], data: n
 
 
 @pytest.mark.parametrize("rows", [[[0, 100]], [[-1, 0]], [[0.5, 1.0]]])
-def test_rows_that_are_not_there_are_refused(rows: Any, data: np.ndarray, seed: tf.Tensor) -> None:
+def test_rows_that_are_not_there_are_refused(rows: list[list[float]], data: np.ndarray, seed: tf.Tensor) -> None:
     trainer = make(start(data, seed))
     with pytest.raises(ValueError, match="rows must be whole numbers from 0 to 99"):
         trainer.advance(data, rows, seed)

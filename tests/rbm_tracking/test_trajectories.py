@@ -1,7 +1,6 @@
 """Annealing and tempering along parameters: weights whose mean is Z, samples that find every mode, files."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,14 +18,10 @@ from rbm_tracking.estimates.trajectories import (
     trajectory,
 )
 from rbm_tracking.estimates.trajectory_tempering import tempered, trajectory_bracket
-from rbm_tracking.model.rbm import RBM
 from rbm_tracking.model.serialization import SavedRBM
 from tests.rbm_tracking import oracles
+from tests.rbm_tracking.estimators import Settings, to_rbm
 from tests.statistical import assert_mean_close
-
-
-def to_rbm(parameters: oracles.Parameters) -> RBM:
-    return RBM(*(tf.constant(value) for value in parameters))
 
 
 @pytest.fixture
@@ -80,7 +75,7 @@ def test_tempering_finds_the_modes_that_training_found(rng: np.random.Generator,
 
     path = trajectory([to_rbm(each) for each in [*halves, last]], base_b=np.zeros(10))
     lengths = distances(path, seed=seed)
-    options: dict[str, Any] = {"num_chains": 400, "burn_in": 80, "thin": 40, "spacing": 2.0}
+    options: Settings = {"num_chains": 400, "burn_in": 80, "thin": 40, "spacing": 2.0}
     samples = tempered(path, lengths, 800, seed=seed, jit_compile=False, **options)
     truth = oracles.visible_distribution(last)[is_first].sum()
     assert 0.02 < truth < 0.98
