@@ -48,6 +48,7 @@ def pictures(model: DARN, seed: tf.Tensor, train: Rows, shape: tuple[int, int]) 
     :param train: [N, H W].
     :param shape: H and W.
     """
+    # Large images are few: 40 of them would be megabytes of a page.
     sampled = model.sample(6 if math.prod(shape) > MAX_PIXELS else 40, seed)
     shown = (sampled.probs if model.config.observations == "intensities" else sampled.x).numpy()
     images = {"samples": shown, "nearest training images": nearest(shown, train)}

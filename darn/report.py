@@ -26,6 +26,7 @@ from darn.model.description_length import (
     exact_log_likelihood,
     fast_sampling_cost,
     importance_log_likelihood,
+    is_fdarn,
 )
 from darn.model.model import DARN
 from darn.more.distribution import FEW_SAMPLES, MAX_EXACT_UNITS
@@ -102,6 +103,7 @@ class ReportConfig:
 def training_scalars(observed: Observed) -> dict[str, float]:
     """Means over the steps that were observed, with the parts of the description length in bits; the gradient's norm is
     that of the last step."""
+    # The description length, Eq. (15), of which the objective is more where there are penalties.
     total = observed.prior + observed.bits_back + observed.visible
     return {
         "train/objective_nats": float(observed.objective.mean()),
@@ -191,7 +193,7 @@ def final(
         result |= importance_scalars("test", model, rows, seeds("importance"), config, jit_compile=jit_compile, say=say)
         result["is_seconds"] = time.monotonic() - start
     # What a sample costs.
-    if is_fast(model):
+    if is_fdarn(model.config):
         cost, active = fast_sampling_cost(model, seeds("cost"))
         result |= {"multiplications_per_sample": cost, "active_units_per_sample": active}
     return result
@@ -276,19 +278,13 @@ def wants_exact(model: DARN, exact: str, num_rows: int) -> bool:
     return numbers * (1e-10 if is_product else 1e-8) < EXACT_SECONDS
 
 
-def is_fast(model: DARN) -> bool:
-    """Whether the cost of sampling of fDARN is defined, see `fast_sampling_cost`."""
-    config = model.config
-    is_linear = config.prior == "linear" and config.visible_conditional == "factorial" and config.local is None
-    return len(config.hidden) == 1 and not config.units and is_linear
-
-
 CAPTION = "description lengths of a row: nats; bits: length = hidden + bits back + visible, and KL"
 """What the numbers of :func:`table` are."""
 
 
 def table(result: Mapping[str, object]) -> list[list[str]]:
     """Description lengths of :func:`final` as cells of text, with a line of titles."""
+    # Nats once, and all parts in bits.
     parts = (*PARTS, "kl")
     titles = [part.removeprefix("description_").replace("_", " ") for part in parts]
     rows = [["", "nats", *titles]]

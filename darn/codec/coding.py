@@ -337,6 +337,7 @@ def _rounds(num_images: int, growth: int) -> list[int]:
 
 def _check_bytes(rows: Bits) -> bytes:
     """The first bits of the SHA-256 of the images' shape and packed bits, with the top one set."""
+    # The shape is hashed, too: packed bits of other widths may be the same bytes.
     digest = hashlib.sha256(f"{rows.shape}".encode() + np.packbits(rows, axis=1).tobytes()).digest()
     return digest[: _CHECK_BYTES - 1] + bytes([digest[_CHECK_BYTES - 1] | 128])
 
@@ -352,6 +353,7 @@ def _integer_model(model: DARN | Chain | IntegerModel) -> IntegerModel:
 
 
 def _checked_images(images: ArrayLike, width: int) -> Bits:
+    # As `check_data`, with the words of the codec.
     check_plain(images, "images")
     array = np.asarray(images)
     if array.ndim != 2 or len(array) == 0 or array.shape[1] != width:

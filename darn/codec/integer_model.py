@@ -444,6 +444,7 @@ class _Product:
         return self._sums(Exact(bits, 0), batch_size).values
 
     def steps(self, B: int) -> Steps:
+        # h holds zeros for bits that are not drawn yet.
         K = self._rows
         h: Numbers = np.zeros([K.shape[0], B], self._sums.dtype)
         # A sparse matrix: a row at a time. A dense one: a block of rows, then what lies within it.
@@ -568,6 +569,7 @@ def _scaled(kernel: object, scales: Numbers) -> Any:
 
 
 def _float64(array: Any, name: str) -> Any:
+    # A model that diverged is named before its weights are rounded.
     numbers = array.astype(np.float64)
     if not np.isfinite(numbers.data if scipy.sparse.issparse(numbers) else numbers).all():
         raise ValueError(f"{name}: parameters must be finite, got NaN or infinity: training has diverged.")

@@ -256,6 +256,7 @@ def _features(all_columns: list[Column]) -> tuple[NDArray[np.int64], Table]:
 
 def _encoded(table: Table) -> bytes | None:
     """The stream of a table; None if it is so long that no table needs it."""
+    # Room for twice the text and three bytes a cell: what needs more is no better than the table.
     N = len(table.features)
     D = len(table.levels)
     stream = np.zeros(1024 + 2 * len(table.text) + 3 * N * D, np.uint8)

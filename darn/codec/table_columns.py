@@ -77,6 +77,7 @@ def _outside(content: NDArray[np.uint8], quote: int) -> NDArray[np.bool_]:
 
 def _places(content: bytes, mark: bytes, quote: bytes) -> NDArray[np.int64]:
     """Where a mark of one or two bytes begins; within quotes it is text."""
+    # All marks, then those within quotes are taken out.
     bytes_ = np.frombuffer(content, np.uint8)
     is_mark = bytes_ == mark[0]
     if len(mark) == 2:

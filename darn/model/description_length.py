@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from darn.model.autoregressive import threshold
-from darn.model.model import DARN, check_data
+from darn.model.model import DARN, DARNConfig, check_data
 from darn.more.distribution import MAX_EXACT_UNITS, log_joint_of_pairs, log_weights, own_logits
 from gpflow_deep_base.numbers.scores import standard_error
 from gpflow_deep_base.runtime.tracing import counted_alone
@@ -41,6 +41,7 @@ __all__ = [
     "exact_log_likelihood",
     "fast_sampling_cost",
     "importance_log_likelihood",
+    "is_fdarn",
     "row_width",
 ]
 
@@ -139,23 +140,27 @@ def compiled_code_lengths(model: DARN) -> tf.types.experimental.PolymorphicFunct
 def fast_sampling_cost(model: DARN, seed: Seed, num_samples: int = 1000) -> tuple[float, float]:
     """Multiplications for one sample of an fDARN, n_s (n_h + n_x), and the mean number n_s of active units (Sec. 2.3).
 
-    Only units that are 1 contribute to the units after them. For one stochastic layer, a linear prior and a decoder
-    without deterministic units or autoregression.
+    Only units that are 1 contribute to the units after them.
 
-    :raises ValueError: for another model.
+    :raises ValueError: for another model, see :func:`is_fdarn`.
     """
-    # The model must be the paper's fDARN.
     config = model.config
-    if len(config.hidden) != 1 or config.units or config.prior != "linear" or config.local is not None:
+    if not is_fdarn(config):
         raise ValueError(
-            "the cost n_s (n_h + n_x) holds for one stochastic layer, a linear prior and no deterministic units, got "
-            f"hidden={config.hidden}, units={config.units}, prior={config.prior!r}."
+            "the cost n_s (n_h + n_x) is that of an fDARN: one stochastic layer, a linear prior, a factorial decoder "
+            f"without deterministic units; got hidden={config.hidden}, units={config.units}, prior={config.prior!r}, "
+            f"visible_conditional={config.visible_conditional!r}."
         )
-    if config.visible_conditional != "factorial":
-        raise ValueError(f"fDARN has a factorial decoder, got visible_conditional={config.visible_conditional!r}.")
     # n_s: units that are 0 add nothing to the sums of later units, and cost nothing.
     active = float(tf.reduce_mean(tf.reduce_sum(model.prior.sample(num_samples, seed), axis=-1)))
     return active * (config.hidden[0] + config.visible), active
+
+
+def is_fdarn(config: DARNConfig) -> bool:
+    """Whether a model is the paper's fDARN: one stochastic layer, a linear prior, and a decoder without deterministic
+    units or autoregression."""
+    is_linear = config.prior == "linear" and config.visible_conditional == "factorial" and config.local is None
+    return len(config.hidden) == 1 and not config.units and is_linear
 
 
 def row_width(model: DARN) -> int:

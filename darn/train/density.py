@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from darn.model.categories import as_categories, columns_of
+from darn.model.config import check_numbers, check_whole
 from darn.model.model import DARN, DARNConfig
 from darn.more.blame import blame
 from darn.more.completion import warn_of_few_draws
@@ -166,13 +166,7 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         :param sample_weight: of the rows, [N]: one of weight 2 counts as two rows. DARNs are trained on as many rows,
             each as often as its weight says.
         """
-        if self.bins is not None and (not isinstance(self.bins, int | np.integer) or self.bins < 2):
-            raise ValueError(f"bins must be a whole number, at least 2, got {self.bins!r}.")
-        if not isinstance(self.threshold, Real | None) or (
-            self.threshold is not None and self.threshold != self.threshold
-        ):
-            raise ValueError(f"threshold must be a number, or None, got {self.threshold!r}.")
-        columns_of(self.categories or ())
+        self._check_settings()
         # Bits, where they are missing, and their weights.
         x, is_missing, _ = self._bits(X, reset=True)
         groups = self._groups
@@ -190,9 +184,6 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
             x = x[kept]
             weights = weights[kept]
             is_missing = None if is_missing is None else is_missing[kept]
-        for name in ("max_steps", "batch_size", "num_samples"):
-            if not isinstance(value := getattr(self, name), int | np.integer) or value < 1:
-                raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
         # What is tried, and a seed for each of the steps below.
         kinds, has_darn = self._kinds()
         random = check_random_state(self.random_state)
@@ -372,6 +363,16 @@ class DARNDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixi
         """Those in the model."""
         members = self.model_.members if isinstance(self.model_, Mixture) else (self.model_,)
         return [member for member in members if isinstance(member, DARN)]
+
+    def _check_settings(self) -> None:
+        if self.bins is not None and (not isinstance(self.bins, int | np.integer) or self.bins < 2):
+            raise ValueError(f"bins must be a whole number, at least 2, got {self.bins!r}.")
+        for name in ("max_steps", "batch_size", "num_samples"):
+            check_whole(name, getattr(self, name))
+        check_numbers(self, "threshold")
+        if self.threshold is not None and np.isnan(self.threshold):
+            raise ValueError("threshold must be a number, or None, got nan.")
+        columns_of(self.categories or ())
 
     def _say(self, level: int, text: str) -> None:
         if self.verbose >= level:

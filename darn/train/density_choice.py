@@ -311,6 +311,7 @@ class _Search:
             if gain <= 0.0 or nats[members] - gain > self._near(NEAR):
                 break
             last = nats[members]
+        # Steps of four may have passed the best number.
         best = min(nats, key=nats.__getitem__)
         if nats[best] <= self._near(NEAR):
             for members in (best // 2, 2 * best):
@@ -480,6 +481,7 @@ class _Search:
             return losses[exponent]
 
         # A step up or down as long as that is better, then steps half as long.
+        # Exponents of the factor; losses are kept, for steps come back to them.
         best = 0.0
         step = 1.0
         for _ in range(1 + _HALVINGS):
@@ -544,6 +546,7 @@ def _by_odds(share: float, factor: float) -> float:
 
 def _error(values: NDArray[np.float64], shares: NDArray[np.float64]) -> float:
     """Standard error of the weighted mean of rows."""
+    # Of rows with unequal weights: sum of w^2 (value - mean)^2.
     spread = values - shares @ values
     return math.sqrt(float(np.square(shares) @ np.square(spread)))
 

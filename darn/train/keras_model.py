@@ -181,6 +181,7 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
             return tf.identity(x)
 
     def _check(self, data: object, name: str) -> None:
+        # Of a tuple the first part are the rows; those of a data set are checked as they come.
         data = data[0] if isinstance(data, tuple | list) and len(data) else data
         if isinstance(data, np.ndarray | tf.Tensor):
             check_data(data, self.darn.config, name)

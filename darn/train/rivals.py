@@ -152,6 +152,7 @@ def as_sizes(number: int | Sequence[int] | None) -> tuple[int, ...]:
 
 def _dealt(values: Sequence[object], number: int, rng: np.random.Generator) -> list[Any]:
     """`number` of the values in a random order, each as often as the others, but for one."""
+    # Whole decks of the values, shuffled together, of which the first are taken.
     order = rng.permutation(-(-number // len(values)) * len(values)) % len(values)
     return [values[i] for i in order[:number]]
 

@@ -114,6 +114,7 @@ class SearchConfig:
 
     def first_steps(self, num_rows: int, batch_size: int) -> int:
         """Steps of the first round, a multiple of the evaluation interval."""
+        # Whole intervals, so that all candidates are compared after an evaluation.
         interval = evaluation_interval(num_rows, batch_size)
         num_steps = min(max(self.search_epochs * -(-num_rows // batch_size), 500), 1500, self.search_steps)
         return -(-num_steps // interval) * interval
@@ -266,6 +267,7 @@ def stored_choice(path: Path, make: Callable[[Path], Choice]) -> Choice:
     :param make: makes it; gets a folder beside the file for what is known on the way, which is deleted in the end.
     :raises ValueError: if the file holds something else.
     """
+    # What the search kept on its way is of no use beside its result.
     folder = path.with_suffix(".search")
     if not path.exists():
         text = json.dumps(make(folder).to_json(), indent=1)
@@ -351,6 +353,7 @@ def _fall(
 
 
 def _flat(trial: Trial) -> dict[str, Any]:
+    # JSON has no infinity: training that diverged has no value.
     fields = dataclasses.asdict(trial)
     value = fields["valid_nats"]
     return {**fields.pop("candidate"), **fields, "valid_nats": value if math.isfinite(value) else None}

@@ -220,6 +220,7 @@ class Trainer(tf.Module):
             return self._step(x, tf.unstack(tf.random.experimental.stateless_split(seed, 3)), is_last)
 
     def _step(self, x: tf.Tensor, seeds: Sequence[tf.Tensor], is_last: bool | tf.Tensor) -> Observed:
+        # Noise in all steps, in none, or by the number of the step, which the graph decides.
         if self.noise is None:
             observed = self._plain_step(x, seeds, is_last)
         elif not self.config.noise.noise_from and self.config.noise.noise_until is None:
