@@ -117,14 +117,15 @@ class Predictive:
         return root(lambda y: self._cdf(rows, y) - level, low, high, tolerance)
 
     def _count(self, rows: slice, level: float | Array, low: Array, high: Array) -> Array:
-        """By bisection of the whole numbers."""
-        while np.any(high - low > 1):
+        """By bisection of the whole numbers, as far as float64 tells them apart."""
+        while True:
             middle = np.floor(low + 0.5 * (high - low))
+            is_open = (low < middle) & (middle < high)
+            if not is_open.any():
+                return high
             is_below = self._cdf(rows, middle) < level
-            is_open = high - low > 1
             low = np.where(is_open & is_below, middle, low)
             high = np.where(is_open & ~is_below, middle, high)
-        return high
 
     def _bracket(self, rows: slice, level: float | Array) -> tuple[Array, Array]:
         """Targets between which the quantile is: P(low) < level <= P(high), as far as the targets' range allows."""
@@ -271,7 +272,7 @@ def _nodes(weights: Array, means: Array, variances: Array, *, is_joint: bool) ->
         shares = shares / shares.sum()
     # Of every component its nodes, which share its weight.
     values = means[:, None] + np.sqrt(variances)[:, None] * eps[None, :, None, :]
-    return values.reshape(-1, *means.shape[1:]), (weights[:, None] * shares).reshape(-1)
+    return values.reshape(S * len(eps), *means.shape[1:]), (weights[:, None] * shares).reshape(-1)
 
 
 def _gaussian_cdf(y: Array, means: Array, variances: Array) -> Array:

@@ -134,6 +134,13 @@ def test_counts(rng):
     assert np.allclose(found.pit(Y), (low + high) / 2)
 
 
+def test_counts_that_float64_does_not_tell_apart():
+    """Beyond 2^53 neighbours are further than 1 from each other: bisection ends there."""
+    rate = np.exp(45.0)
+    found = predictive(Poisson(), X, np.full((1, 3, 1), 45.0), np.full((1, 3, 1), 1e-30))
+    np.testing.assert_allclose(found.quantiles([0.5])[0], rate, rtol=1e-9)
+
+
 def test_ordinal_labels():
     likelihood = Ordinal(np.array([-1.0, 0.5, 2.0]))
     means, variances = np.array([[[0.3], [-4.0], [5.0]]]), np.full((1, 3, 1), 1e-12)
@@ -247,6 +254,14 @@ def test_rows_are_taken_in_pieces(rng, monkeypatch):
     whole = predictive(StudentT(), inputs, means, variances).quantiles([0.1])  # but for the order of sums
     monkeypatch.setattr("gpflow_deep.judge.predictive._CHUNK_FLOATS", 7000)
     np.testing.assert_allclose(predictive(StudentT(), inputs, means, variances).quantiles([0.1]), whole, rtol=1e-12)
+
+
+@pytest.mark.parametrize("likelihood", [Gaussian(), StudentT(), Poisson()])
+def test_no_rows_have_no_quantiles(likelihood):
+    none = np.zeros((1, 0, 1))
+    found = predictive(likelihood, X[:0], none, none)
+    assert found.quantiles(LEVELS).shape == (4, 0, 1)
+    assert found.crps(np.zeros((0, 1))).shape == (0, 1)
 
 
 def test_what_is_refused(rng):
