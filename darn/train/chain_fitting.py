@@ -429,12 +429,13 @@ def fit_chow_liu(x: ArrayLike, *, categories: Sequence[Category] = (), weights: 
     # Tables of two columns with half a row in each cell: counts of (1, 1), (1, 0), (0, 1) and (0, 0).
     both = (X * counted[:, None]).T @ X
     ones = np.diag(both)
-    tables = np.stack([both, ones[:, None] - both, ones[None] - both, N - ones[:, None] - ones[None] + both]) + 0.5
-    p = tables / (N + 2.0)
-    # Mutual information of each pair of columns.
-    first = np.stack([p[0] + p[1], p[0] + p[1], p[2] + p[3], p[2] + p[3]])
-    second = np.stack([p[0] + p[2], p[1] + p[3], p[0] + p[2], p[1] + p[3]])
-    information = np.maximum((p * np.log(p / (first * second))).sum(axis=0), 0.0)
+    p = np.stack([both, ones[:, None] - both, ones[None] - both, N - ones[:, None] - ones[None] + both])
+    p += 0.5
+    p /= N + 2.0
+    # Mutual information of each pair of columns, a cell at a time: wide tables have many pairs.
+    margins = itertools.product((p[0] + p[1], p[2] + p[3]), (p[0] + p[2], p[1] + p[3]))
+    terms = (cell * np.log(cell / (first * second)) for cell, (first, second) in zip(p, margins, strict=True))
+    information = np.maximum(sum(terms), 0.0)
     # The tree whose edges have the largest sum: a spanning tree of the least of what these lack.
     tree = minimum_spanning_tree(scipy.sparse.csr_matrix(np.triu(information.max() + 1.0 - information, 1)))
     order, parents = breadth_first_order(tree, 0, directed=False) if n > 1 else (np.array([0]), np.array([-1]))
