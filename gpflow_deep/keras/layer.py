@@ -213,20 +213,21 @@ class GPLayer(keras.layers.Layer):
         if isinstance(mean, str):
             mean = None if mean == "zero" else _linear(D, self.units)
         count = None if isinstance(kernel, MultioutputKernel) else self.units
-        gp = SVGPLayer(
-            kernel, inducing, num_latent_gps=count, mean_function=mean, q_sqrt_scale=self.q_sqrt_scale, name="gp"
-        )
-        gp.label = self.name
         # Whether the parts fit the inputs and the outputs.
-        if gp.output_dim != self.units or gp.input_dim not in (None, D):
-            raise ValueError(
-                f"{self.name} must have parts for {D} inputs and {self.units} outputs, got a kernel and inducing "
-                f"variables for {gp.input_dim} inputs and {gp.output_dim} outputs."
-            )
+        requirement = f"{self.name} must have parts for {D} inputs and {self.units} outputs"
         try:
+            gp = SVGPLayer(
+                kernel, inducing, num_latent_gps=count, mean_function=mean, q_sqrt_scale=self.q_sqrt_scale, name="gp"
+            )
             gp.prior_covariance()
         except (tf.errors.InvalidArgumentError, ValueError) as error:
-            raise ValueError(f"{self.name} must have a kernel of {D} inputs: {one_line(error)}") from error
+            raise ValueError(f"{requirement}: {one_line(error)}") from error
+        if gp.output_dim != self.units or gp.input_dim not in (None, D):
+            raise ValueError(
+                f"{requirement}, got a kernel and inducing variables for {gp.input_dim} inputs and {gp.output_dim} "
+                "outputs."
+            )
+        gp.label = self.name
         return gp
 
     def _scales(self, X: np.ndarray) -> np.ndarray:

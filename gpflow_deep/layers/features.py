@@ -53,7 +53,13 @@ class FeatureLayer(LatentOutputs, Module):
         self.input_dim = input_dim
         self.label = self.name
         self.dtype = tf.as_dtype(default_float())
-        self.output_dim = int(self(tf.zeros([1, input_dim], self.dtype)).shape[-1])  # a Keras layer is built by it
+        # A first call, by which a Keras layer is built.
+        F = tf.convert_to_tensor(function(tf.zeros([1, input_dim], self.dtype)))
+        if F.shape.rank != 2:
+            raise ValueError(
+                f"function must map [rows, {input_dim}] to [rows, P], got the shape {F.shape} for one row."
+            )
+        self.output_dim = int(F.shape[-1])
         self.floats_per_row = floats_per_row or self.output_dim
         self.__setstate__({})
 

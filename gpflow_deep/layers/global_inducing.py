@@ -24,7 +24,17 @@ from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.utilities import positive
 
 from ..functions.pathwise import FunctionNoise, LayerFunctions, draw_separate
-from .moments import LayerMoments, by_rows, draw, flat_points, jitter_of, outputs_covariance, robust_cholesky
+from .moments import (
+    LayerMoments,
+    by_rows,
+    check_kernel,
+    check_mean_function,
+    draw,
+    flat_points,
+    jitter_of,
+    outputs_covariance,
+    robust_cholesky,
+)
 
 if TYPE_CHECKING:
     from .protocol import Factors, Layer
@@ -86,6 +96,7 @@ class GlobalInducingLayer(Module):
         precision: float = 1.0,
     ) -> None:
         super().__init__()
+        check_kernel(kernel)
         if isinstance(kernel, MultioutputKernel):
             raise ValueError(f"a GlobalInducingLayer takes one kernel for all outputs, got {type(kernel).__name__}.")
         if Z is not None:
@@ -96,6 +107,8 @@ class GlobalInducingLayer(Module):
             raise ValueError("a GlobalInducingLayer needs Z, or num_inducing and input_dim behind another; give one.")
         if num_latent_gps < 1:
             raise ValueError(f"num_latent_gps must be at least 1, got {num_latent_gps}.")
+        if not precision > 0.0:
+            raise ValueError(f"precision must be positive, got {precision}.")
         self.kernel = kernel
         self.label = self.name
         self.dtype = tf.as_dtype(default_float())
@@ -104,6 +117,7 @@ class GlobalInducingLayer(Module):
         self.output_dim = num_latent_gps
         self.floats_per_row = num_inducing * (3 + num_latent_gps)
         self.mean_function = Zero(num_latent_gps) if mean_function is None else mean_function
+        check_mean_function(self.mean_function, input_dim, num_latent_gps)
         self.Z = None if Z is None else Parameter(Z, dtype=default_float())
         # v = 0 with one precision at the start.
         start = np.zeros((num_inducing, num_latent_gps))

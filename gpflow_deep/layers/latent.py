@@ -52,7 +52,15 @@ class Encoder(Module):
         self.std = std
 
     def __call__(self, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and standard deviations [B, Q] for rows [B, D + P]."""
+        """Means and standard deviations [B, Q] for rows [B, D + P].
+
+        :raises ValueError: if the rows have another number of columns.
+        """
+        if rows.shape[-1] not in (None, self.W[0].shape[0]):
+            raise ValueError(
+                f"an Encoder must read rows [x, y] of {self.W[0].shape[0]} columns, got {rows.shape[-1]}; make it with "
+                f"input_dim={rows.shape[-1]}."
+            )
         for W, b in zip(self.W[:-1], self.b[:-1], strict=True):
             rows = tf.tanh(rows @ W + b)
         mean, raw = tf.split(rows @ self.W[-1] + self.b[-1], 2, axis=1)
@@ -85,6 +93,8 @@ class LatentVariableLayer(LatentOutputs, Module):
             raise ValueError("LatentVariableLayer must have either an encoder or num_rows, for q(w_n); give one.")
         if latent_dim < 1:
             raise ValueError(f"latent_dim must be at least 1, got {latent_dim}.")
+        if num_rows is not None and num_rows < 1:
+            raise ValueError(f"num_rows must be at least 1, got {num_rows}.")
         self.input_dim = input_dim
         self.output_dim = input_dim + latent_dim
         self.num_latent_gps = latent_dim
@@ -100,12 +110,18 @@ class LatentVariableLayer(LatentOutputs, Module):
     def posterior(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Means a_n and standard deviations b_n of q(w_n), [B, Q] each, for rows X [B, D] and Y [B, P] of the data.
 
-        :raises ValueError: with free parameters, if these are not all rows; where tracing does not know the number of
-            rows, a tf.errors.InvalidArgumentError.
+        :raises ValueError: if the encoder returns another number of columns; with free parameters, if these are not all
+            rows: where tracing does not know the number of rows, a tf.errors.InvalidArgumentError.
         """
-        if self.encoder is not None:
-            return self.encoder(tf.concat([X, tf.cast(Y, X.dtype)], axis=-1))
-        return self._of_all_rows(X)
+        if self.encoder is None:
+            return self._of_all_rows(X)
+        mean, std = self.encoder(tf.concat([X, tf.cast(Y, X.dtype)], axis=-1))
+        if mean.shape[-1] not in (None, self.num_latent_gps):
+            raise ValueError(
+                f"{self.label}: the encoder must return the {self.num_latent_gps} columns of latent_dim, got "
+                f"{mean.shape[-1]}."
+            )
+        return mean, std
 
     def extend(self, Z: np.ndarray, *, seed: int = 0) -> np.ndarray:
         """Inducing inputs [M, D] with draws from the prior of w beside them: [M, D + Q]."""

@@ -36,6 +36,10 @@ class BayesianLinearLayer(LatentOutputs, Module):
 
     def __init__(self, input_dim: int, output_dim: int, *, variance: float = 1.0, q_sqrt_scale: float = 1.0) -> None:
         super().__init__()
+        if output_dim < 1:
+            raise ValueError(f"output_dim must be at least 1, got {output_dim}.")
+        if not (variance > 0.0 and q_sqrt_scale > 0.0):
+            raise ValueError(f"variance and q_sqrt_scale must be positive, got {variance} and {q_sqrt_scale}.")
         self.input_dim = input_dim
         self.output_dim = output_dim
         self.num_latent_gps = output_dim

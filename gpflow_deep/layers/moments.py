@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
-from gpflow.config import default_jitter
+from gpflow.config import default_float, default_jitter
 from gpflow.covariances import Kuf, Kuu
 from gpflow.inducing_variables import (
     InducingPoints,
@@ -25,6 +25,9 @@ from gpflow.inducing_variables import (
     Multiscale,
 )
 from gpflow.kernels import Convolutional, Kernel, SquaredExponential
+from gpflow.mean_functions import MeanFunction
+
+from gpflow_deep_base.storage.limits import one_line
 
 if TYPE_CHECKING:
     from .global_inducing import GlobalInducingLayer
@@ -37,6 +40,8 @@ __all__ = [
     "LayerMoments",
     "add_diagonal",
     "by_rows",
+    "check_kernel",
+    "check_mean_function",
     "condition_number",
     "cross_covariance",
     "draw",
@@ -93,6 +98,27 @@ def input_dim_of(kernel: Kernel, inducing: InducingVariables) -> int | None:
     if type(inducing) in (InducingPoints, Multiscale):  # Z of a subclass may live elsewhere, as patches do
         return int(inducing.Z.shape[-1])
     return None
+
+
+def check_kernel(kernel: Kernel) -> None:
+    """Refuse what is no kernel, such as the class of one."""
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"kernel must be one of gpflow.kernels, such as SquaredExponential(), got {kernel!r}.")
+
+
+def check_mean_function(mean_function: MeanFunction, input_dim: int, output_dim: int) -> None:
+    """Refuse a mean function whose values would be broadcast to more outputs than the layer has."""
+    try:
+        width = mean_function(tf.zeros([1, input_dim], default_float())).shape[-1]
+    except (tf.errors.InvalidArgumentError, ValueError) as error:
+        raise ValueError(
+            f"the mean function, {type(mean_function).__name__}, must take {input_dim} inputs: {one_line(error)}"
+        ) from error
+    if width not in (None, 1, output_dim):
+        raise ValueError(
+            f"the mean function must have 1 or the layer's {output_dim} outputs, got {type(mean_function).__name__} "
+            f"with {width}."
+        )
 
 
 def inducing_covariance(inducing: InducingVariables, kernel: Kernel) -> tf.Tensor:

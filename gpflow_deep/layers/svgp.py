@@ -35,6 +35,8 @@ from .moments import (
     LayerMoments,
     add_diagonal,
     by_rows,
+    check_kernel,
+    check_mean_function,
     condition_number,
     cross_covariance,
     draw,
@@ -178,6 +180,7 @@ class SVGPLayer(Module):
         super().__init__(name=name)
         if precision not in ("full", "mixed", "fast"):
             raise ValueError(f"precision must be 'full', 'mixed' or 'fast', got {precision!r}.")
+        check_kernel(kernel)
         self.label = self.name
         self.kernel = kernel
         self.inducing_variable = inducingpoint_wrapper(inducing_variable)
@@ -187,7 +190,7 @@ class SVGPLayer(Module):
         self.q_diag = q_diag
         self.input_propagation = input_propagation
         self.precision: Precision = precision
-        _check_numbers(self)
+        _check_parts(self)
 
         # The default q(u): mean 0, and the factor of the prior's covariance times `q_sqrt_scale`.
         num_inducing = int(self.inducing_variable.num_inducing)
@@ -648,8 +651,8 @@ def _num_latent_gps(kernel: Kernel, given: int | None, q_mu: TensorType | None) 
     return 1 if q_mu is None else int(np.shape(q_mu)[1])
 
 
-def _check_numbers(layer: SVGPLayer) -> None:
-    """Refuse numbers of latent GPs, their parts, and propagated inputs that do not fit one another."""
+def _check_parts(layer: SVGPLayer) -> None:
+    """Refuse latent GPs, kernels, inducing and propagated inputs and a mean function that do not fit one another."""
     if layer.num_latent_gps < 1:
         raise ValueError(f"num_latent_gps must be at least 1, got {layer.num_latent_gps}.")
     inducing = latent_inducing_variables(layer.inducing_variable)
@@ -665,6 +668,16 @@ def _check_numbers(layer: SVGPLayer) -> None:
             f"input_propagation must be from 0 to the number of input columns, {D or 'D'}, got "
             f"{layer.input_propagation}."
         )
+    if D is None:
+        return
+    for kernel in layer.latent_kernels:
+        num_lengthscales = np.size(getattr(kernel, "lengthscales", 1.0))
+        num_read = np.arange(D)[kernel.active_dims].size
+        if num_lengthscales not in (1, num_read):
+            raise ValueError(
+                f"a kernel of {num_read} inputs must have 1 or {num_read} lengthscales, got {num_lengthscales}."
+            )
+    check_mean_function(layer.mean_function, D, layer.output_dim_of_gps)
 
 
 def _lengthscales(kernels: Sequence[Kernel]) -> list[tuple[str, tf.Tensor]]:

@@ -38,8 +38,10 @@ def inducing_inputs(X: np.ndarray, num_inducing: int, *, seed: int = 0) -> np.nd
     :raises ValueError: if X is not a finite matrix with at least one row, or M is not positive.
     """
     X = np.asarray(X, dtype=np.float64)
-    if X.ndim != 2 or len(X) == 0 or not np.all(np.isfinite(X)):
-        raise ValueError(f"X must be a finite array [N, D] with N >= 1, got shape {list(X.shape)}.")
+    if X.ndim != 2 or len(X) == 0:
+        raise ValueError(f"X must be an array [N, D] with N >= 1, got shape {list(X.shape)}.")
+    if not np.all(np.isfinite(X)):
+        raise ValueError("X must be finite, got NaN or infinity; drop these rows or put in values.")
     if num_inducing < 1:
         raise ValueError(f"num_inducing must be at least 1, got {num_inducing}.")
     rng = np.random.default_rng(seed)

@@ -53,6 +53,8 @@ def metrics(task: Task, Y: np.ndarray, mean: np.ndarray, log_density: np.ndarray
     """
     scores = {"log_likelihood_nats": float(np.mean(log_density))}
     if task == "regression":
+        if np.shape(mean) != np.shape(Y):
+            raise ValueError(f"mean must have the shape of Y, {list(np.shape(Y))}, got {list(np.shape(mean))}.")
         return {**scores, "rmse": float(np.sqrt(np.mean(np.square(mean - Y))))}
     # Of labels: the most probable one, and for two classes how well scores tell them apart.
     labels = np.asarray(Y)[:, 0].astype(np.int64)

@@ -116,13 +116,20 @@ def propagate(
     """Push X [N, D] through all layers. The first one, which reads the same inputs in all draws, is evaluated once.
 
     :param noise: for each inner layer, and for the last one if draws of it are wanted: [S, N, L] or [S, 1, L].
-    :raises ValueError: if the number of noise arrays is neither that of the layers nor one less.
+    :raises ValueError: if the number of noise arrays is neither that of the layers nor one less, or a shape is wrong.
     """
     if len(noise) not in (len(layers) - 1, len(layers)):
         raise ValueError(
             f"noise must have one array for each of the {len(layers) - 1} inner layers and may have one for the last "
             f"layer, got {len(noise)} arrays."
         )
+    for layer, eps in zip(layers, noise, strict=False):
+        L = layer.num_latent_gps
+        shape = tf.TensorShape(eps.shape)
+        if not any(shape.is_compatible_with([None, rows, L]) for rows in (1, X.shape[0])):
+            raise ValueError(
+                f"{layer.label} must have noise [S, N or 1, L] with N = {X.shape[0]} and L = {L}, got shape {shape}."
+            )
     # Eq. (15), layer by layer from f^0 = X: moments given the draw of the layer below, then a draw from them.
     F = X
     steps = []

@@ -667,6 +667,9 @@ def test_messages_of_inputs(rng: np.random.Generator) -> None:
             act((X, np.zeros((12, 2))))
     with pytest.raises(ValueError, match=r"for each of the 1 inner layers .* got 3 arrays"):
         model.propagate(X, standard_noise(rng, model, 2, 12) * 3)
+    for shape in ([12, 2], [3, 7, 2], [3, 12, 5]):
+        with pytest.raises(ValueError, match=r"layer 1 of 2 must have noise \[S, N or 1, L\] with N = 12 and L = 2"):
+            model.elbo((X, Y), noise=[np.zeros(shape)])
     with pytest.raises(ValueError, match=r"seed must be an integer, or int32 of shape \[2\]"):
         model.elbo((X, Y), seed=tf.constant([1, 2, 3]))
     for full_cov, full_output_cov in COVARIANCE_SHAPES[1:]:

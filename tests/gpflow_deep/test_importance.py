@@ -312,8 +312,14 @@ def test_wrong_arguments(rng: np.random.Generator) -> None:
         latent_model(rng, num_importance_samples=0)
     with pytest.raises(ValueError, match="must be 1 unless the integrator is MonteCarlo"):
         latent_model(rng, integrator=GaussHermite(), num_importance_samples=2)
-    model = latent_model(rng, layer=LatentVariableLayer(2, 1, num_rows=5))
     X, Y = make_data(rng, 4)
+    with pytest.raises(ValueError, match=r"must read rows \[x, y\] of 2 columns, got 3; make it with input_dim=3"):
+        bound(latent_model(rng, layer=LatentVariableLayer(2, 1, encoder=Encoder(2, 1))), (X, Y))
+    with pytest.raises(ValueError, match="the encoder must return the 1 columns of latent_dim, got 2"):
+        bound(latent_model(rng, layer=LatentVariableLayer(2, 1, encoder=Encoder(3, 2))), (X, Y))
+    with pytest.raises(ValueError, match="num_rows must be at least 1, got 0"):
+        LatentVariableLayer(2, 1, num_rows=0)
+    model = latent_model(rng, layer=LatentVariableLayer(2, 1, num_rows=5))
     with pytest.raises(ValueError, match="a batch must have all 5 training rows, got 4; use an encoder"):
         bound(model, (X, Y))
 

@@ -82,9 +82,16 @@ def test_many_rows_are_sampled(rng: np.random.Generator, monkeypatch: pytest.Mon
     assert_distinct(inducing_inputs(X, 10), 10)
 
 
-@pytest.mark.parametrize("X", [np.zeros(3), np.zeros((0, 2)), np.array([[1.0, np.nan]])])
-def test_messages_of_inputs(X: np.ndarray) -> None:
-    with pytest.raises(ValueError, match=r"X must be a finite array \[N, D\] with N >= 1, got shape"):
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.zeros(3), r"X must be an array \[N, D\] with N >= 1, got shape \[3\]"),
+        (np.zeros((0, 2)), r"X must be an array \[N, D\] with N >= 1, got shape \[0, 2\]"),
+        (np.array([[1.0, np.nan]]), "X must be finite, got NaN or infinity"),
+    ],
+)
+def test_messages_of_inputs(X: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         inducing_inputs(X, 2)
 
 

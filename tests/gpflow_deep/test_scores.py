@@ -10,6 +10,8 @@ from gpflow_deep.model.likelihoods import area_under_curve, metrics
 def test_regression_metrics() -> None:
     Y, mean = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.0], [3.0, 4.0]])
     assert metrics("regression", Y, mean, np.array([-1.0, -2.0])) == {"log_likelihood_nats": -1.5, "rmse": 1.0}
+    with pytest.raises(ValueError, match=r"mean must have the shape of Y, \[2, 1\], got \[2\]"):  # no [2, 2] of errors
+        metrics("regression", Y[:, :1], mean[:, 0], np.zeros(2))
 
 
 @pytest.mark.parametrize("num_columns", [1, 2])

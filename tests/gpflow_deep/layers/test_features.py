@@ -98,6 +98,8 @@ def test_copies_are_independent(rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(model.predict_f(X)[0], before)
 
 
-def test_wrong_width_of_the_network() -> None:
+def test_functions_of_other_shapes() -> None:
     with pytest.raises(ValueError, match="expected axis -1 of input shape to have value 3"):
         FeatureLayer(network(), 4)
+    with pytest.raises(ValueError, match=r"must map \[rows, 3\] to \[rows, P\], got the shape \(1,\) for one row"):
+        FeatureLayer(lambda X: tf.reduce_sum(X, axis=1), 3)

@@ -260,6 +260,10 @@ def test_refusals(rng: np.random.Generator) -> None:
         GlobalInducingLayer(SquaredExponential(), 2, Z=X[:, 0])
     with pytest.raises(ValueError, match="num_latent_gps must be at least 1, got 0"):
         GlobalInducingLayer(SquaredExponential(), 0, Z=X)
+    with pytest.raises(ValueError, match=r"precision must be positive, got 0\.0"):
+        GlobalInducingLayer(SquaredExponential(), 1, Z=X, precision=0.0)
+    with pytest.raises(ValueError, match="must have 1 or the layer's 3 outputs, got Identity with 2"):
+        GlobalInducingLayer(SquaredExponential(), 3, Z=X, mean_function=Identity())
     with pytest.raises(ValueError, match="one kernel for all outputs, got SharedIndependent"):
         GlobalInducingLayer(gpflow.kernels.SharedIndependent(SquaredExponential(), 2), 2, Z=X)
     model = two_layers(rng)

@@ -2,6 +2,7 @@
 
 import gpflow
 import numpy as np
+import pytest
 from gpflow.utilities import set_trainable
 from scipy.stats import multivariate_normal
 
@@ -51,3 +52,7 @@ def test_start(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(BayesianLinearLayer(4, 2).prior_kl(), 0.0, atol=1e-12)
     narrow = BayesianLinearLayer(4, 2, q_sqrt_scale=1e-3)
     np.testing.assert_allclose(narrow.prior_kl(), 10 * (0.5e-6 - 0.5 - np.log(1e-3)), rtol=1e-9)
+    with pytest.raises(ValueError, match=r"variance and q_sqrt_scale must be positive, got 1\.0 and 0\.0"):
+        BayesianLinearLayer(4, 2, q_sqrt_scale=0.0)
+    with pytest.raises(ValueError, match="output_dim must be at least 1, got 0"):
+        BayesianLinearLayer(4, 0)

@@ -429,7 +429,22 @@ def test_messages_of_options(options: dict[str, Any], message: str) -> None:
         SVGPLayer(gpflow.kernels.SquaredExponential(), np.linspace(0, 1, 5)[:, None], **options)
 
 
+def test_a_mean_function_fits_inputs_and_outputs(rng: np.random.Generator) -> None:
+    """Broadcasting would give a layer of one GP two outputs; one output for all GPs is GPflow's `Constant`."""
+    with pytest.raises(ValueError, match="must have 1 or the layer's 1 outputs, got Identity with 2"):
+        SVGPLayer(random_kernel(rng, 2), np.eye(2), mean_function=gpflow.mean_functions.Identity())
+    with pytest.raises(ValueError, match="the mean function, Linear, must take 2 inputs: "):
+        SVGPLayer(random_kernel(rng, 2), np.eye(2), mean_function=gpflow.mean_functions.Linear(np.ones((3, 1))))
+    constant = gpflow.mean_functions.Constant(5.0)
+    layer = SVGPLayer(random_kernel(rng, 2), np.eye(2), num_latent_gps=3, mean_function=constant)
+    np.testing.assert_array_equal(layer.predict(np.zeros((4, 2)))[0], np.full((4, 3), 5.0))
+
+
 def test_messages_of_kernels(rng: np.random.Generator) -> None:
+    with pytest.raises(ValueError, match=r"such as SquaredExponential\(\), got <class"):
+        SVGPLayer(gpflow.kernels.SquaredExponential, np.eye(2))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a kernel of 2 inputs must have 1 or 2 lengthscales, got 3"):
+        SVGPLayer(gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.0, 1.0]), np.eye(2))
     kernels = [gpflow.kernels.SquaredExponential() for _ in range(2)]
     Z = np.linspace(0, 1, 5)[:, None]
     with pytest.raises(ValueError, match="num_latent_gps must equal the kernel's 2, got 3"):
