@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -36,9 +35,13 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import kernels
 from gpflow.kernels import Kernel
-from scipy.stats import qmc
+
+from ..model.quadrature import sobol_points
 
 __all__ = ["PriorFunctions", "Term", "draw_prior", "terms_of"]
+
+#: Sobol points for frequencies: [count, dim] of (dim, count, bits).
+_known_points = functools.lru_cache(maxsize=32)(sobol_points)
 
 
 class Term(NamedTuple):
@@ -194,7 +197,7 @@ def _frequencies(
     embeddings = [_embedding(kernel, input_dim, dtype) for kernel in factors]
     widths = [int(embedding.shape[0]) + 1 for embedding in embeddings]
     # Sobol points, moved for each function; a kernel of d inputs takes d + 1 columns.
-    points = tf.constant(_sobol_points(sum(widths), count))
+    points = tf.constant(_known_points(sum(widths), count, 30))
     shifts = tf.random.stateless_uniform([num_functions, 1, sum(widths)], seed, dtype=tf.float64)
     uniform = tf.clip_by_value(tf.math.floormod(points + shifts, 1.0), 2.0**-33, 1.0 - 2.0**-33)
     parts = []
@@ -208,14 +211,6 @@ def _embedding(kernel: Kernel, input_dim: int, dtype: tf.DType) -> tf.Tensor:
     """Rows of the identity: which of the D columns the kernel reads, [d, D]."""
     columns = np.arange(input_dim)[kernel.active_dims]
     return tf.constant(np.eye(input_dim)[columns], dtype)
-
-
-@functools.lru_cache(maxsize=32)
-def _sobol_points(dim: int, count: int) -> np.ndarray:
-    """[count, dim], in [0, 1): always the same."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # numbers other than powers of 2 are as good as the next lower one
-        return np.asarray(qmc.Sobol(dim, scramble=True, seed=0).random(count))
 
 
 def _gamma(shape: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:

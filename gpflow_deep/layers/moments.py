@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
-from gpflow.base import TensorType
 from gpflow.config import default_float, default_jitter
 from gpflow.covariances import Kuf, Kuu
 from gpflow.inducing_variables import (
@@ -468,10 +467,9 @@ class LatentOutputs:
 
 
 def mix(
-    W: TensorType, mean: tf.Tensor, cov: tf.Tensor, full_cov: bool, full_output_cov: bool
+    W: tf.Tensor, mean: tf.Tensor, cov: tf.Tensor, full_cov: bool, full_output_cov: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Moments of f = W g, W [P, L], for independent latent GPs g."""
-    W = tf.convert_to_tensor(W)
     mean = tf.matmul(mean, W, transpose_b=True)
     if full_cov and full_output_cov:
         return mean, tf.einsum("...lnm,pl,ql->...npmq", cov, W, W)

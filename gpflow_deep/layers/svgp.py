@@ -30,7 +30,7 @@ from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
 from gpflow.utilities import positive, triangular
 
-from ..functions.pathwise import FunctionNoise, LayerFunctions, draw_gps
+from ..functions.pathwise import FunctionNoise, LayerFunctions, draw_gps, outputs_of
 from .moments import (
     LayerMoments,
     add_diagonal,
@@ -335,15 +335,16 @@ class SVGPLayer(Module):
 
         :return: mean [..., N, P] and covariance [..., N, P], [..., P, N, N], [..., N, P, P] or [..., N, P, N, P].
         """
-        mean = moments.mean
-        cov = outputs_covariance(moments, full_cov=full_cov, full_output_cov=full_output_cov)
-        if isinstance(self.kernel, LinearCoregionalization):
-            mean, cov = mix(self.kernel.W, *moments, full_cov, full_output_cov)
+        W = self._W()
+        if W is None:
+            mean = moments.mean
+            cov = outputs_covariance(moments, full_cov=full_cov, full_output_cov=full_output_cov)
+        else:
+            mean, cov = mix(W, *moments, full_cov, full_output_cov)
         mean = mean + self.mean_function(X)
         if self.input_propagation:
-            d = self.input_propagation
-            mean = tf.concat([X[..., :d], mean], axis=-1)
-            cov = prepend_certain(cov, d, full_cov, full_output_cov)
+            mean = tf.concat([X[..., : self.input_propagation], mean], axis=-1)
+            cov = prepend_certain(cov, self.input_propagation, full_cov, full_output_cov)
         return mean, cov
 
     def predict(
@@ -375,14 +376,7 @@ class SVGPLayer(Module):
         X = tf.convert_to_tensor(X)
         # Eq. (15) for the latent GPs, then mixing, mean function and propagated inputs.
         g = draw(moments, noise, full_cov=full_cov, label=self.label)
-        if isinstance(self.kernel, LinearCoregionalization):
-            g = tf.matmul(g, self.kernel.W, transpose_b=True)
-        f = g + self.mean_function(X)
-        if self.input_propagation:
-            propagated = X[..., : self.input_propagation]
-            shape = tf.concat([tf.shape(f)[:-1], [self.input_propagation]], axis=0)
-            f = tf.concat([tf.broadcast_to(propagated, shape), f], axis=-1)
-        return f
+        return outputs_of(g, X, self._W(), self.mean_function, self.input_propagation)
 
     def sample_functions(
         self,
@@ -403,9 +397,8 @@ class SVGPLayer(Module):
         :return: inputs [N, D] or [S, N, D], and integers that tell the model's inputs apart -> outputs [S, N, P].
         :raises ValueError: naming a kernel or an inducing variable that functions cannot be drawn of.
         """
-        W = tf.convert_to_tensor(self.kernel.W) if isinstance(self.kernel, LinearCoregionalization) else None
         return draw_gps(
-            self, self._pairs(), W, num_functions, seed, num_features=num_features, noise=noise, values=values
+            self, self._pairs(), self._W(), num_functions, seed, num_features=num_features, noise=noise, values=values
         )
 
     def slopes_through(self, X: tf.Tensor, weights: tf.Tensor, factors: LayerFactors) -> tf.Tensor:
@@ -519,6 +512,10 @@ class SVGPLayer(Module):
         )
         with tf.control_dependencies([check]):
             return tf.identity(Luu)
+
+    def _W(self) -> tf.Tensor | None:
+        """By which the latent GPs are mixed, [P, L]; None where they are the outputs."""
+        return tf.convert_to_tensor(self.kernel.W) if isinstance(self.kernel, LinearCoregionalization) else None
 
     def _pairs(self) -> list[tuple[InducingVariables, Kernel]]:
         inducing = latent_inducing_variables(self.inducing_variable)

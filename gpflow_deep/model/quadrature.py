@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.stats import qmc
 
-__all__ = ["GaussHermite", "Integrator", "MonteCarlo", "Sobol"]
+__all__ = ["GaussHermite", "Integrator", "MonteCarlo", "Sobol", "sobol_points"]
 
 #: The largest tensor grid that `GaussHermite` accepts.
 MAX_GRID_SIZE = 100_000
@@ -107,25 +107,25 @@ def _known_normal_points(dim: int, count: int, *seed: int) -> np.ndarray:
 
 def _normal_points(dim: int, count: int, seed: tf.Tensor) -> tf.Tensor:
     """[count, dim], float64: Sobol points in the unit cube, shifted at random, as standard-normal numbers."""
-    # A digital shift, which leaves the points a net; 0.5 more keeps them off 0 and 1.
-    shift = tf.random.stateless_uniform([dim], seed, minval=None, maxval=None, dtype=tf.uint32)
-    points = tf.bitwise.bitwise_xor(tf.constant(_sobol_points(dim, count)), shift)
-    return _with_matched_moments(tf.math.ndtri((tf.cast(points, tf.float64) + 0.5) * 2.0**-_BITS))
-
-
-def _sobol_points(dim: int, count: int) -> np.ndarray:
-    """The first points of a Sobol sequence with scrambled direction numbers, always the same: [count, dim], uint32."""
-    if dim == 0:
-        return np.zeros((count, 0), np.uint32)
     if dim > qmc.Sobol.MAXDIM:
         raise ValueError(
             f"Sobol points have at most {qmc.Sobol.MAXDIM} dimensions, got {dim} outputs of all inner layers; use "
             "fewer, or predict_integrator=MonteCarlo()."
         )
+    # A digital shift, which leaves the points a net; 0.5 more keeps them off 0 and 1.
+    shift = tf.random.stateless_uniform([dim], seed, minval=None, maxval=None, dtype=tf.uint32)
+    integers = (sobol_points(dim, count, _BITS) * 2.0**_BITS).astype(np.uint32)
+    points = tf.bitwise.bitwise_xor(tf.constant(integers), shift)
+    return _with_matched_moments(tf.math.ndtri((tf.cast(points, tf.float64) + 0.5) * 2.0**-_BITS))
+
+
+def sobol_points(dim: int, count: int, bits: int) -> np.ndarray:
+    """First points of a Sobol sequence with scrambled direction numbers, always the same: [count, dim], in [0, 1)."""
+    if dim == 0:
+        return np.zeros((count, 0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # numbers other than powers of 2 are as good as the next lower one
-        points = qmc.Sobol(dim, scramble=True, bits=_BITS, seed=0).random(count)
-    return (points * 2.0**_BITS).astype(np.uint32)
+        return np.asarray(qmc.Sobol(dim, scramble=True, bits=bits, seed=0).random(count))
 
 
 def _with_matched_moments(eps: tf.Tensor) -> tf.Tensor:

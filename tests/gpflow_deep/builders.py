@@ -1,7 +1,9 @@
 """Small layers and models with random, non-trivial parameters, for the tests of this folder."""
 
+import pickle
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import gpflow
@@ -9,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from gpflow_deep import DeepGP, SVGPLayer
+from gpflow_deep.functions.functions import FunctionDraws
 
 #: The four shapes of a covariance: full_cov, full_output_cov.
 COVARIANCE_SHAPES = [(False, False), (True, False), (False, True), (True, True)]
@@ -92,3 +95,19 @@ def standard_noise(rng: np.random.Generator, model: DeepGP, S: int, N: int, last
     """Explicit noise [S, N, L] for the inner layers, and for the last one, too."""
     layers = model.layers if last else model.layers[:-1]
     return [tf.constant(rng.standard_normal((S, N, layer.num_latent_gps))) for layer in layers]
+
+
+def assert_functions_are_kept(drawn: FunctionDraws, X: np.ndarray, folder: Path) -> None:
+    """The same values at X [N, 2] by a pickle, and by TensorFlow's export; slopes are those of finite differences."""
+    values = drawn(X).numpy()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(drawn))(X), values)
+    exported = tf.Module()
+    exported.functions = drawn  # its parameters
+    exported.values = tf.function(drawn, input_signature=[tf.TensorSpec([None, 2], tf.float64)], autograph=False)
+    tf.saved_model.save(exported, str(folder / "exported"))
+    np.testing.assert_allclose(tf.saved_model.load(str(folder / "exported")).values(X), values, rtol=1e-9)
+    inputs, step = tf.Variable(X), np.array([1e-5, 0.0])
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(drawn(inputs)[1])
+    differences = (drawn(X + step)[1] - drawn(X - step)[1])[:, 0] / 2e-5
+    np.testing.assert_allclose(tape.gradient(total, inputs)[:, 0], differences, rtol=1e-6, atol=1e-8)

@@ -33,8 +33,6 @@ from tests.gpflow_deep.builders import (
 )
 from tests.statistical import assert_mean_close
 
-GAUSSIAN_VARIANCE = 0.1
-
 
 def numpy_layers(model: DeepGP) -> list[oracles.Layer]:
     return [oracles.Layer(layer) for layer in model.layers]
@@ -322,19 +320,11 @@ def test_log_density_is_the_log_mean_of_densities(rng: np.random.Generator, mode
     X, Y = make_data(rng, 5, 2, 2)
     Y[0] += 100.0  # where every density underflows: the mean of densities has to be taken in logs
     means, variances = (part.numpy() for part in model.predict_components(X))
-    total = variances + GAUSSIAN_VARIANCE
+    total = variances + 0.1
     logs = np.sum(-0.5 * np.log(2 * np.pi * total) - 0.5 * (Y - means) ** 2 / total, axis=-1)
     assert np.all(np.exp(logs[:, 0]) == 0.0)
     expected = oracles.log_mean_exp(logs, model.component_weights().numpy())
     np.testing.assert_allclose(model.predict_log_density((X, Y)), expected, rtol=1e-10)
-
-
-def test_predict_y_adds_the_likelihood_variance(rng: np.random.Generator) -> None:
-    model = make_model(rng)
-    X, _ = make_data(rng, 5)
-    f, y = model.predict_f(X), model.predict_y(X)
-    np.testing.assert_allclose(y[0], f[0], rtol=1e-12)
-    np.testing.assert_allclose(y[1], f[1] + GAUSSIAN_VARIANCE, rtol=1e-12)
 
 
 # Draws.

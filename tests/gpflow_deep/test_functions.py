@@ -19,7 +19,14 @@ from gpflow_deep import (
     SVGPLayer,
 )
 from gpflow_deep.functions import functions
-from tests.gpflow_deep.builders import make_layer, make_model, random_kernel, random_q, spread_inputs
+from tests.gpflow_deep.builders import (
+    assert_functions_are_kept,
+    make_layer,
+    make_model,
+    random_kernel,
+    random_q,
+    spread_inputs,
+)
 from tests.statistical import assert_mean_close
 
 
@@ -100,14 +107,7 @@ def test_the_same_functions_after_saving_and_loading(rng: np.random.Generator, t
     loaded = gpflow_deep.load_model(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.sample_functions(2, seed=5)(X), drawn(X))
     np.testing.assert_array_equal(loaded.posterior().sample_functions(2, seed=5)(X), drawn(X))
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(drawn))(X), drawn(X))
-    exported = tf.Module()
-    exported.functions = drawn  # its parameters
-    signature = [tf.TensorSpec([None, 2], tf.float64)]
-    exported.values = tf.function(drawn, input_signature=signature, autograph=False)
-    tf.saved_model.save(exported, str(tmp_path / "exported"))
-    alone = tf.saved_model.load(str(tmp_path / "exported"))
-    np.testing.assert_allclose(alone.values(X), drawn(X), rtol=1e-10)
+    assert_functions_are_kept(drawn, X, tmp_path)
 
 
 def test_other_layers(rng: np.random.Generator) -> None:

@@ -256,23 +256,27 @@ def test_repair_leaves_the_likelihood_as_it_is(rng: np.random.Generator) -> None
     assert float(model.elbo(data, seed=0)) != first
 
 
-def test_monte_carlo_likelihoods_follow_the_seed(rng: np.random.Generator) -> None:
-    model = make_model(rng, (D, 3), Softmax(3))
-    data = (rng.uniform(-1, 1, (N, D)), CASES["softmax"][2](rng))
-    first, again, other = (float(model.elbo(data, seed=s)) for s in (1, 1, 2))
-    assert first == again
-    assert first != other
-    X, _ = data
+def switched_monte_carlo() -> SwitchedLikelihood:
+    return SwitchedLikelihood([GaussianMC(variance=0.1), GaussianMC(variance=0.7)])
+
+
+@pytest.mark.parametrize(("name", "build"), [("softmax", lambda: Softmax(3)), ("switched", switched_monte_carlo)])
+def test_monte_carlo_likelihoods_follow_the_seed(rng: np.random.Generator, name: str, build: Any) -> None:
+    """Also as members of a switched one, which GPflow would integrate with global random numbers."""
+    _, P, targets = CASES[name]
+    model = make_model(rng, (D, P), build())
+    X, Y = rng.uniform(-1, 1, (N, D)), targets(rng)
+    first, again, other = (float(model.elbo((X, Y), seed=s)) for s in (1, 1, 2))
+    assert first == again != other
     np.testing.assert_array_equal(model.predict_y(X)[0], model.predict_y(X)[0])
-    assert np.any(model.predict_y(X)[0] != model.predict_y(X, seed=1)[0])
+    assert np.any(model.predict_y(X)[1] != model.predict_y(X, seed=1)[1])
 
 
 @pytest.mark.parametrize("name", ["softmax", "gaussian by Monte Carlo", "switched"])
 def test_predictions_of_likelihoods_do_not_depend_on_the_position(rng: np.random.Generator, name: str) -> None:
     """Also where GPflow draws: the same points for every row. Rounding only."""
     build, P, targets = CASES[name]
-    if name == "switched":
-        build = lambda: SwitchedLikelihood([GaussianMC(variance=0.1), GaussianMC(variance=0.7)])  # noqa: E731
+    build = switched_monte_carlo if name == "switched" else build
     model = make_model(rng, (D, 2, P), build(), num_predict_samples=4)
     X, Y = rng.uniform(-1, 1, (N, D)), targets(rng)
     order = rng.permutation(N)
@@ -295,15 +299,3 @@ def test_softmax_probabilities(rng: np.random.Generator) -> None:
     standard_error = np.sqrt(2.0) * np.std(p, axis=0) / np.sqrt(20_000)
     assert np.all(np.abs(mean - np.mean(p, axis=0)) < 5 * standard_error)
     assert np.max(5 * standard_error) < 0.02
-
-
-def test_switched_monte_carlo_members_follow_the_seed(rng: np.random.Generator) -> None:
-    """Members that GPflow integrates with global random numbers get the bound's seed; each has its own draws."""
-    likelihood = gpflow.likelihoods.SwitchedLikelihood(
-        [gpflow.likelihoods.GaussianMC(), gpflow.likelihoods.GaussianMC()]
-    )
-    model = make_model(rng, (D, 2, 1), likelihood)
-    X, Y = rng.uniform(-1, 1, (N, D)), np.stack([rng.normal(size=N), np.arange(N) % 2], axis=1)
-    assert float(model.elbo((X, Y), seed=1)) == float(model.elbo((X, Y), seed=1))
-    assert float(model.elbo((X, Y), seed=1)) != float(model.elbo((X, Y), seed=2))
-    assert "_mc_quadrature" not in vars(likelihood.likelihoods[0])  # untouched

@@ -159,21 +159,3 @@ def test_messages(model: DeepGP) -> None:
         model.posterior("disk")
     with pytest.raises(ValueError, match="dtype must be float32 or the model's float64, got float16"):
         model.posterior(dtype=tf.float16)
-
-
-def test_posterior_of_one_layer_is_gpflows(rng: np.random.Generator) -> None:
-    model = make_model(rng, (2, 1))
-    layer = model.layers[0]
-    gpflows = gpflow.models.SVGP(
-        layer.kernel,
-        model.likelihood,
-        layer.inducing_variable,
-        q_mu=layer.q_mu.numpy(),
-        q_sqrt=layer.q_sqrt.numpy(),
-    ).posterior()
-    X, _ = make_data(rng)
-    for full_cov in (False, True):
-        for a, b in zip(
-            model.posterior().predict_f(X, full_cov=full_cov), gpflows.predict_f(X, full_cov=full_cov), strict=True
-        ):
-            np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)

@@ -1,6 +1,5 @@
 """Deep sigma point processes: the objective is the predicted density, the points are those of the mixture."""
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from gpflow_deep import (
 )
 from gpflow_deep.train.fitting import fit
 from gpflow_deep_base.numbers.groups import by_group
+from tests.gpflow_deep.builders import assert_functions_are_kept
 from tests.statistical import assert_mean_close
 
 N, D, M = 30, 2, 7
@@ -166,29 +166,17 @@ def test_joint_predictions_are_the_moments_of_functions(rng: np.random.Generator
 
 def test_functions_at_points_are_differentiable_and_kept(rng: np.random.Generator, tmp_path: Path) -> None:
     """As those of other models: derivatives, pickles, graphs, TensorFlow's export; training goes on without them."""
-    model, X = make_uneven(rng, 2), tf.Variable(rng.normal(size=(3, D)))
+    model, X = make_uneven(rng, 2), rng.normal(size=(3, D))
     drawn = model.sample_functions(2, num_features=20, seed=1)
-    with tf.GradientTape() as tape:
-        total = tf.reduce_sum(drawn(X)[1])
-    slope, step = tape.gradient(total, X), np.array([1e-5, 0.0])
-    expected = (drawn(X.numpy() + step)[1] - drawn(X.numpy() - step)[1])[:, 0] / 2e-5
-    np.testing.assert_allclose(slope[:, 0], expected, rtol=1e-6, atol=1e-8)
-    values = drawn(X.numpy()).numpy()
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(drawn))(X.numpy()), values)
+    assert_functions_are_kept(drawn, X, tmp_path)
+    values = drawn(X).numpy()
     np.testing.assert_allclose(drawn(np.stack([X, X])), values, rtol=1e-10)
-    exported = tf.Module()
-    exported.functions = drawn
-    signature = [tf.TensorSpec([None, D], tf.float64)]
-    exported.values = tf.function(drawn, input_signature=signature, autograph=False)
-    tf.saved_model.save(exported, str(tmp_path / "exported"))
-    alone = tf.saved_model.load(str(tmp_path / "exported"))
-    np.testing.assert_allclose(alone.values(X), values, rtol=1e-10)
     save_model(model, tmp_path / "model.npz")
     again = load_model(tmp_path / "model.npz").sample_functions(2, num_features=20, seed=1)
-    np.testing.assert_array_equal(again(X.numpy()), values)
+    np.testing.assert_array_equal(again(X), values)
     for layer in model.layers:
         layer.q_mu.assign(0 * layer.q_mu)
-    np.testing.assert_array_equal(drawn(X.numpy()), values)
+    np.testing.assert_array_equal(drawn(X), values)
 
 
 def test_noise_that_depends_on_the_input_is_learnt(rng: np.random.Generator) -> None:

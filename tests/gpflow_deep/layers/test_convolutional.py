@@ -40,6 +40,10 @@ def test_sizes_of_patches() -> None:
         Patches((28, 28), (5, 5))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"got images \(28, 28, 1\) and patches \(5, 5, 1\)"):
         Patches((28, 28, 1), (5, 5, 1))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"patches must fit into the images, got patches of \(5, 2\) pixels"):
+        Patches((4, 3, 1), (5, 2))
+    with pytest.raises(ValueError, match=r"the stride must be at least 1, got .* and stride 0"):
+        Patches((4, 3, 1), (2, 2), 0)
 
 
 def parts(rng: np.random.Generator) -> dict[str, Any]:
@@ -126,11 +130,3 @@ def test_two_layers_train(rng: np.random.Generator, first: str) -> None:
     assert float(model.elbo(data, seed=0)) > before + 5.0
     assert np.all(np.isfinite(model.predict_y(X)[1]))
     assert model.predict_f_samples(X[:3], 2).shape == (2, 3, 1)
-
-
-def test_wrong_number_of_pixels(rng: np.random.Generator) -> None:
-    model = DeepGP([svgp_layer(rng)], gpflow.likelihoods.Gaussian())
-    with pytest.raises(
-        ValueError, match=r"X must have 12 columns, as many as the first layer takes, got shape \(3, 4\)"
-    ):
-        model.predict_f(np.zeros((3, 4)))

@@ -167,26 +167,9 @@ def test_noise_variance_is_everywhere(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("full_cov", [False, True])
-def test_draws_have_the_predicted_moments(rng: np.random.Generator, full_cov: bool) -> None:
-    """The noise between layers is in the draws, too: without it, the variance would be lower by 0.4."""
-    layer = make_layer(rng, 2, 2, noise_variance=0.4, mean_function=gpflow.mean_functions.Identity(2))
-    X = rng.uniform(-2, 2, (3, 2))
-    S = 40_000
-    eps = tf.constant(rng.standard_normal((S, 3, 2)))
-    draws = layer.sample(X, layer.latent_moments(X, full_cov=full_cov), eps, full_cov=full_cov).numpy()
-    mean, var = (np.asarray(part) for part in layer.predict(X))
-    assert_mean_close(draws, mean, num_se=5, min_detectable=0.05)
-    assert_mean_close((draws - mean) ** 2, var + oracles.JITTER, num_se=5, min_detectable=0.1)
-    between = (draws[:, 0] - mean[0]) * (draws[:, 1] - mean[1])
-    expected = np.asarray(layer.predict(X, full_cov=True)[1])[:, 0, 1] if full_cov else np.zeros(2)
-    assert_mean_close(between, expected, num_se=5, min_detectable=0.06)
-
-
-@pytest.mark.parametrize("full_cov", [False, True])
-@pytest.mark.parametrize("name", ["both separate", "mixed"])
-def test_draws_of_correlated_outputs(rng: np.random.Generator, name: str, full_cov: bool) -> None:
-    """Draws of a layer have its covariance between outputs, also after mixing."""
-    layer = zoo(rng, name)
+def test_draws_of_correlated_outputs(rng: np.random.Generator, full_cov: bool) -> None:
+    """Draws of a layer have its covariance between outputs after mixing."""
+    layer = zoo(rng, "mixed")
     X = rng.uniform(-2, 2, (3, 3))
     eps = tf.constant(rng.standard_normal((40_000, 3, 2)))
     draws = layer.sample(X, layer.latent_moments(X, full_cov=full_cov), eps, full_cov=full_cov).numpy()
@@ -194,10 +177,9 @@ def test_draws_of_correlated_outputs(rng: np.random.Generator, name: str, full_c
     centred = draws - mean
     products = np.einsum("snp,snq->snpq", centred, centred)
     scale = np.max(np.diagonal(cov, axis1=1, axis2=2))
-    independent = name == "both separate"
     rows, columns = np.triu_indices(cov.shape[-1])
     assert_mean_close(products[:, :, rows, columns], cov[:, rows, columns], num_se=5, min_detectable=0.05 * scale)
-    assert independent == np.allclose(cov[:, 0, 1], 0.0)
+    assert not np.allclose(cov[:, 0, 1], 0.0)
 
 
 def test_sampling_is_mean_plus_deviation_times_noise(rng: np.random.Generator) -> None:

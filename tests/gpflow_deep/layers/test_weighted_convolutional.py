@@ -133,9 +133,3 @@ def test_what_does_not_fit_is_refused(rng: np.random.Generator) -> None:
         layer_of(rng, weights=np.ones(5))
     with pytest.raises(ValueError, match="can have neither noise_variance nor q_diag"):
         layer_of(rng, noise_variance=0.1)
-    with pytest.raises(ValueError, match=r"patches must fit into the images, got patches of \(5, 2\) pixels"):
-        Patches((4, 3, 1), (5, 2))
-    with pytest.raises(
-        ValueError, match=r"the stride must be at least 1, got images \(4, 3, 1\), patches \(2, 2\) and stride 0"
-    ):
-        Patches((4, 3, 1), (2, 2), 0)
