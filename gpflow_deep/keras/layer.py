@@ -157,7 +157,7 @@ class GPLayer(keras.layers.Layer):
             if from_text(self._texts["kernel"], "kernel") is None:
                 gp.kernel.lengthscales.assign(np.sqrt(X.shape[1]) * self._scales(X))
             is_linear = from_text(self._texts["mean_function"], "mean_function") == "linear"
-            if is_linear and isinstance(gp.mean_function, Linear):
+            if is_linear and type(gp.mean_function) is Linear:  # `Identity` is one, too, but has nothing to assign
                 gp.mean_function.A.assign(linear_projection(X, self.units))
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:

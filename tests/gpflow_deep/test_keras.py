@@ -348,6 +348,13 @@ def test_adapt(X: np.ndarray, rng: np.random.Generator) -> None:
     np.testing.assert_allclose(last.inducing_variable.Z, inducing_inputs(below, M), rtol=1e-5, atol=1e-5)
 
 
+def test_adapt_leaves_the_identity(X: np.ndarray) -> None:
+    """What a "linear" mean function of as many outputs as inputs is."""
+    model = sequential(gp_layer(D, mean_function="linear"), gp_layer())
+    adapt(model, X)
+    np.testing.assert_allclose(model.layers[0](X), X, atol=1e-5)
+
+
 def test_a_unit_that_is_nearly_dead_does_not_count(X: np.ndarray, Y: np.ndarray, caplog: Any) -> None:
     """One row of which comes through, with a small number: one step of Adam for inducing inputs is many times that."""
     features = np.column_stack([10 * X, np.zeros(N), np.where(np.arange(N) == 7, 1e-4, 0)]).astype(np.float32)
