@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from sklearn.base import ClassifierMixin
 
     from ebp.network.coding import Matrix
-    from gpflow_deep import DeepGP
     from gpflow_deep_runs.data.rows import Rows
     from gpflow_deep_runs.data.views import View
 
@@ -171,20 +170,16 @@ def keep_lines(lines: Iterable[Document]) -> None:
 # What is printed.
 
 
-def print_lines(lines: Sequence[Sequence[str]]) -> None:
-    """Cells in columns, to the right."""
+def print_table(rows: Sequence[Document], columns: Mapping[str, str]) -> None:
+    """A line for each row, with cells to the right.
+
+    :param columns: title -> template of a cell, such as "{min_ms:.1f}"; empty where a row lacks what it shows.
+    """
+    lines = [list(columns), *([_cell(template, row) for template in columns.values()] for row in rows)]
     # As wide as the widest cell of each column.
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)), flush=True)
-
-
-def print_table(rows: Sequence[Document], columns: Mapping[str, str]) -> None:
-    """A line for each row.
-
-    :param columns: title -> template of a cell, such as "{min_ms:.1f}"; empty where a row lacks what it shows.
-    """
-    print_lines([list(columns), *([_cell(template, row) for template in columns.values()] for row in rows)])
 
 
 def _cell(template: str, row: Document) -> str:
@@ -280,11 +275,6 @@ def time_in_turn(
     }
 
 
-def times_of(function: Callable[[], object], repetitions: int) -> Times:
-    """Times of one function, after a first call."""
-    return time_in_turn({"": lambda _: function()}, repetitions)[""]
-
-
 def compared(times: np.ndarray, reference: np.ndarray, unit: str) -> Row:
     """Minimum and median of times [repetitions], and how many times as long the reference takes.
 
@@ -300,19 +290,6 @@ def compared(times: np.ndarray, reference: np.ndarray, unit: str) -> Row:
 
 
 # Other processes.
-
-
-def apart(case: Sequence[object]) -> Any:
-    """What the script prints, as JSON in its last line, for --case=`case` in a process of its own.
-
-    :raises ValueError: if the process fails, for example for want of memory.
-    """
-    # The same script again, told by --case what to measure.
-    words = [sys.executable, sys.argv[0], f"--case={json.dumps(case)}", f"--threads={flags.FLAGS.threads}"]
-    done = subprocess.run(words, capture_output=True, text=True)
-    if done.returncode:
-        raise ValueError(f"measuring {case} must not fail, got exit status {done.returncode}:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def answer_of(python: str, program: str, argument: str, **environment: str) -> Any:
@@ -412,20 +389,3 @@ def standardised(dataset: str, data_dir: str | None, split: int = 0, **options: 
     train = units.transform(data.train.X, data.train.Y)
     test = units.transform(data.test.X, data.test.Y)
     return Standardised(*train, *test, float(np.log(np.std(data.train.Y))))
-
-
-def trained_deep_gp(X: np.ndarray, Y: np.ndarray, num_layers: int, num_inducing: int, num_steps: int) -> "DeepGP":
-    """A deep GP after some steps of Adam 0.02 on minibatches of 300 standardised rows."""
-    import tensorflow as tf
-
-    import gpflow_deep
-
-    # The model and the optimiser of the 2017 paper.
-    model = gpflow_deep.paper2017(X, Y, num_layers, num_inducing=num_inducing)
-    step = gpflow_deep.make_train_step(model, tf.keras.optimizers.Adam(0.02))
-    rng = np.random.default_rng(0)
-    # Minibatches of rows drawn with replacement.
-    for t in range(num_steps):
-        rows = rng.integers(len(X), size=min(300, len(X)))
-        step((tf.constant(X[rows]), tf.constant(Y[rows])), tf.constant([0, t]))
-    return model
