@@ -64,6 +64,8 @@ __all__ = [
 T = TypeVar("T")
 Values: TypeAlias = Mapping[str, Any]
 """By the names of flags, what absl reads of them: a truth, a number, a text, a list of texts, or None."""
+Main: TypeAlias = Callable[[Any], None]
+"""A function of one dataclass, which its annotation names."""
 NOT_STORED = frozenset({"resume", "run_dir"})
 HELP_WIDTH = 80
 
@@ -275,7 +277,7 @@ def at_least(flags: object, least: Mapping[str, float]) -> None:
             raise ValueError(f"--{name} must be at least {number}, got {value}.")
 
 
-def flags_of(main: Callable[[Any], None]) -> type:
+def flags_of(main: Main) -> type:
     """The dataclass that a function of it takes."""
     (parameter,) = inspect.signature(main).parameters
     kind: type = get_type_hints(main)[parameter]
@@ -361,23 +363,23 @@ def _own_flags(
 def made(kind: type[T], values: Mapping[NamedFlag, object]) -> T:
     """The dataclass from the values of its flags."""
     hints = get_type_hints(kind)
+    own_values = dict[str, object]()
+    groups = dict[str, dict[str, object]]()
     # Fields that a group omits have the default that the group gives.
-    field_values = dict[str, Any]()
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         if "prefix" in field.metadata:
-            omitted = {name: field.metadata["defaults"].get(name) for name in field.metadata["omit"]}
-            field_values[field.name] = {name: value for name, value in omitted.items() if value is not None}
+            defaults = field.metadata["defaults"]
+            groups[field.name] = {name: defaults[name] for name in field.metadata["omit"] if name in defaults}
     # Each value goes to its group, or to the dataclass itself.
     for flag, value in values.items():
-        (field_values[flag.group] if flag.group else field_values)[flag.field] = value
+        (groups[flag.group] if flag.group else own_values)[flag.field] = value
     # Groups become dataclasses, or functions that the program completes.
-    for name, fields in field_values.items():
-        if isinstance(fields, dict):
-            is_later = get_origin(hints[name]) is Later
-            made_by = get_args(hints[name])[0] if is_later else hints[name]
-            keywords = by_group(made_by, fields)
-            field_values[name] = functools.partial(made_by, **keywords) if is_later else made_by(**keywords)
-    return kind(**field_values)
+    for name, fields in groups.items():
+        is_later = get_origin(hints[name]) is Later
+        made_by = get_args(hints[name])[0] if is_later else hints[name]
+        keywords = by_group(made_by, fields)
+        own_values[name] = functools.partial(made_by, **keywords) if is_later else made_by(**keywords)
+    return kind(**own_values)
 
 
 def _without_none(hint: object) -> Any:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from logging import WARNING, LogRecord
 from logging import Formatter as PythonFormatter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from absl import app, logging
 from absl import flags as absl_flags
@@ -24,7 +24,7 @@ from absl import flags as absl_flags
 from gpflow_deep_base.files import FULL
 from gpflow_deep_base.stopping import Interrupted
 from gpflow_deep_base.text import within
-from gpflow_deep_runs.cli.flags import HelpWanted, flags_of, help_text, parse
+from gpflow_deep_runs.cli.flags import HelpWanted, Main, flags_of, help_text, parse
 from gpflow_deep_runs.cli.output import output_may_be_lost, print_asked_for
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["call", "run"]
 
 Explain = Callable[[Exception], tuple[str, int] | None]
-Main = Callable[[Any], None]
 
 
 def run(main: Main | Mapping[str, Main], *, explain: Explain = lambda error: None) -> NoReturn:

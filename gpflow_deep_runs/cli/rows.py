@@ -5,7 +5,6 @@ Reading imports no TensorFlow, so that what a table gets wrong takes a second to
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from absl import logging
 
@@ -63,7 +62,7 @@ def _read(script: str, path: Path, values: Values) -> None:
                 apply_schema(schema, str(path), NewRows(**_fields_of(NewRows, values)))
 
 
-def _fields_of(kind: type[TableSpec | NewRows], values: Values) -> dict[str, Any]:
+def _fields_of(kind: type[TableSpec | NewRows], values: Values) -> Values:
     """The flags that are fields of a dataclass; a script may leave some of them out."""
     names = [*(field.name for field in fields(kind)), *group_names(kind)]
     return {name: values[name] for name in names if name in values}
