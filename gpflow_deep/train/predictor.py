@@ -35,6 +35,7 @@ from ..judge.forecasts import Forecast
 from ..judge.modes import PROMINENCE, Modes, find_modes, joined
 from ..judge.predictive import Predictive, predictive
 from ..judge.target_draws import draw_targets
+from ..layers.protocol import Factors
 from ..model import likelihoods
 from ..model import predictions as mixture
 from ..model.deep_gp import DeepGP
@@ -261,9 +262,7 @@ class Predictor:
                 moments = self._components_at(inputs, num_samples, factors)
                 yield _Pass(inputs, weights, *moments), None if Y is None else Y[i : i + batch_rows]
 
-    def _components_at(
-        self, X: tf.Tensor, num_samples: int | None, factors: tuple[object, ...] | Ensemble
-    ) -> MeanAndVariance:
+    def _components_at(self, X: tf.Tensor, num_samples: int | None, factors: Factors | Ensemble) -> MeanAndVariance:
         """`DeepGP.predict_components`; those of an ensemble, which each call would trace anew, compiled once."""
         model = self.model
         if not isinstance(factors, Ensemble):
