@@ -14,12 +14,6 @@ from gpflow_deep_base.doors import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     submod_attrs={
-        "estimators": [
-            "batches",
-            "check_classes",
-            "check_second_order",
-            "check_whole_numbers",
-            "layer_widths",
-        ]
+        "estimators": ["batches", "check_classes", "check_second_order", "check_whole_numbers", "layer_widths"]
     },
 )

@@ -22,14 +22,7 @@ from ..second_order.joint import AMPLITUDES, MAX_NUMBERS, JointNetwork
 from ..second_order.second_order import Derivatives, Gaussian, batch_update, forward
 from ..training.passes import MAX_TRIED_ROWS, held_folds
 from .calibration import log_probabilities
-from .estimators import (
-    check_classes,
-    check_second_order,
-    dense_rows,
-    is_plain,
-    start_classes,
-    weight_of_rows,
-)
+from .estimators import check_classes, check_second_order, dense_rows, is_plain, start_classes, weight_of_rows
 from .inputs.decorrelation import decorrelation
 from .inputs.row_order import copies
 from .inputs.seen_columns import SeenColumns

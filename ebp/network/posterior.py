@@ -239,11 +239,7 @@ def weight_prior(weights: str | WeightPrior) -> WeightPrior:
     """
     if isinstance(weights, WeightPrior) and not isinstance(weights, type):
         return weights
-    named: dict[str, WeightPrior] = {
-        "binary": BinaryWeights(),
-        "ternary": TernaryWeights(),
-        "real": GaussianWeights(),
-    }
+    named: dict[str, WeightPrior] = {"binary": BinaryWeights(), "ternary": TernaryWeights(), "real": GaussianWeights()}
     if not isinstance(weights, str) or weights not in named:
         raise ValueError(
             f"weights must be one of {', '.join(map(repr, named))} or a WeightPrior such as "

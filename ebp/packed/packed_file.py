@@ -115,11 +115,7 @@ def _parsed(content: bytes, num_bytes: int) -> Content:
 
 
 def _layers(
-    content: bytes,
-    start: int,
-    shapes: Sequence[tuple[int, int]],
-    convolutions: Sequence[Convolved | None],
-    dtype: str,
+    content: bytes, start: int, shapes: Sequence[tuple[int, int]], convolutions: Sequence[Convolved | None], dtype: str
 ) -> tuple[list[Layer], int]:
     """The layers of a network, and where the next one starts."""
     layers = []

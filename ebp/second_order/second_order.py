@@ -331,10 +331,7 @@ def _backward(
     by_v = by_v[:, :-1]
     by_v_var = by_v_var[:, :-1]
     # The chain rule through the moments of the units.
-    return (
-        by_v * below.mean_mu + by_v_var * below.var_mu,
-        by_v * below.mean_sigma2 + by_v_var * below.var_sigma2,
-    )
+    return (by_v * below.mean_mu + by_v_var * below.var_mu, by_v * below.mean_sigma2 + by_v_var * below.var_sigma2)
 
 
 def _density(mu: Array, sigma2: Array) -> Array:

@@ -164,11 +164,7 @@ def stream_epoch(architecture: Architecture) -> Callable[..., tuple[Posterior, t
 
 def _next(iterator: tf.data.Iterator, wanted: tf.Tensor) -> tf.experimental.Optional:
     """The next element, or none at the end or if it is not wanted (it then stays in the pipeline)."""
-    return tf.cond(
-        wanted,
-        iterator.get_next_as_optional,
-        lambda: tf.experimental.Optional.empty(iterator.element_spec),
-    )
+    return tf.cond(wanted, iterator.get_next_as_optional, lambda: tf.experimental.Optional.empty(iterator.element_spec))
 
 
 def _checked_targets(architecture: Architecture, x: tf.Tensor | tf.SparseTensor, y: tf.Tensor) -> tf.Tensor:

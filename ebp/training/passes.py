@@ -143,11 +143,7 @@ def _not_clearly_worse(scored: dict[int, list[tuple[Array, Array]]]) -> list[int
 
 
 def held_folds(
-    num_rows: int,
-    seed: int,
-    *,
-    strata: NDArray[np.generic] | None = None,
-    groups: ArrayLike | None = None,
+    num_rows: int, seed: int, *, strata: NDArray[np.generic] | None = None, groups: ArrayLike | None = None
 ) -> list[NDArray[np.intp]]:
     """Numbers of the rows to hold back in each part of a race, at most three that have no row in common; sorted.
 
@@ -183,11 +179,7 @@ def judging_folds(
 
 
 def held_rows(
-    num_rows: int,
-    seed: int,
-    *,
-    strata: NDArray[np.generic] | None = None,
-    groups: ArrayLike | None = None,
+    num_rows: int, seed: int, *, strata: NDArray[np.generic] | None = None, groups: ArrayLike | None = None
 ) -> NDArray[np.intp]:
     """Numbers of the rows to hold back, an eighth and not more than `MAX_HELD`, drawn by the seed; sorted.
 
@@ -202,12 +194,7 @@ def held_rows(
 
 
 def _drawn(
-    num_rows: int,
-    seed: int,
-    strata: NDArray[np.generic] | None,
-    groups: ArrayLike | None,
-    part: float,
-    num_folds: int,
+    num_rows: int, seed: int, strata: NDArray[np.generic] | None, groups: ArrayLike | None, part: float, num_folds: int
 ) -> list[NDArray[np.intp]]:
     """Parts of the rows that have none in common; only the first one may be empty."""
     rng = np.random.default_rng([seed, 3])
@@ -230,11 +217,7 @@ def _drawn(
 
 
 def _drawn_groups(
-    rng: np.random.Generator,
-    group: NDArray[np.intp],
-    strata: NDArray[np.generic] | None,
-    part: float,
-    num_folds: int,
+    rng: np.random.Generator, group: NDArray[np.intp], strata: NDArray[np.generic] | None, part: float, num_folds: int
 ) -> list[NDArray[np.intp]]:
     """Groups in a random order, each held back if no class is left without rows, until there are enough of them."""
     _, label = np.unique(np.zeros(len(group)) if strata is None else strata, return_inverse=True)

@@ -25,11 +25,10 @@ ORDER = {
 
 @parametrize_with_checks([EBPClassifier(hidden=(30,))], expected_failed_checks=lambda estimator: ORDER)
 @pytest.mark.filterwarnings("ignore::ebp.InputCodingWarning", "ignore:Skipping check")
+@pytest.mark.usefixtures("global_generator")
 def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
     """Among others: labels of any type, NaN, wrong shapes, sparse formats, cloning, pickling, order of rows."""
-    state = np.random.get_state()  # noqa: NPY002 (some checks draw from NumPy's global generator)
     check(estimator)
-    np.random.set_state(state)  # noqa: NPY002
 
 
 def split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

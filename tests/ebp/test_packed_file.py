@@ -209,8 +209,7 @@ def test_a_header_that_is_longer_than_the_file(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "what"),
-    [(0, "numbers of its coding"), (8 * 30, "numbers of its coding"), (-8, "biases must be finite")],
+    ("place", "what"), [(0, "numbers of its coding"), (8 * 30, "numbers of its coding"), (-8, "biases must be finite")]
 )
 def test_numbers_that_are_none(place: int, what: str, file: Path) -> None:
     """NaN as a mean, as a factor, and as the bias of the last network."""

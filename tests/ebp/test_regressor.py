@@ -24,10 +24,9 @@ ORDER = {
 
 @parametrize_with_checks([EBPRegressor()], expected_failed_checks=lambda estimator: ORDER)
 @pytest.mark.filterwarnings("ignore:Skipping check")
+@pytest.mark.usefixtures("global_generator")
 def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
-    state = np.random.get_state()  # noqa: NPY002 (some checks draw from NumPy's global generator)
     check(estimator)
-    np.random.set_state(state)  # noqa: NPY002
 
 
 def waves(rng: np.random.Generator, num_rows: int, noise: float) -> tuple[np.ndarray, np.ndarray]:

@@ -16,11 +16,7 @@ class Model:
     table_encoder_: Any
 
 
-NUMBERS = {
-    "real": [0.5, 1.5],
-    "whole": [1, 2],
-    "flag": [True, False],
-}
+NUMBERS = {"real": [0.5, 1.5], "whole": [1, 2], "flag": [True, False]}
 
 
 def test_numbers_pass() -> None:

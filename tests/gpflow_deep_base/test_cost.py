@@ -8,12 +8,7 @@ from gpflow_deep_base import cost
 
 
 @pytest.mark.parametrize(
-    ("total", "said"),
-    [
-        (1000, ["23 of at most 1000 steps are done; the others may take 16 min"]),
-        (70, []),
-        (1, []),
-    ],
+    ("total", "said"), [(1000, ["23 of at most 1000 steps are done; the others may take 16 min"]), (70, []), (1, [])]
 )
 def test_a_long_fit_says_once_what_is_left(
     total: int, said: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
