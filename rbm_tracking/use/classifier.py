@@ -24,6 +24,7 @@ from rbm_tracking.model.conditionals import log_label_probs
 from rbm_tracking.model.families.groups import blocks
 from rbm_tracking.model.rbm import RBM
 from rbm_tracking.use.estimator import TrackedRBM
+from rbm_tracking.use.estimator_config import check_whole
 from rbm_tracking.use.estimator_rows import Matrix
 
 __all__ = ["RBMClassifier", "discriminate"]
@@ -85,10 +86,11 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         X = as_numbers(X, self, reset=True)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32))
         check_classification_targets(y)
-        if self.epochs < 0 or self.batch_size < 1 or not 0 < self.learning_rate < np.inf or not 0 <= self.l2 < np.inf:
+        check_whole(0, epochs=self.epochs)
+        check_whole(1, batch_size=self.batch_size)
+        if not 0 < self.learning_rate < np.inf or not 0 <= self.l2 < np.inf:
             raise ValueError(
-                "epochs and l2 must not be negative, batch_size and learning_rate positive, got "
-                f"{self.epochs}, {self.l2}, {self.batch_size} and {self.learning_rate}."
+                f"learning_rate must be positive and l2 not negative, got {self.learning_rate} and {self.l2}."
             )
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -100,7 +102,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
                 f"bits, got hidden={rbm.hidden!r}."
             )
         # The label is one more category, behind those of X
-        rbm_groups = rbm.groups or ()
+        rbm_groups = () if rbm.groups is None else rbm.groups
         rbm_groups = (
             blocks(int(rbm_groups), self.n_features_in_) if isinstance(rbm_groups, int | np.integer) else rbm_groups
         )

@@ -93,7 +93,7 @@ from rbm_tracking.use.estimator_rows import (
     resampled,
 )
 from rbm_tracking.use.evaluation import Evaluations
-from rbm_tracking.use.frames import FrameUnits, units_of_frame
+from rbm_tracking.use.frames import FrameUnits, as_floats, units_of_frame
 from rbm_tracking.use.search import DECAY, WIDTH, Trial, best_trial
 from rbm_tracking.use.training import not_finite
 
@@ -505,11 +505,11 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         # Rows as the units take them, NaN where a value is missing
         rows: Matrix = X.toarray() if sparse.issparse(X) else X
         if self.visible != "softmax":
-            rows = self._columns(rows, reset=False)
+            rows = as_floats(self._columns(rows, reset=False))
         if mask is None:
             if self.visible == "softmax" and self.groups is None:
                 rows = self._encoded(rows, reset=False)
-            mask = np.isnan(np.asarray(rows, np.float64))
+            mask = np.isnan(as_floats(rows))
         is_missing: Matrix = mask.toarray() if sparse.issparse(mask) else mask
         found = impute(self._parameters, rows, is_missing, rng=rng, num_chains=n_chains, num_steps=n_steps)
         if self._frame is None:
@@ -616,7 +616,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         else:
             check_values(X, self._layer)
         if not reset and hasattr(self, "_visible") and self._visible != Bernoulli():
-            self._visible.check(X.toarray() if sparse.issparse(X) else X, name="X")
+            try:
+                self._visible.check(X.toarray() if sparse.issparse(X) else X, name="X")
+            except ValueError as error:
+                if self._frame is None:
+                    raise
+                raise ValueError(f"{error} (A level of a frame that fit has not seen has no column.)") from error
         return X
 
     def _columns(self, X: ArrayLike, *, reset: bool) -> Matrix:
@@ -661,7 +666,9 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         # As the user names them
         if self.groups is None:
             return ()
-        return blocks(int(self.groups), n_features) if isinstance(self.groups, int | np.integer) else self.groups
+        if isinstance(self.groups, int | np.integer):
+            return blocks(int(self.groups), n_features)
+        return tuple(tuple(int(column) for column in group) for group in self.groups)
 
     def _units(self, X: Matrix) -> Visible:
         """The visible units that all rows of X call for."""

@@ -13,7 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from rbm_tracking.model.units import FamilyName, Layer
 
-__all__ = ["FrameUnits", "units_of_frame"]
+__all__ = ["FrameUnits", "as_floats", "units_of_frame"]
+
+
+def as_floats(X: Any) -> NDArray[np.float64]:
+    """Rows as an array, NaN where a frame of pandas has its own missing value."""
+    return X.to_numpy(np.float64, na_value=np.nan) if hasattr(X, "convert_dtypes") else np.asarray(X, np.float64)
 
 
 class FrameUnits(NamedTuple):
@@ -30,7 +35,7 @@ class FrameUnits(NamedTuple):
 
     def standardised(self, X: ArrayLike) -> NDArray[np.float64]:
         """Rows as the units take them."""
-        return (np.asarray(X, np.float64) - self.centre) / self.scale
+        return (as_floats(X) - self.centre) / self.scale
 
     def in_units_of_the_frame(self, rows: ArrayLike) -> NDArray[np.float64]:
         """The inverse of :meth:`standardised`."""
@@ -49,7 +54,7 @@ def units_of_frame(encoder: Any, X: Any) -> FrameUnits | None:
     :param X: the encoded rows, [N, n_v], NaN where a value is missing.
     :raises ValueError: naming a column of numbers that are all the same.
     """
-    rows = np.asarray(X, np.float64)
+    rows = as_floats(X)
     names = [str(name) for name in (X.columns if encoder is None else encoder.get_feature_names_out())]
     # Levels of a category stand next to one another.
     groups: list[list[int]] = []

@@ -87,5 +87,22 @@ def test_errors_say_what_to_do(labelled: tuple[np.ndarray, np.ndarray]) -> None:
         RBMClassifier().fit(X, np.zeros(len(X)))
     with pytest.raises(ValueError, match="bits or categories can be classified, got visible='gaussian'"):
         RBMClassifier(TrackedRBM(visible="gaussian")).fit(X, y)
-    with pytest.raises(ValueError, match="must not be negative"):
+    with pytest.raises(ValueError, match="epochs must be a whole number of at least 0, got -1"):
         RBMClassifier(epochs=-1).fit(X, y)
+    with pytest.raises(ValueError, match=r"batch_size must be a whole number of at least 1, got 2\.5"):
+        RBMClassifier(batch_size=2.5).fit(X, y)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"learning_rate must be positive and l2 not negative, got 0.005 and -1"):
+        RBMClassifier(l2=-1).fit(X, y)
+
+
+def test_categories_of_rows_are_named_in_any_way(labelled: tuple[np.ndarray, np.ndarray]) -> None:
+    """By their number of levels, by lists or by an array of columns."""
+    one_hot = np.eye(2)[labelled[0].astype(int)].reshape(400, 24)
+    columns = np.arange(24).reshape(12, 2)
+    few: Settings = {**QUICK, "max_updates": 2, "visible": "softmax", "n_components": 4}
+    found = []
+    for groups in (2, np.int64(2), columns, columns.astype(float).tolist()):
+        classifier = RBMClassifier(tracked_rbm(groups=groups, **few), epochs=0).fit(one_hot, labelled[1])
+        found.append(classifier.predict_proba(one_hot))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])

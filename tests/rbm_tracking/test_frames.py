@@ -67,6 +67,23 @@ def test_a_number_that_does_not_vary_is_named(frame: pd.DataFrame) -> None:
         fitted(frame.assign(area=3.0))
 
 
+def test_missing_values_of_pandas_are_absent() -> None:
+    """In nullable columns, of bits and of numbers."""
+    bits = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (50, 6)))
+    for table in (bits, bits.assign(age=np.arange(50))):
+        holes = table.mask(np.random.default_rng(1).random(table.shape) < 0.1)
+        nullable = holes.convert_dtypes()
+        assert nullable.dtypes.astype(str).eq("Int64").all()
+        found, expected = fitted(nullable), fitted(holes)
+        np.testing.assert_array_equal(found.score_samples(table), expected.score_samples(table))
+        np.testing.assert_array_equal(found.impute(nullable).values, expected.impute(holes).values)
+
+
+def test_a_level_that_fit_has_not_seen_is_an_error_that_says_so(frame: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match=r"exactly one 1 .* level of a frame that fit has not seen"):
+        fitted(frame).score(frame.assign(kind="castle"))
+
+
 def test_a_table_of_arrow_is_a_frame(frame: pd.DataFrame) -> None:
     table = pa.Table.from_pandas(frame, preserve_index=False)
     np.testing.assert_array_equal(fitted(table).score_samples(table), fitted(frame).score_samples(frame))
