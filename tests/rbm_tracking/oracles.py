@@ -95,6 +95,7 @@ def log_likelihood(parameters: Sequence[ArrayLike], v: ArrayLike, beta: float = 
 
 def gibbs_matrix(parameters: Sequence[ArrayLike], beta: float = 1.0) -> Array:
     """Transition probabilities of v -> h -> v, [2^n_v, 2^n_v], rows sum to one."""
+    # Both conditionals are rows and columns of the table of all states
     p = joint(parameters, beta)
     h_given_v = p / p.sum(axis=1, keepdims=True)
     v_given_h = p / p.sum(axis=0, keepdims=True)
@@ -159,6 +160,7 @@ def planted_rbm(
 
     Blocks have about n_h / num_blocks hidden and n_v / num_blocks visible units: keep their sum under 16.
     """
+    # Units of each block, drawn at random; blocks know nothing of each other
     hidden = tuple(np.sort(part) for part in np.array_split(rng.permutation(n_h), num_blocks))
     visible = tuple(np.sort(part) for part in np.array_split(rng.permutation(n_v), num_blocks))
     W, bias_scale = np.zeros((n_h, n_v)), scale if bias_scale is None else bias_scale

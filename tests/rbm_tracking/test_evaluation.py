@@ -255,6 +255,7 @@ def test_the_report_is_of_the_saved_parameters_and_of_each_part(rng: np.random.G
         {"step": 30, "tracker/flags": 0.0, "tracker/lag_nats": 8.0},
     ]
     found = evaluation.final(state, saved, parts, lambda name: seed, CONFIG, records=records)
+    # The filter as it was logged at the step of what was saved
     exact = oracles.log_z(parameters)
     assert found["step"] == 20
     assert set(found) == {"step", "tracked", "exact", "ais", "reverse_ais", "evidence"}
@@ -266,8 +267,10 @@ def test_the_report_is_of_the_saved_parameters_and_of_each_part(rng: np.random.G
         "half_width_nats": 0.5,
         "flags": ["ess"],
     }
+    # The exact value ends the matter
     assert found["evidence"]["interval_nats"] == [pytest.approx(exact)] * 2
     assert found["evidence"]["statement"] == f"log Z is {exact:.2f}"
+    # Each part by each log Z
     for entry in (found[name] for name in ("tracked", "exact", "ais", "reverse_ais", "evidence")):
         for name, rows in parts.items():
             expected = log_q(parameters, rows).mean() - entry["log_z_nats"]
@@ -350,12 +353,14 @@ def test_the_path_of_training_finds_what_no_temperature_does(seed: tf.Tensor) ->
         t = num_bits * np.log(np.cosh(s)) - share
         return RBM(*(tf.constant(part) for part in (2 * s * signs[None], np.zeros(num_bits), [-s * signs.sum() - t])))
 
+    # Through temperatures, and along sharper and sharper models
     last, base = sharp(1.2), np.zeros(num_bits)
     exact = log_z_exact(last)
     assert exact == pytest.approx(num_bits * np.log(2.0) + np.log(5.0))
     by_temperature = ais(last, linear_schedule(200), seed=seed, base_b=base, jit_compile=False)
     path = trajectory([sharp(s) for s in np.linspace(0.1, 1.2, 8)], base_b=base)
     along = evaluation.along_training(path, 100, seed, "hash", jit_compile=False)
+    # The filter and AIS agree, and are wrong; AIS along training is right and refutes both
     low = evaluation.annealing(by_temperature)
     filtered = Tracking(by_temperature.log_z, 0.05)
     blind = judge(Evidence(filtered, low))

@@ -266,11 +266,13 @@ def test_a_recorded_run_that_lost_a_mode_reports_the_model_from_before() -> None
         )
         for error, ess, std, lag, flags, highest in recorded
     ]
+    # AIS refutes the filter from the second evaluation on, and the first one stays the best
     verdicts, best = sequence(evaluations)
     assert best == 0
     assert [verdict.is_refuted for verdict in verdicts] == [False, True, True, True, True]
     assert [verdict.is_trusted for verdict in verdicts] == [True, False, False, False, False]
     assert all(verdict.low <= truth <= verdict.high for verdict in verdicts)
+    # A filter that was refuted stays so without AIS
     unchecked = [(log_q, evidence._replace(ais=None)) for log_q, evidence in evaluations]
     assert sequence([*evaluations[:2], *unchecked[2:]])[1] == 0  # no AIS was asked any more, and nothing is forgotten
     believed = choice(unchecked[4][0], judge(unchecked[4][1]))

@@ -69,6 +69,7 @@ def joint_prediction(
     mean = np.r_[state.mean, state.mean]
     drift = np.diag(np.r_[np.full(M, sigma_z**2), bias_variance])
     cov = np.block([[state.cov, state.cov], [state.cov, state.cov + drift]])
+    # What O^(dt) measures: zeta_t - zeta_{t-1} of all but the last temperature
     C = np.zeros((M - 1, 2 * size))
     C[:, : M - 1], C[:, size : size + M - 1] = -np.eye(M - 1), np.eye(M - 1)
     C[0, 2 * size - 1] = 1.0  # the estimate at beta = 1 is off by b_t

@@ -162,6 +162,7 @@ def test_centred_gradient_does_not_depend_on_the_coding(data: np.ndarray, seed: 
     flip = np.arange(N_V) % 3 == 0
     sign = np.where(flip, -1.0, 1.0)
     W, b, c = (value.numpy() for value in state.rbm[:3])
+    # The same model in the other coding
     flipped_rbm = RBM(*map(tf.constant, (W * sign, b * sign, c + W[:, flip].sum(axis=1))))
     v = tf.where(tf.constant(flip), 1.0 - state.chains.v, state.chains.v)
     offsets = (tf.where(tf.constant(flip), 1.0 - state.offsets[0], state.offsets[0]), state.offsets[1])
@@ -176,6 +177,7 @@ def test_centred_gradient_does_not_depend_on_the_coding(data: np.ndarray, seed: 
         d_W = tf.linalg.matmul(move.left, move.right, transpose_a=True)
         return RBM(s.rbm.W + d_W, s.rbm.b + move.b, s.rbm.c + move.c)
 
+    # A step in either coding, taken back to the first one
     for is_centred in (True, False):
         plain, other = ascend(state, data, is_centred), ascend(flipped, flipped_data, is_centred)
         back = other.W.numpy() * sign
@@ -204,6 +206,7 @@ def test_bias_of_reused_particles_has_its_closed_form(rng: np.random.Generator) 
     W, b, c = parameters
     v = oracles.sample_visible(rng, parameters, repetitions * count).reshape(repetitions, count, 4)
     h = 1 / (1 + np.exp(-(v @ W.T + c)))
+    # Steps of the gradient by each draw of the particles
     target = oracles.moments(parameters)  # the data's side of the gradient is the model's own mean
     d_W = rate * (target.hv - np.einsum("rnh,rnv->rhv", h, v) / count)
     d_b, d_c = rate * (target.v - v.mean(axis=1)), rate * (target.h - h.mean(axis=1))
@@ -211,6 +214,7 @@ def test_bias_of_reused_particles_has_its_closed_form(rng: np.random.Generator) 
     def log_q(W: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         return np.einsum("rnv,rv->rn", v, b) + np.logaddexp(0, np.einsum("rnv,rhv->rnh", v, W) + c[:, None]).sum(-1)
 
+    # O^(dt) by the particles that drove each step
     ones = np.ones((repetitions, 1))
     old = log_q(np.broadcast_to(W, d_W.shape), ones * b, ones * c)
     change = np.log(np.mean(np.exp(log_q(W + d_W, b + d_b, c + d_c) - old), axis=1))
@@ -230,6 +234,7 @@ def test_bias_of_reused_particles_has_its_closed_form(rng: np.random.Generator) 
             for r in range(few)
         ]
     )
+    # Its mean error is what the closed form says
     measured = change[:few] - truth
     assert predicted < -0.001
     assert_mean_close(measured, predicted, min_detectable=abs(predicted))

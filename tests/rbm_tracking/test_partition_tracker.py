@@ -74,9 +74,11 @@ def graph_version(beta: np.ndarray) -> Any:
         known: tf.Tensor,
         drift: tf.Tensor,
     ) -> tuple[filtering.FilterState, tf.Tensor]:
+        # log q~ at the samples' own temperatures and at those of their neighbours
         own = log_q(model, v, betas[:, None])
         d_upper = log_q(model, v[:-1], betas[1:, None]) - own[:-1]
         d_lower = own[1:] - log_q(model, v[1:], betas[:-1, None])
+        # The prediction by the last samples, then the update by the bridges of these
         change = filtering.log_mean_exp(log_q(model, old_v, betas[:, None]) - old_log_q)
         first = tf.one_hot(0, len(beta), dtype=tf.float64)
         unbiased = change._replace(value=change.value - known * first)
@@ -102,6 +104,7 @@ def test_the_numbers_are_those_of_the_graph_version(rng: np.random.Generator) ->
     own = tf.stack(
         [rbm.log_prob_unnormalised(to_rbm(parameters), tf.constant(v[i]), beta) for i, beta in enumerate(BETA)]
     )
+    # The closed form of the bias by the samples before each step, then one update of both
     for _ in range(40):
         hidden = tf.sigmoid(rbm.activations(to_rbm(parameters), tf.constant(v[0])))
         zeros = tf.zeros([12], tf.float64), tf.zeros([5], tf.float64)
@@ -163,12 +166,14 @@ def test_a_trainer_in_numpy_is_tracked() -> None:
     v = rng.integers(0, 2, (8, count, 10)).astype(float)
     partition, inside = PartitionTracker(beta), []
     for t in range(600):
+        # A round of tempered chains, and what the tracker makes of them
         W, b, c = parameters
         h = rng.random((8, count, 4)) < expit(beta[:, None, None] * (v @ W.T + c))
         v = (rng.random(v.shape) < expit(beta[:, None, None] * (h @ W) + b)).astype(float)
         tracked = partition.observe(parameters, v, learning_rate=rate)
         if t > 50 and t % 10 == 0:
             inside.append(abs(tracked.log_z - oracles.log_z(parameters)) <= tracked.half_width)
+        # A step of gradient ascent by the chains at beta = 1
         batch = data[rng.integers(0, 500, 50)]
         h_data, h_model = expit(batch @ W.T + c), expit(v[0] @ W.T + c)
         parameters = oracles.Parameters(
@@ -289,6 +294,7 @@ def test_real_valued_units_are_tracked(rng: np.random.Generator) -> None:
     partition = PartitionTracker(BETA, family=family, bias_variance=0.0, initial_bias_variance=0.0)
     errors = []
     for _ in range(60):
+        # Exact samples: a state of h by its weight, then v given h
         W, b, _ = parameters
         v = []
         for beta in BETA:
@@ -433,10 +439,12 @@ def test_what_cannot_be_used_is_refused(rng: np.random.Generator) -> None:
     parameters = oracles.random_rbm(rng, 3, 5, 1.0)
     v = samples_of(rng, parameters)
     partition = PartitionTracker(BETA)
+    # Before there is anything to know
     with pytest.raises(ValueError, match="has not observed anything"):
         _ = partition.log_z
     with pytest.raises(ValueError, match="first observation needs samples"):
         partition.observe(parameters)
+    # Samples, parameters and ladders that do not fit
     with pytest.raises(
         ValueError, match=r"samples must have the shape \[M, N, \.\.\.\] = \[4, at least 2, \.\.\.\], got"
     ):
@@ -453,6 +461,7 @@ def test_what_cannot_be_used_is_refused(rng: np.random.Generator) -> None:
         partition.observe(parameters, v, beta=[1.0, 0.2, 0.5, 0.0])
     with pytest.raises(ValueError, match="must keep its 4 temperatures, got 3"):
         partition.observe(parameters, v, beta=[1.0, 0.5, 0.0])
+    # What does not fit to what was observed before
     partition.observe(parameters, v)
     other = oracles.random_rbm(rng, 2, 5, 1.0)
     with pytest.raises(ValueError, match=r"must keep their shapes .* got .*; use a new tracker"):

@@ -133,6 +133,7 @@ def test_the_text_says_what_the_numbers_are() -> None:
         "reverse_ais": {**entry, "three_sigma_nats": [3.5, 4.5], "ess": 17.0},
         "evidence": {**entry, "statement": "log Z is at least 5.00: the chains miss a mode", "reasons": ["because"]},
     }
+    # A line for each estimate that there is
     assert report.table(result) == [
         ["log Z by", "log Z", "interval", "valid", "test"],
         ["tracked", "4.000", "± 0.50", "-2.500", "-3.000"],
@@ -140,9 +141,11 @@ def test_the_text_says_what_the_numbers_are() -> None:
         ["reverse ais", "4.000", "3.5 to 4.5", "-2.500", "-3.000"],
         ["evidence", "4.000", "", "-2.500", "-3.000"],
     ]
+    # Large numbers stay within the width of a terminal
     large = dict.fromkeys(entry, -12345.678) | {"three_sigma_nats": [-12345.678, -12340.0], "ess": 1.0}
     wide = dict.fromkeys(("tracked", "reverse_trajectory_ais"), large) | {"evidence": result["evidence"]}
     check_width(within("\n".join([aligned(report.table(wide)), *report.notes(wide, {}, 50)])))
+    # What is said besides, in order
     unit, intervals, *said, errors = report.notes(result, report.logged_errors(RECORDS), 50)
     assert unit == "log-likelihoods: nats per row, mean over the rows"
     assert said == [

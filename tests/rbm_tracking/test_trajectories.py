@@ -68,11 +68,13 @@ def test_tempering_finds_the_modes_that_training_found(rng: np.random.Generator,
     W = 3.0 * np.array([[1.0], [-1.0], [1.0]]) * (2 * pattern - 1)
     last = oracles.Parameters(W, np.zeros(10) - 0.5 * W.sum(0) + 0.1, np.zeros(3))
     halves = [oracles.Parameters(*(s * part for part in last)) for s in (0.1, 0.2, 0.4, 0.7)]
+    # 100 rounds of Gibbs sampling stay in the first mode
     gibbs = np.linalg.matrix_power(oracles.gibbs_matrix(last), 100)
     is_first = oracles.binary_vectors(10) @ (2 * pattern - 1) > 0
     index = int(oracles.state_index(pattern))
     assert gibbs[index, ~is_first].sum() < 0.1
 
+    # Tempering along weaker models has both modes in their shares
     path = trajectory([to_rbm(each) for each in [*halves, last]], base_b=np.zeros(10))
     lengths = distances(path, seed=seed)
     options: Settings = {"num_chains": 400, "burn_in": 80, "thin": 40, "spacing": 2.0}
@@ -82,6 +84,7 @@ def test_tempering_finds_the_modes_that_training_found(rng: np.random.Generator,
     found = samples @ (2 * pattern - 1) > 0
     assert abs(found.mean() - truth) < 5 * np.sqrt(truth * (1 - truth) / 400)  # independent chains
 
+    # The bracket by its samples closes
     both = trajectory_bracket(path, 60, num_chains=200, seed=seed, samples=samples[-200:])
     assert both.lower.log_z == pytest.approx(oracles.log_z(last), abs=5 * both.lower.standard_error)
     assert both.upper.log_z == pytest.approx(oracles.log_z(last), abs=5 * both.upper.standard_error)

@@ -346,6 +346,7 @@ def test_training_is_tracked_and_learns(rng: np.random.Generator, name: str, see
         data, visible = np.array([[1.0, 0, 0, 0, 1], [0, 1, 1, 1, 0]])[kind], MIXED
         is_noise, rows = rng.random(500) < 0.2, all_rows(MIXED)
         data[is_noise] = rows[rng.integers(0, len(rows), is_noise.sum())]
+    # The tracked log Z against the exact one at the end of each block
     rbm = initial_rbm(4, seed=seed, data=data, visible=visible, weight_scale=0.1, dtype=tf.float64)
     state = initial_state(rbm, linear_ladder(4), 20, seed=seed, data=data, config=SMLConfig.paper())
     trainer = Trainer(state, SMLConfig.paper(learning_rate=0.05), jit_compile=False)
@@ -356,6 +357,7 @@ def test_training_is_tracked_and_learns(rng: np.random.Generator, name: str, see
             half = max(1.96 * observed.log_z_std[-1], observed.lag[-1])
             scores.append((observed.log_z[-1] - log_z_exact(trainer.state.rbm)) / half)
     assert np.abs(scores).max() < 2
+    # The likelihood, and widths where they are learnt
     gain = log_likelihood_exact(trainer.state.rbm, data).mean() - log_likelihood_exact(rbm, data).mean()
     assert gain > 0.3
     if name == "numbers":
