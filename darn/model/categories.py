@@ -70,15 +70,16 @@ def levels_in_order(categories: Sequence[Category], order: np.ndarray) -> dict[i
     return levels_of
 
 
-def as_categories(groups: Sequence[Sequence[int]], *parts: np.ndarray) -> tuple[Category, ...]:
-    """Categories of groups of columns; one is never missing if every row of the parts has one of its levels.
+def as_categories(groups: Sequence[Sequence[int]], data: np.ndarray, *others: np.ndarray) -> tuple[Category, ...]:
+    """Categories of groups of columns; one is never missing if every row of the data has one of its levels.
 
     :param groups: columns of each category.
-    :param parts: zeros and ones, [N, n] each.
+    :param data: zeros and ones, [N, n].
+    :param others: more of them, such as validation rows.
     :raises ValueError: if a group has less than two columns or one that does not exist, two share a column, or a row
         has two levels of one.
     """
-    width = parts[0].shape[1]
+    width = data.shape[1]
     used_columns: set[int] = set()
     categories = []
     for columns in columns_of(groups):
@@ -88,7 +89,7 @@ def as_categories(groups: Sequence[Sequence[int]], *parts: np.ndarray) -> tuple[
             )
         used_columns |= {*columns}
         # Ones of each row among the columns, in each part of the data.
-        ones = [part[:, columns].sum(axis=1) for part in parts]
+        ones = [part[:, columns].sum(axis=1) for part in (data, *others)]
         for counts in ones:
             if counts.max(initial=0) > 1:
                 raise ValueError(

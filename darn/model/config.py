@@ -79,7 +79,7 @@ class LocalConfig:
         for name in ("image_shape", "kernels", "strides", "filters"):
             object.__setattr__(self, name, _whole_numbers(f"{name} of local layers", getattr(self, name)))
         for name in ("period", "visible_kernel", "visible_period", "units_kernel"):
-            check_whole(f"{name} of local layers", getattr(self, name))
+            object.__setattr__(self, name, check_whole(f"{name} of local layers", getattr(self, name)))
         if not isinstance(self.stochastic, bool):
             raise ValueError(f"stochastic of local layers must be True or False, got {self.stochastic!r}.")
         # Fields together.
@@ -121,14 +121,12 @@ class PixelCNNConfig:
         object.__setattr__(self, "image_shape", _whole_numbers("image_shape of a PixelCNN", self.image_shape))
         if len(self.image_shape) != 2:
             raise ValueError(f"image_shape of a PixelCNN must be height and width, got {self.image_shape}.")
-        for name in ("layers", "filters", "maps"):
-            check_whole(f"{name} of a PixelCNN", getattr(self, name))
+        for name in ("layers", "filters", "maps", "first_kernel", "kernel"):
+            object.__setattr__(self, name, check_whole(f"{name} of a PixelCNN", getattr(self, name)))
         if self.layers > MAX_LAYERS:
             raise ValueError(f"layers of a PixelCNN must be at most {MAX_LAYERS}, got {self.layers}.")
         for name in ("first_kernel", "kernel"):
-            value = getattr(self, name)
-            check_whole(f"{name} of a PixelCNN", value)
-            if value < 3 or value % 2 == 0:
+            if (value := getattr(self, name)) < 3 or value % 2 == 0:
                 raise ValueError(f"{name} of a PixelCNN must be odd and at least 3, got {value}.")
 
 
@@ -182,17 +180,18 @@ class DARNConfig:
         # Sequences and dictionaries, as JSON has them, become tuples and configurations.
         for name in ("hidden", "units"):
             object.__setattr__(self, name, _whole_numbers(name, getattr(self, name), "numbers of units"))
-        if isinstance(self.local, dict):
-            object.__setattr__(self, "local", LocalConfig(**self.local))
-        if isinstance(self.pixelcnn, dict):
-            object.__setattr__(self, "pixelcnn", PixelCNNConfig(**self.pixelcnn))
-        # Each field by itself.
+        for name, kind in (("local", LocalConfig), ("pixelcnn", PixelCNNConfig)):
+            if isinstance(value := getattr(self, name), dict):
+                object.__setattr__(self, name, kind(**value))
+            elif not isinstance(value, kind | None):
+                raise ValueError(f"{name} must be a {kind.__name__}, or None, got {value!r}.")
+        # Each field by itself; whole numbers of NumPy become Python's, which JSON has.
         for name in ("visible", "conditional_units", "orders"):
             if name != "orders" or self.orders is not None:
-                check_whole(name, getattr(self, name))
+                object.__setattr__(self, name, check_whole(name, getattr(self, name)))
         if not isinstance(self.skip, bool):
             raise ValueError(f"skip must be True or False, got {self.skip!r}.")
-        for name, kind in (
+        for name, choices in (
             ("activation", Activation),
             ("encoder", Encoder),
             ("prior", Prior),
@@ -200,8 +199,8 @@ class DARNConfig:
             ("observations", Observations),
             ("dtype", Precision),
         ):
-            if getattr(self, name) not in get_args(kind):
-                raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}.")
+            if getattr(self, name) not in get_args(choices):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {getattr(self, name)!r}.")
         # Fields together.
         self._check_what_is_used()
         self._check_images()
@@ -391,10 +390,11 @@ def check_numbers(settings: object, *names: str) -> None:
             raise ValueError(f"{name} must be a number, got {value!r}.")
 
 
-def check_whole(name: str, value: object) -> None:
-    """Refuse what is no whole number from 1 on.
+def check_whole(name: str, value: object) -> int:
+    """A whole number from 1 on, as Python has it.
 
-    :raises ValueError: with the name.
+    :raises ValueError: with the name, if it is something else.
     """
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}.")
+    return int(value)

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from darn.model.autoregressive import threshold
+from darn.model.config import check_whole
 from darn.model.model import DARN, DARNConfig, check_data
 from darn.more.distribution import MAX_EXACT_UNITS, log_joint_of_pairs, log_weights, own_logits
 from gpflow_deep_base.numbers.scores import standard_error
@@ -106,8 +107,8 @@ def description_length(
     seed = as_seed(seed)
     if batch_size is None:
         batch_size = max(1, min(len(rows), _CHUNK_NUMBERS // row_width(model)))
-    if num_samples < 1 or batch_size < 1:
-        raise ValueError(f"num_samples and batch_size must be at least 1, got {num_samples} and {batch_size}.")
+    check_whole("num_samples", num_samples)
+    check_whole("batch_size", batch_size)
     # Sums over draws of h of the three code lengths, block by block.
     run = compiled_code_lengths(model)
     scale = 1.0 / math.log(2.0) if unit == "bits" else 1.0
@@ -268,10 +269,8 @@ def importance_log_likelihood(
     :raises ValueError: if x does not fit the model, or a number is out of range.
     """
     rows = check_data(x, model.config, "x")
-    if num_samples < 1 or repeats < 1 or batch_size < 1:
-        raise ValueError(
-            f"num_samples, repeats and batch_size must be at least 1, got {num_samples}, {repeats} and {batch_size}."
-        )
+    for name, value in (("num_samples", num_samples), ("repeats", repeats), ("batch_size", batch_size)):
+        check_whole(name, value)
     if model.num_hidden == 0:
         exact = _fully_visible(model, rows)
         # Without stochastic units every weight is p(x) itself, and nothing is left to chance.

@@ -190,7 +190,7 @@ def choose_density(
     :raises ValueError: for other values, no rows, or a group that is no category.
     """
     if not {*kinds} <= {*KINDS}:
-        raise ValueError(f"kinds must be of {', '.join(KINDS)}, got {kinds!r}.")
+        raise ValueError(f"kinds must be some of {', '.join(KINDS)} in a sequence, got {kinds!r}.")
     rows = checked_bits(x, np.shape(x)[-1] if np.ndim(x) else 1)
     held_out = checked_bits(valid, rows.shape[1])
     if not len(rows) or not len(held_out):

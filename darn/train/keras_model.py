@@ -46,6 +46,7 @@ class KerasDARN(tf.keras.Model):  # type: ignore[misc]
     ) -> None:
         super().__init__(**kwargs)
         check_estimator(darn, estimator, entropy)
+        as_seed(seed)  # refuses what is none
         if estimator == "rloo":
             raise ValueError("estimator='rloo' needs several draws for each row; use darn.Trainer.")
         self.darn = darn

@@ -146,7 +146,7 @@ class Trainer(tf.Module):
         """
         # Blocks of one size, of which the first rows count: one graph for all.
         index = np.asarray(rows)
-        if index.ndim != 2 or not 1 <= len(index) <= MAX_BLOCK or index.dtype.kind not in "iu":
+        if index.ndim != 2 or 0 in index.shape or len(index) > MAX_BLOCK or index.dtype.kind not in "iu":
             raise ValueError(
                 f"rows must be [K, B] with K from 1 to {MAX_BLOCK}, whole numbers, got shape {list(index.shape)} of "
                 f"{index.dtype}."

@@ -233,5 +233,5 @@ def test_log_p_of_a_mean_by_column_sums_to_it(groups: tuple[tuple[int, ...], ...
         choose_density(x, x[:0])
     with pytest.raises(ValueError, match="a category must be"):
         choose_density(x, x, groups=[(0,)])
-    with pytest.raises(ValueError, match="kinds must be of chain, network, got"):
+    with pytest.raises(ValueError, match="kinds must be some of chain, network in a sequence, got"):
         choose_density(x, x, kinds=["made"])

@@ -99,5 +99,5 @@ def test_bad_arguments_are_refused(seed: tf.Tensor) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         description_length(model, np.zeros((2, N_X)), seed=seed, num_samples=0)
     for wrong in (0, -2):  # -2 gave lengths of zero
-        with pytest.raises(ValueError, match="batch_size must be at least 1"):
+        with pytest.raises(ValueError, match="batch_size must be a whole number, at least 1"):
             description_length(model, np.zeros((2, N_X)), seed=seed, batch_size=wrong)

@@ -177,6 +177,7 @@ def test_bad_data_are_one_clear_error(data: np.ndarray, message: str) -> None:
         ({"visible_conditional": "local"}, "needs `local`"),
         ({"local": LocalConfig((3, 3), (2,), (1,), (2,))}, "need visible=9, got 6"),
         ({"dtype": "float16"}, "dtype must be one of"),
+        ({"local": 5}, "local must be a LocalConfig, or None, got 5"),
     ],
 )
 def test_bad_configurations_are_refused(changes: dict, message: str) -> None:

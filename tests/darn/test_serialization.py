@@ -169,6 +169,18 @@ def test_crafted_arrays_are_refused(tmp_path: Path) -> None:
         refused(path)
 
 
+def test_sizes_may_be_numbers_of_numpy(tmp_path: Path) -> None:
+    """As a search over `np.arange` has them: the file is written, and read again."""
+    sizes = [np.int64(size) for size in (4, 2, 3)]
+    model = DARN(DARNConfig(sizes[0], (sizes[1],), prior="nade", conditional_units=sizes[2]))  # type: ignore[arg-type]
+    save_darn(model, tmp_path / "darn.npz")
+    assert load_darn(tmp_path / "darn.npz").config == model.config
+    images = (PixelCNNConfig((3, 4), layers=sizes[1]), LocalConfig((3, 4), period=sizes[1]))  # type: ignore[arg-type]
+    for name, config in zip(("pixelcnn", "local"), images, strict=True):
+        fields: dict[str, Any] = {name: config, "visible_conditional": name}
+        assert DARNConfig.from_json(DARNConfig(12, **fields).to_json()) == DARNConfig(12, **fields)
+
+
 def test_a_diverged_model_is_not_written(tmp_path: Path) -> None:
     model = DARN(CONFIGS["small"])
     model.prior.bias.assign([np.nan, 0.0])

@@ -87,7 +87,7 @@ def test_advance_makes_the_steps_of_its_minibatches(seed: tf.Tensor, rng: np.ran
     assert int(other.optimizer.iterations) == STEPS
 
 
-@pytest.mark.parametrize("shape", [(0, 5), (MAX_BLOCK + 1, 5), (5,)])
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (MAX_BLOCK + 1, 5), (5,)])
 def test_advance_refuses_what_are_no_minibatches(
     shape: tuple[int, ...], seed: tf.Tensor, rng: np.random.Generator
 ) -> None:
