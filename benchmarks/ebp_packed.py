@@ -65,13 +65,13 @@ def scoring(network: PackedNetwork, X: np.ndarray) -> Callable[[int], np.ndarray
     return lambda _: network.scores(X)
 
 
-def float_rate(repetitions: int = 10) -> float:
+def float_rate() -> float:
     """Best rate of float32 products on one thread, by either library, in operations a microsecond."""
     left_factor = np.ones((512, 4096), np.float32)
     right_factor = np.ones((4096, 4096), np.float32)
     tensors = tf.constant(left_factor), tf.constant(right_factor)
     products = {"numpy": lambda _: left_factor @ right_factor, "tf": lambda _: tf.matmul(*tensors).numpy()}
-    times = bench.time_in_turn(products, repetitions, warm_up=3)
+    times = bench.time_in_turn(products, 10, warm_up=3)
     return 2 * 512 * 4096 * 4096 / min(1e6 * float(measured.wall.min()) for measured in times.values())
 
 

@@ -384,7 +384,6 @@ def tuned_rival(
     test: tuple[Matrix, np.ndarray],
     *,
     epochs: int,
-    batch_size: int = 10,
     init_seed: Seed = 0,
     seed: int = 0,
 ) -> Tuned:
@@ -395,7 +394,6 @@ def tuned_rival(
     :param layer_sizes: inputs, hidden layers (which arow has none of), outputs.
     :param train: X [N, D], dense or sparse, and Y [N, C] of -1 and +1.
     :param test: likewise.
-    :param batch_size: of backpropagation; arow takes single examples.
     :param init_seed: of the weights at the start.
     :param seed: of the order of the rows and of those set aside.
     :raises ValueError: for an unknown name; others as for `tuned_errors`.
@@ -413,7 +411,7 @@ def tuned_rival(
             value,
             X,
             loss="squared" if name == "bp_mse" else "cross_entropy",
-            batch_size=batch_size,
+            batch_size=BATCH_SIZE,
             clipped=name == "bp_clipped",
             seed=init_seed,
         )

@@ -222,13 +222,15 @@ def test_rivals_see_rows_of_one_length(is_sparse: bool, rng: np.random.Generator
         if name == "arow":
             return table1.AROW(6, 1, value)
         loss, clipped = "squared" if name == "bp_mse" else "cross_entropy", name == "bp_clipped"
-        return table1.Backpropagation((6, 4, 1), value, X, loss=loss, batch_size=5, clipped=clipped, seed=8)
+        return table1.Backpropagation(
+            (6, 4, 1), value, X, loss=loss, batch_size=table1.BATCH_SIZE, clipped=clipped, seed=8
+        )
 
     found = {}
     for name in table1.RIVALS:
         options: Any = {"epochs": 1, "seed": 3}
         found[name] = table1.tuned_rival(
-            name, (6, 4, 1), (given[:60], Y[:60]), (given[60:], Y[60:]), batch_size=5, init_seed=8, **options
+            name, (6, 4, 1), (given[:60], Y[:60]), (given[60:], Y[60:]), init_seed=8, **options
         )
         grid = table1.R_VALUES if name == "arow" else table1.LEARNING_RATES
         train, test = (scaled[:60], Y[:60]), (scaled[60:], Y[60:])
