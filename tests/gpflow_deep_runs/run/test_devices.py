@@ -3,7 +3,6 @@
 Devices have to be set before TensorFlow starts, so the comparisons run in a process with two logical CPU devices.
 """
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from gpflow_deep_runs.run.devices import (
     values_of_chief,
     worker_of,
 )
+from tests.gpflow_deep_runs.run.toy import two_workers
 from tests.scripts.running import results_of
 
 _PROGRAM = """
@@ -268,14 +268,6 @@ def test_one_process_has_all_rows_and_its_own_values() -> None:
     assert values_of_chief(None, {"a": 1.0, "b": 2.5}) == {"a": 1.0, "b": 2.5}
     batch_at = shared(None, lambda step: (tf.constant(step),))
     assert int(batch_at(3)[0]) == 3
-
-
-def two_workers(index: int, num_replicas: int, jobs: dict[str, int]) -> Any:
-    """What of a strategy says which of several workers this is, counted with the chief first."""
-    spec = SimpleNamespace(as_dict=lambda: jobs, num_tasks=lambda job: jobs[job], jobs=list(jobs))
-    names = [(job, i) for job in jobs for i in range(jobs[job])]
-    resolver = SimpleNamespace(cluster_spec=lambda: spec, task_type=names[index][0], task_id=names[index][1])
-    return SimpleNamespace(cluster_resolver=resolver, num_replicas_in_sync=num_replicas)
 
 
 def test_workers_are_numbered_with_the_chief_first() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from gpflow_deep_runs.run import Best, Every, Fitted, Interrupted, fit, lowest, newest
 from gpflow_deep_runs.run.loop import block_size
+from tests.gpflow_deep_runs.run.toy import Clock
 
 # ---------------------------------------------------------------------------------------------- resuming
 
@@ -369,16 +370,6 @@ def test_works_outside_the_main_thread() -> None:
     thread.start()
     thread.join(timeout=60)
     assert found[0].step == 3
-
-
-class Clock:
-    """Seconds that pass only where a test says so."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 @pytest.fixture

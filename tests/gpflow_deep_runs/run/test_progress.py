@@ -13,16 +13,7 @@ import pytest
 
 from gpflow_deep_runs.run import fit
 from gpflow_deep_runs.run.progress import Progress, headline
-
-
-class Clock:
-    """Seconds that pass only where a test says so."""
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
+from tests.gpflow_deep_runs.run.toy import Clock
 
 
 @pytest.fixture

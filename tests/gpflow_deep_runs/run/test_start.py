@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from gpflow_deep_base.storage.locks import LostFolder, lock
 from gpflow_deep_runs.run import Best, Fitted, Interrupted, Run, Settings, Shown, checkpoints, folder, open_run
 from gpflow_deep_runs.run.final import metrics_of
 from tests.gpflow_deep_runs.run.events import hparams
-from tests.gpflow_deep_runs.run.toy import FLAGS, Data, Toy, fit, settings, train
+from tests.gpflow_deep_runs.run.toy import FLAGS, Data, Toy, fit, settings, train, two_workers
 from tests.processes import limited
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -471,29 +470,22 @@ def test_a_run_that_failed_before_its_first_checkpoint_can_be_started_again(
 # ---------------------------------------------------------------------------------------------- several workers
 
 
-def worker(index: int) -> Any:
-    """What of a strategy says that this is one of two workers."""
-    spec = SimpleNamespace(as_dict=lambda: {"worker": ["a:1", "b:1"]}, num_tasks=lambda job: 2, jobs=["worker"])
-    resolver = SimpleNamespace(cluster_spec=lambda: spec, task_type="worker", task_id=index)
-    return SimpleNamespace(cluster_resolver=resolver, num_replicas_in_sync=2)
-
-
 def test_only_the_chief_makes_and_holds_the_folder(tmp_path: Path) -> None:
-    with open_run(settings(tmp_path / "run"), FLAGS, Data(), worker(1)) as run:
+    with open_run(settings(tmp_path / "run"), FLAGS, Data(), two_workers(1, 2, {"worker": 2})) as run:
         assert not run.is_chief
         run.child("gp")
         assert not (tmp_path / "run").exists()
-    with open_run(settings(tmp_path / "run"), FLAGS, Data(), worker(0)) as run:
+    with open_run(settings(tmp_path / "run"), FLAGS, Data(), two_workers(0, 2, {"worker": 2})) as run:
         assert run.is_chief
         assert (tmp_path / "run" / "flags.txt").exists()
-        with open_run(settings(tmp_path / "run"), FLAGS, Data(), worker(1)):
+        with open_run(settings(tmp_path / "run"), FLAGS, Data(), two_workers(1, 2, {"worker": 2})):
             pass
 
 
 def test_clocks_of_workers_differ(tmp_path: Path) -> None:
     with (
         pytest.raises(ValueError, match="--max_seconds could stop several workers at different steps"),
-        open_run(settings(tmp_path / "run", max_seconds=5.0), FLAGS, Data(), worker(0)),
+        open_run(settings(tmp_path / "run", max_seconds=5.0), FLAGS, Data(), two_workers(0, 2, {"worker": 2})),
     ):
         pass
     assert not (tmp_path / "run").exists()

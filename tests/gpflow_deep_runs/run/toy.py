@@ -1,8 +1,9 @@
-"""A training of two small variables with noise: all that a run needs, at a few microseconds a step."""
+"""A training of two small variables with noise: all that a run needs, at a few microseconds a step; clock, workers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -105,3 +106,21 @@ def fit(run: Run, toy: Toy, **options: Any) -> Fitted:
         "rule": lowest("valid/distance"),
     }
     return run.fit(**{**given, **options})
+
+
+class Clock:
+    """Seconds that pass only where a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def two_workers(index: int, num_replicas: int, jobs: dict[str, int]) -> Any:
+    """What of a strategy says which of several workers this is, counted with the chief first."""
+    spec = SimpleNamespace(as_dict=lambda: jobs, num_tasks=lambda job: jobs[job], jobs=list(jobs))
+    names = [(job, i) for job in jobs for i in range(jobs[job])]
+    resolver = SimpleNamespace(cluster_spec=lambda: spec, task_type=names[index][0], task_id=names[index][1])
+    return SimpleNamespace(cluster_resolver=resolver, num_replicas_in_sync=num_replicas)
