@@ -78,6 +78,7 @@ class Rows:
         """Checksum of all parts: of a part "all" that of X, Y and the standard splits."""
         if self.checksum:
             return self.checksum
+        # Rows that are not divided yet: what they are of, then their numbers
         X, Y = self._part("all")
         digest = hashlib.sha256(f"{self.task} {X.shape} {Y.shape}".encode())
         # Numbers of one width and order of bytes, block by block, so that the platform does not matter
@@ -236,6 +237,7 @@ def _rows_of(X: Any, Y: Any, rows: Indices) -> Part:
     """Some rows of both; a block of rows shares their memory."""
     first = int(rows[0])
     last = int(rows[-1])
+    # Neighbouring rows are a view
     if last - first + 1 == len(rows) and (np.diff(rows) == 1).all():
         return Part(X[first : last + 1], Y[first : last + 1])
     return Part(X[rows], Y[rows])

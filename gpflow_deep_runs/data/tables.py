@@ -69,9 +69,11 @@ def read_table(source: object, spec: TableSpec = TableSpec()) -> Rows:
         or of another format; missing values; text among numbers; ambiguous dates and numbers; text of too many levels;
         a target that is absent, does not vary, or does not allow the task.
     """
+    # The columns, and which of them are predicted
     table = read_source(source, spec=spec)
     targets = _targets(table, spec)
     encoded = encode_chosen(table, targets, spec)
+    # X and Y, and what is to be said of them
     about = f"the file {Path(source).name}" if isinstance(source, str | os.PathLike) else table.where
     notes = encoded.notes + ([] if spec.task else [f"task {encoded.schema.task!r} inferred from the target"])
     return undivided(
@@ -180,6 +182,7 @@ def _gaps_of(values: pa.ChunkedArray) -> list[str]:
     if not pa.types.is_string(values.type):
         return []
     different = pc.unique(pc.utf8_trim_whitespace(pc.drop_null(pc.unique(values))))
+    # Marks count only beside two words or more: numbers have theirs anyway
     gaps = different.filter(pc.is_in(different, value_set=pa.array(_GAPS))).to_pylist()
     texts = {*different.to_pylist()} - {*_GAPS, *MISSING} if gaps else set()  # there may be many
     return sorted(gaps) if sum(not text[:1].isdigit() for text in texts) > 1 else []
@@ -254,6 +257,7 @@ def schema_of(data: Rows) -> Schema:
     What is put in for missing values is learned from the part "train", if there is one and that is not done yet.
     """
     schema = data.schema
+    # Sets of numbers have columns of the names of their features
     if schema is None:
         targets = tuple(Column(name, "number") for name in data.target_names)
         columns = tuple(Feature(Column(name, "number")) for name in data.feature_names)
@@ -347,6 +351,7 @@ def _without_odd(table: Table, spec: TableSpec) -> tuple[Table, Indices, list[st
     """
     notes = list[str]()
     numbers = np.arange(len(table.columns))
+    # In texts: empty lines, and lines that repeat the names
     if table.delimiter:
         is_empty, repeats = names_again(table.columns)
         if repeats.any() and spec.bad_rows == "error":
@@ -361,6 +366,7 @@ def _without_odd(table: Table, spec: TableSpec) -> tuple[Table, Indices, list[st
         if notes:
             numbers = np.flatnonzero(~(is_empty | repeats))
             table = _taken(table, numbers)
+    # In all tables: rows whose words say that they sum up others
     totals = {} if spec.file.total_rows == "keep" else totals_of_texts(table.columns)
     if totals:
         others = _rows_besides(table, totals, spec)
@@ -378,6 +384,7 @@ def _taken(table: Table, rows: Indices) -> Table:
 
 def _check_other(table: Table, row: int) -> None:
     """Refuse a second table of other rows, such as of years below months, whose line of names is that row."""
+    # The shape of a text: words become a, digits 9
     firsts = pc.replace_substring_regex(
         pc.utf8_trim_whitespace(pc.fill_null(table.columns.column(0), "")), "\\pL+", "a"
     )
@@ -431,6 +438,7 @@ def _renumbered(pair: tuple[Indices, Indices], kept: Indices, num_rows: int) -> 
 
 def _known_targets(schema: Schema, columns: pa.Table, where: str) -> np.ndarray | None:
     targets = {column.name: column for column in schema.targets}
+    # Texts that were no classes in training are missing here, too
     for name in schema.target_names:
         gaps = [gap for gap in _gaps_of(columns[name]) if gap not in schema.class_names]
         columns = _with_gaps(columns, name, gaps) if gaps else columns
@@ -438,6 +446,7 @@ def _known_targets(schema: Schema, columns: pa.Table, where: str) -> np.ndarray 
     missing = np.any([is_missing(values) for values in cells.values()], axis=0)
     if missing.all():
         return None
+    # Scores need a target in each row
     if missing.any() and schema.missing == "error":
         raise ValueError(
             f"{where} has missing values in the target, in {int(missing.sum())} rows; leave the column out to predict "

@@ -94,6 +94,7 @@ def as_bits(rows: np.ndarray, names: Sequence[str], what: str) -> Bits:
     """
     if rows.dtype.kind not in "biuf":
         raise ValueError(f"{what} must be numbers 0 and 1 or true and false, got {rows.dtype}; encode them first.")
+    # The first value that is neither names its row and column
     is_wrong = (rows != 0) & (rows != 1)
     if is_wrong.any():
         row, column = np.argwhere(is_wrong)[0]
@@ -110,6 +111,7 @@ def categories(data: Rows) -> tuple[tuple[int, ...], ...]:
     """Columns of the bits that are one variable: of each category, and of each column of bins, that has several."""
     groups = []
     start = 0
+    # One variable for all levels or bins of a column; the mark of a missing value is a bit of its own
     for feature in () if data.schema is None else data.schema.columns:
         width = len(feature.value_names)
         if (feature.column.kind == "category" or feature.bins is not None) and width > 1:
@@ -128,6 +130,7 @@ def unpacked(rows: np.ndarray, n_features: np.ndarray, path: Path) -> Bits:
         raise ValueError(
             f"{path} has n_features, so its parts must be np.packbits(rows, axis=1), got {rows.dtype} {rows.shape}."
         )
+    # The last byte of a row is filled up with zeros
     if rows.shape[1] != -(-int(n_features) // 8):
         raise ValueError(
             f"{path} has {rows.shape[1]} bytes in each row, which are not {n_features} bits; write it again."
@@ -203,6 +206,7 @@ def read_alike(path: str | os.PathLike[str], schema: Schema, new: NewRows = NewR
 def _read_table(path: Path, spec: TableSpec, bins: int | None) -> tuple[NDArray[np.float64], Schema, list[str]]:
     """All rows as zeros and ones, NaN where missing; how they were read, and what is to be said of it."""
     table = read_source(path, names_optional=True, spec=spec)
+    # A date that is binned is one number: its day with the hour, or its only part
     if bins is not None:
         parts = spec.date_parts or _MOMENT
         if len(parts) > 1 and {*parts} != {*_MOMENT}:
@@ -211,12 +215,14 @@ def _read_table(path: Path, spec: TableSpec, bins: int | None) -> tuple[NDArray[
             )
         spec = replace(spec, date_parts=parts)
     encoded = tables.encode_chosen(table, (), spec)
+    # Without bins only bits and levels will do
     wrong = [f.name for f in encoded.schema.columns if f.column.kind in ("date", "time")]
     if wrong and bins is None:
         raise ValueError(
             f"{path} must hold zeros and ones or levels, but {quoted(wrong)} hold dates or times; leave them "
             f"out with --ignore={','.join(wrong)}."
         )
+    # Missing values are NaN here, and filled when it is known which rows train
     gaps = [feature.name for feature in encoded.schema.columns if feature.num_missing]
     notes = [*encoded.notes, *([f"missing values of {quoted(gaps)} are a bit, NAME=missing"] if gaps else [])]
     X, schema = (encoded.X, encoded.schema) if bins is None else _binned(encoded.X, encoded.schema, bins)
@@ -267,6 +273,7 @@ def _set_aside(rows: np.ndarray, fraction: float, seed: int, part: str, path: Pa
             f"{path} has {len(rows)} rows, too few to set {fraction:g} of them aside as {part} rows; add rows, or give "
             "train, valid and test in an .npz file."
         )
+    # The rows are drawn by a stream of this part, and keep their order
     is_taken = np.zeros(len(rows), dtype=bool)
     is_taken[numpy_rng(seed, f"binary_data/{part}").permutation(len(rows))[:count]] = True
     return rows[~is_taken], rows[is_taken]

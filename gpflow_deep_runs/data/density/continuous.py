@@ -43,6 +43,7 @@ def read_continuous(path: str | os.PathLike[str], spec: TableSpec = TableSpec())
             f"{path} must have a number in every row of {column!r}, as its units miss no values; leave the "
             f"column out with --ignore={column}, or such rows with --bad_rows=drop."
         )
+    # A part without targets, divided as any other
     name = Path(path).name.split(".")[0]
     return standardised(Rows(name, {"all": Part(X)}, "density", f"the file {Path(path).name}", "", None, tuple(names)))
 

@@ -48,6 +48,7 @@ def from_planes(bits: np.ndarray, num_planes: int) -> NDArray[np.integer]:
 def in_planes(data: Rows, num_planes: int) -> Rows:
     """Rows of intensities in [0, 1] (the view "grey") as bit planes of round((2^K - 1) x), one above the other."""
     largest = 2**num_planes - 1
+    # Planes of an image stand one above the other, so it is that many times as high
     parts = {name: Part(to_planes(np.rint(largest * part.X), num_planes), part.Y) for name, part in data.parts.items()}
     shape = None if data.image_shape is None else (num_planes * data.image_shape[0], data.image_shape[1])
     name = f"{data.name} in {num_planes} bit planes"

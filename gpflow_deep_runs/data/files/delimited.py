@@ -231,6 +231,7 @@ def _are_values(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     texts = list[bool]()
     numbers = list[str]()
     has_date = False
+    # The kind of each value, and of most of those below it
     for place, name in enumerate(header):
         cells = [row[place].strip() for row in rows if place < len(row)]
         below = [_NUMBER.fullmatch(cell) is not None for cell in cells if cell not in ("", "?", "NA")]
@@ -240,6 +241,7 @@ def _are_values(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
         numbers += [name] * is_number
         texts += [name in cells] * (not is_number)
         has_date |= bool(_DATE.fullmatch(name)) and all(_DATE.fullmatch(cell) for cell in cells if cell)
+    # What makes a value one that nobody would give a column for a name
     is_no_name = has_date or any(set(name) & set(".,-+") for name in numbers) or len(set(numbers)) < len(numbers)
     return len(header) > 1 and (is_no_name or (len(texts) > 0 and all(texts)))
 
@@ -264,6 +266,7 @@ def _merged(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str] |
     firsts = [max(place for place in range(last + 1) if header[place] or not place) for last in range(len(header))]
     if not all(second[place] and second[firsts[place]] and header[firsts[place]] for place in blank):
         return None
+    # What is below two lines of names are numbers
     if not any(_NUMBER.fullmatch(row[place].strip()) for row in rows[1:] for place in blank if place < len(row)):
         return None
     return [f"{header[first]} {name}".strip() for first, name in zip(firsts, second, strict=True)]
@@ -295,6 +298,7 @@ def _are_years(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     if len(places) == 1:
         below = [row[places[0]].strip() for row in rows if places[0] < len(row)]
         return 2 * sum(_YEAR.fullmatch(text) is not None for text in below) < len(below)
+    # Years that follow each other at equal distances
     steps = {int(header[after]) - int(header[before]) for before, after in itertools.pairwise(places)}
     return len(steps) == 1 and 0 < abs(steps.pop()) <= 10
 
@@ -317,6 +321,7 @@ def _heads_numbers(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool
 def _numbered(header: Sequence[str]) -> list[str]:
     """Names of which those that were there before have a number, as pandas numbers them: x, x.1."""
     names: list[str] = []
+    # The first of a name keeps it; no number may make a name that is there already
     for name in header:
         candidates = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
         names.append(next(one for one in candidates if one not in names and (one == name or one not in header)))
@@ -426,6 +431,7 @@ def read_batches(
 
 def _options(dialect: Dialect, judge: Callable[[pa.csv.InvalidRow], str]) -> dict[str, Any]:
     """How pyarrow reads the text: as strings, in columns of numbers for names, while `judge` decides on odd rows."""
+    # Numbers for names: those of the dialect may occur twice in the file
     names = [str(d) for d in range(len(dialect.names))]
     parsing = {"delimiter": dialect.delimiter, "newlines_in_values": True, "invalid_row_handler": judge}
     return {
@@ -502,6 +508,7 @@ def _read_spaced(stream: IO[bytes], dialect: Dialect, where: str, *, has_header:
             f"{where} must have {len(dialect.names)} values between white space in each row, got {len(rows[bad])} in "
             f"row {bad} (from 0): {lines[bad][:60]!r}; correct it."
         )
+    # Columns of strings, also without any row
     columns = zip(*rows, strict=True) if rows else [[] for _ in dialect.names]
     return pa.table([pa.array(column, pa.string()) for column in columns], names=list(dialect.names))
 
@@ -545,8 +552,10 @@ def check_quotes(stream: IO[bytes], dialect: Dialect, where: str) -> None:
     :raises ValueError: naming the line, if one does not.
     """
     lines = io.TextIOWrapper(stream, encoding=_CODECS.get(dialect.encoding, dialect.encoding), newline="")
+    # Titles may hold quotation marks of any kind
     for _ in range(dialect.num_titles):
         lines.readline()
+    # The strict reader of the standard library says where a mark is out of place
     reader = csv.reader(lines, delimiter=dialect.delimiter, strict=True)
     try:
         for _ in _long_rows(reader):
@@ -589,8 +598,10 @@ def _sealed(stream: IO[bytes], dialect: Dialect) -> Iterator[bytes]:
 
 
 def _ragged(row: pa.csv.InvalidRow, number: int, dialect: Dialect, where: str) -> str:
+    # The last row was swallowed by a quotation mark
     if _SEAL in row.text:
         return f"{where} has a quotation mark in row {number} (from 0) that is never closed; mend it."
+    # What is wrong most often: a delimiter within a value, a file that was cut, or a note
     mark = DELIMITERS[dialect.delimiter]
     more = "more" if row.actual_columns > row.expected_columns else "fewer"
     cure = f"check its {mark}" if more == "more" else f"check its {mark}, and that the file is complete"
@@ -617,11 +628,13 @@ def is_of_encoding(error: BaseException | None) -> bool:
 
 def _decoded(head: bytes, where: str, is_whole: bool, encoding: str = "") -> tuple[str, str]:
     """The text of the first bytes, and its encoding."""
+    # What the user says
     if encoding:
         try:
             return codecs.getincrementaldecoder(encoding)().decode(head).removeprefix("\ufeff"), encoding
         except (LookupError, UnicodeError) as error:
             raise ValueError(f"{where} is no text in {encoding} ({error}); give another --encoding.") from error
+    # UTF-16 is known by its mark; else UTF-8, of which zeros are no part
     codec = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     if codec == "utf-8" and b"\0" in head:
         raise ValueError(
@@ -631,6 +644,7 @@ def _decoded(head: bytes, where: str, is_whole: bool, encoding: str = "") -> tup
     try:
         return codecs.getincrementaldecoder(_CODECS[codec])().decode(head, final=is_whole), codec
     except UnicodeDecodeError as error:
+        # A text that is UTF-8 above the first odd byte is none in another encoding
         if codec == "utf-8" and _MULTIBYTE.search(head[: error.start]):
             raise ValueError(
                 f"{where} is text in UTF-8 up to byte {error.start}, {head[error.start]:#04x}, which is none; mend it, "
@@ -656,6 +670,7 @@ def _long_rows(reader: Iterator[list[str]]) -> Iterator[list[str]]:
 def _rows(text: str, delimiter: str, where: str, is_whole: bool) -> list[tuple[int, list[str]]]:
     """The first whole rows without empty lines, each with the number of lines above it."""
     rows: list[tuple[int, list[str]]] = []
+    # The reader knows how many lines each row takes
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     above = 0
     try:
@@ -667,6 +682,7 @@ def _rows(text: str, delimiter: str, where: str, is_whole: bool) -> list[tuple[i
                 return rows
     except csv.Error as error:
         raise ValueError(f"{where} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
+    # The last row may have been cut
     return rows if is_whole or len(rows) < 2 else rows[:-1]
 
 

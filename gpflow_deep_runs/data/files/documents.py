@@ -199,6 +199,7 @@ def read_new(
 
 def _keys(table: TableSpec) -> tuple[str, str]:
     """Of the text and of the label."""
+    # Each flag names one key; `text` and `label` go without saying
     for name in ("features", "target"):
         if len(getattr(table, name)) > 1:
             raise ValueError(f"--{name} must name one key of the lines, got {', '.join(getattr(table, name))}.")
@@ -212,6 +213,7 @@ def _read_lines(path: Path, text: str, label: str, *, is_labelled: bool) -> tupl
     """
     texts = []
     labels = []
+    # Each line has a text, and a label that is a text or a finite number
     for number, record in _objects(path):
         body = record.get(text)
         name = record.get(label)
@@ -238,6 +240,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         with open_unpacked(path) as stream:
             for number, line in enumerate(stream, start=1):
+                # Blank lines count in messages, and hold nothing
                 if not line.strip():
                     continue
                 try:
@@ -253,6 +256,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _learned(texts: Sequence[str], spec: TextSpec, path: Path) -> tuple[scipy.sparse.csr_matrix, tuple[str, ...]]:
     """Rows of the documents, and the words of their columns."""
+    # A file of few documents cannot ask for words of more of them
     counter = _counter(
         spec.ngrams, spec.counts, min_df=min(spec.min_documents, len(texts)), max_features=spec.max_words
     )

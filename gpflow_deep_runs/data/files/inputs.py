@@ -27,6 +27,7 @@ WORDS = "words.json"
 
 def keep(folder: Path, data: Rows, texts: TextSpec = TextSpec()) -> None:
     """Write what new rows need to become inputs like those of `data`: its columns or its words."""
+    # Only sparse matrices have no columns of a table; those of documents have words
     if not hasattr(data.parts["all"].X, "tocsr"):
         write_json(folder / COLUMNS, schema_of(data).to_json())
     elif data.feature_names:

@@ -148,6 +148,7 @@ def _other_table(path: Path, spec: TableSpec) -> Table:
     suffix = path.suffix.lower()
     where = str(path)
     sheets: dict[str, pd.DataFrame | None] | None = None
+    # Each kind of file by the library that knows it
     try:
         if suffix == ".dta":
             frame = pd.read_stata(path)
@@ -214,6 +215,7 @@ def _frame_of(found: Mapping[str, Any]) -> pd.DataFrame:
     """A table as one object: of columns, of rows, or of names and rows."""
     if {"columns", "data"} <= set(found):
         return pd.DataFrame(found["data"], columns=found["columns"])
+    # Columns as lists of one length, or as objects of the same rows
     parts = list(found.values())
     if parts and all(isinstance(part, list) and len(part) == len(parts[0]) for part in parts):
         return pd.DataFrame(found)
@@ -227,6 +229,7 @@ def _sheets_of(path: Path, name: str) -> dict[str, pd.DataFrame | None]:
     """The sheets of a workbook up to the one that is wanted, or the first one that may be a table; the others None."""
     with pd.ExcelFile(path) as book:
         sheets: dict[str, pd.DataFrame | None] = dict.fromkeys(map(str, book.sheet_names))
+        # Titles alone are a single row or column
         for sheet in [name] if name else sheets:
             if sheet in sheets:
                 sheets[sheet] = book.parse(sheet, header=None, dtype=object, keep_default_na=False, na_values=[""])
@@ -245,6 +248,7 @@ def _sheet_table(sheets: Mapping[str, pd.DataFrame | None], path: Path, spec: Ta
     """
     if spec.file.sheet and spec.file.sheet not in sheets:
         raise ValueError(f"--sheet must be one of {', '.join(map(repr, sheets))} in {path}, got {spec.file.sheet!r}.")
+    # The last sheet that was read is the one that is wanted
     chosen, cells = [(name, cells) for name, cells in sheets.items() if cells is not None][-1]
     where = str(path)
     notes = list[str]()
@@ -252,6 +256,7 @@ def _sheet_table(sheets: Mapping[str, pd.DataFrame | None], path: Path, spec: Ta
         said = f"the sheet {chosen!r} of {len(sheets)}"
         notes.append(f"{said} (--sheet=NAME reads another)")
         where = f"{path} ({said}; --sheet=NAME reads another)"
+    # Its cells become lines of text, whose titles and notes are found as in a file
     buffer = io.StringIO()
     cells.apply(_as_texts).to_csv(buffer, header=False, index=False, sep="\t")
     content = buffer.getvalue().encode()
@@ -278,6 +283,7 @@ def _cell(value: object, has_time: bool) -> str:
         return ""
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ") if has_time else value.date().isoformat()
+    # A duration may be longer than a day
     if isinstance(value, datetime.timedelta):
         minutes, seconds = divmod(value.total_seconds(), 60)
         return f"{minutes // 60:.0f}:{minutes % 60:02.0f}:{seconds:02.0f}"
@@ -359,6 +365,7 @@ def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
             f"{path} has {len(dialect.names):,} columns, more than {_MAX_COLUMNS:,}; give --max_bytes=N if you "
             "trust the file."
         )
+    # Encodings are found out from the first lines, and again from all of them if these do not tell
     try:
         columns = joined(text_batches(path, dialect, spec))
     except ValueError as error:
@@ -380,6 +387,7 @@ def file_dialect(path: Path, spec: TableSpec, *, names_optional: bool) -> Dialec
 
     :raises ValueError: naming the file.
     """
+    # Who lets a file take more memory may have longer lines
     with _readable(path), open_unpacked(path, spec.file.max_bytes) as stream:
         head_bytes = HEAD_BYTES if spec.file.max_bytes is None else max(HEAD_BYTES, spec.file.max_bytes // 8)
         head = stream.read(head_bytes)
@@ -556,6 +564,7 @@ def _index_of(frame: object) -> tuple[tuple[str, str], ...]:
     """The index of a frame of pandas, which is no column, unless it only counts the rows."""
     if not isinstance(frame, pd.DataFrame) or (isinstance(frame.index, pd.RangeIndex) and frame.index.name is None):
         return ()
+    # Numbers of rows say nothing; any other index is told of
     names = [str(name) if name is not None else "(index)" for name in frame.index.names]
     if frame.index.nlevels == 1 and frame.index.name is None and pd.api.types.is_integer_dtype(frame.index.dtype):
         return ()  # numbers of rows of a larger frame
@@ -584,6 +593,7 @@ def _pandas_column(series: pd.Series, what: str) -> pa.ChunkedArray:
         series = series.dt.to_timestamp()
     elif isinstance(series.dtype, pd.IntervalDtype):
         series = series.astype("category")
+    # Levels of several kinds become texts, and so do texts beside numbers
     if isinstance(series.dtype, pd.CategoricalDtype):
         levels = series.cat.categories
         if isinstance(levels.dtype, pd.IntervalDtype) or pd.api.types.infer_dtype(levels) in _MIXED:
@@ -671,6 +681,7 @@ def _target_columns(key: str, array: np.ndarray, num_data: int, names: list[str]
     Y = np.atleast_1d(array)
     Y = Y[:, None] if Y.ndim == 1 else Y
     targets = (key,) if Y.shape[-1] == 1 else tuple(f"{key}{p}" for p in range(Y.shape[-1]))
+    # One column for each target, none of them named as a feature
     if Y.ndim != 2 or len(Y) != num_data or set(targets) & set(names):
         raise ValueError(
             f"{key} in {where} must be [N] or [N, P] with N = {num_data} and be no feature's name, got {Y.shape}."
@@ -680,6 +691,7 @@ def _target_columns(key: str, array: np.ndarray, num_data: int, names: list[str]
 
 def _array_column(array: np.ndarray, what: str) -> pa.Array:
     array = decoded_texts(array, what)
+    # Arrow knows single and double precision
     if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
         array = array.astype(np.float64)
     if array.dtype.kind not in "biufUMm":

@@ -141,6 +141,7 @@ def write_frames(path: str | os.PathLike[str], frames: Frames) -> None:
     """Write parts of edge images to an .npz file, packed to bits, and `about` beside it: files that are whole."""
     path = Path(path)
     arrays = {part: np.packbits(getattr(frames, part), axis=1) for part in _PARTS}
+    # The description first: a file of frames without it is damaged
     write_json(path.with_suffix(".json"), frames.about)
     with atomic_path(path) as temporary:
         np.savez_compressed(temporary, **arrays, n_features=np.prod(IMAGE_SHAPE), image_shape=IMAGE_SHAPE)
@@ -154,6 +155,7 @@ def load_frames(path: str | os.PathLike[str]) -> Frames:
     path = Path(path)
     try:
         arrays = read_npz(path)
+        # How they were recorded stands beside them, and their bits are packed
         facts = dict(json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
         count = int(np.prod(IMAGE_SHAPE))
         parts = [np.unpackbits(arrays[part], axis=1, count=count) for part in _PARTS]

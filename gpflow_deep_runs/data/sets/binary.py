@@ -69,11 +69,13 @@ def read_packed_set(name: str, paths: Sequence[Path], *, known: Packed | None = 
     """
     (path,) = paths
     known = known or PACKED_SETS[name]
+    # All parts in one packed file, or a text file for each
     if path.suffix == ".npz":
         arrays = _read_packed(path)
         parts = {part: arrays[part] for part in PARTS}
     else:
         parts = {part: _read_text(path.with_name(path.name.replace("train", part))) for part in PARTS}
+    # The counts tell whether all rows are there
     shapes = [parts[part].shape for part in PARTS]
     if shapes != [(rows, known.columns) for rows in known.rows]:
         raise ValueError(
@@ -92,6 +94,7 @@ def read_digits(name: str, paths: Sequence[Path]) -> Rows:
 
 def read_mnist(name: str, paths: Sequence[Path], *, counts: tuple[int, int] = _MNIST_COUNTS) -> Rows:
     """MNIST, thresholded; `counts` of the images train and validate, one after the other."""
+    # Training and test images one after the other, so that cuts give the parts
     images = raw.mnist(paths)
     rows = np.concatenate([images.train, images.test])
     rows = (rows.reshape(len(rows), -1) / 255.0 > 0.5).astype(np.uint8)
@@ -158,6 +161,7 @@ def _read_matlab(path: Path) -> dict[str, np.ndarray]:
 def read_web(name: str, paths: Sequence[Path]) -> Rows:
     """LIBSVM's w7a from a packed copy, or from w7a with w7a.t beside it."""
     (path,) = paths
+    # Both files together, whose division in the paper is not known
     if path.suffix == ".npz":
         arrays = _read_packed(path)
         rows = np.concatenate([arrays["train"], arrays["test"]])

@@ -133,6 +133,7 @@ def located(files: Sequence[File], folder: Path | None, name: str, get: str) -> 
     if folder is not None and folder.is_file() and len(files) > 1:
         folder = folder.parent
     pairs = []
+    # A file, or one that may stand for it, or what to get
     for file in files:
         path = _find_one(file, folder)
         if path is not None:
@@ -207,6 +208,7 @@ def read_numbers(path: Path, shape: tuple[int | None, int], separator: str) -> N
         with pd.read_csv(
             path, sep=separator, header=None, dtype=np.float64, chunksize=CHUNK_ROWS, float_precision="round_trip"
         ) as reader:
+            # Each piece must have all columns; rows beyond the expected ones are only counted
             for chunk in reader:
                 if chunk.shape[1] != columns:
                     raise ValueError(f"{chunk.shape[1]} columns instead of {columns}")
@@ -278,6 +280,7 @@ def parse_idx(content: bytes, path: Path) -> NDArray[np.uint8]:
     start = 4 + 4 * content[3]
     if len(content) < start:
         raise ValueError(f"{path} is not complete: {len(content)} bytes; get it again.")
+    # The sizes of the axes, and then as many bytes
     shape = struct.unpack(f">{content[3]}I", content[4:start])
     if len(content) - start != np.prod(shape, dtype=np.int64):
         raise ValueError(f"{path} must hold {shape} bytes after its header, got {len(content) - start}; get it again.")

@@ -51,6 +51,7 @@ def read_airline(name: str, paths: Sequence[Path], *, num_train: int = 700_000, 
         f"{flights_path.name} and {planes_path.name}; flights of January to April 2008 with all values known; each "
         f"split draws {num_train} training and {num_test} test flights at random"
     )
+    # The inputs by the names of the other set of flights
     X = flight_inputs({key: flights[column] for key, column in zip(_COLUMNS, _COLUMNS_2008, strict=True)}, 2008)
     Y = flights["ArrDelay"].to_numpy()[:, None]
     return undivided(
@@ -96,6 +97,7 @@ def read_taxi(name: str, paths: Sequence[Path], *, num_rows: int = 6433) -> Rows
     :raises ValueError: if the file is damaged, or has another number of rows.
     """
     (path,) = paths
+    # When trips began and ended
     try:
         trips = pd.read_csv(path, usecols=["pickup", "dropoff", "passengers", "distance", "color"])
         pickup, dropoff = (pd.to_datetime(trips[key], format="%Y-%m-%d %H:%M:%S") for key in ("pickup", "dropoff"))
@@ -103,6 +105,7 @@ def read_taxi(name: str, paths: Sequence[Path], *, num_rows: int = 6433) -> Rows
         raise ValueError(f"{path} is not the expected CSV file of taxi trips ({error}); get it again.") from error
     if len(trips) != num_rows:
         raise ValueError(f"{path} must have {num_rows} rows, got {len(trips)}: it is not complete or another version.")
+    # What is known at the end of a trip, but for what it cost
     inputs = {
         "distance_miles": trips["distance"],
         "passengers": trips["passengers"],

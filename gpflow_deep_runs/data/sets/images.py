@@ -78,6 +78,7 @@ def read_mnist(name: str, paths: Sequence[Path]) -> Rows:
 def read_cifar10(name: str, paths: Sequence[Path], *, md5: str = CIFAR_MD5) -> Rows:
     """CIFAR-10 from the first of its six files, with the others beside it, or from the archive of that MD5."""
     (path,) = paths
+    # Six files beside each other, or the archive that holds them
     if path.suffix == ".bin":
         missing = [file for file in _CIFAR_FILES if not path.with_name(file).is_file()]
         if missing:
@@ -85,6 +86,7 @@ def read_cifar10(name: str, paths: Sequence[Path], *, md5: str = CIFAR_MD5) -> R
         contents = {file: path.with_name(file).read_bytes() for file in _CIFAR_FILES}
     else:
         contents = _unpacked(path, md5)
+    # The last of them tests
     X, labels = zip(*(_records(contents[file], file) for file in _CIFAR_FILES), strict=True)
     return _images(
         name,
@@ -129,6 +131,7 @@ def read_own(path: str | os.PathLike[str]) -> Rows:
     if sorted(arrays) != sorted(array_names):
         raise ValueError(f"{path} must hold {', '.join(array_names)}, got {', '.join(sorted(arrays))}; write it again.")
     X, labels, X_test, labels_test = (arrays[name] for name in array_names)
+    # Images of one shape, and a label for each of them
     for name, part, part_labels in (("X", X, labels), ("X_test", X_test, labels_test)):
         if part.ndim != 4 or part.dtype != np.uint8 or part.shape[1:] != X.shape[1:] or 0 in part.shape:
             raise ValueError(f"{name} in {path} must be uint8 images [N, H, W, C], got {part.dtype} {part.shape}.")
@@ -138,6 +141,7 @@ def read_own(path: str | os.PathLike[str]) -> Rows:
                 f"{path} must have a label from 0 to {MAX_CLASSES - 1} for each image of {name}, got "
                 f"{part_labels.dtype} {part_labels.shape}{f' up to {part_labels.max()}' if is_label else ''}."
             )
+    # Labels count from 0, so the largest tells how many classes there are
     num_classes = 1 + int(max(labels.max(), labels_test.max()))
     names = tuple(str(number) for number in range(num_classes))
     labels = labels.astype(np.int64)
@@ -154,6 +158,7 @@ def _images(
     class_names: tuple[str, ...],
     source: str,
 ) -> Rows:
+    # The checksum is that of all arrays and their shapes
     digest = hashlib.sha256()
     for array in (X, labels, X_test, labels_test):
         digest.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())

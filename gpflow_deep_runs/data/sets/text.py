@@ -93,6 +93,7 @@ def _read_documents(path: Path) -> Labelled:
         labels = np.array([record["label"] for record in records])
     except _READ_ERRORS as error:
         raise ValueError(f"{path}: the file of documents cannot be read ({error}); get it again.") from error
+    # Words of two letters or more that two documents have
     counter = CountVectorizer(lowercase=True, token_pattern=r"[a-z]{2,}", min_df=2, binary=True, dtype=np.float32)
     return scipy.sparse.csr_matrix(counter.fit_transform(texts)), 2 * labels.astype(np.int64) - 1
 

@@ -45,12 +45,14 @@ def read(name: str, paths: Sequence[Path], *, num_rows: int | None = None) -> Ro
     (path,) = paths
     uci = SETS[name]
     features = tuple(uci.features)
+    # A packed copy, the public text, or another publisher's
     if path.suffix == ".npz":
         X, y, splits = _read_copy(path)
     elif path.suffix == ".csv":
         X, y, splits = *_read_wine(path), None
     else:
         X, y, splits = _read_public(path, len(features) + 1)
+    # The counts tell whether the file is that of the set
     shape = (num_rows or uci.rows, len(features))
     if X.shape != shape:
         raise ValueError(f"{path} must hold {shape[0]} rows of {shape[1]} features, got {X.shape}; get it again.")

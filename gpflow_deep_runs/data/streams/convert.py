@@ -107,11 +107,13 @@ def _find(pattern: str) -> list[Path]:
     """
     parts = [pattern] if os.path.exists(pattern) else [part.strip() for part in pattern.split(",")]
     paths: set[Path] = set()
+    # Files of other kinds may lie in a folder, but not be named alone
     for part in filter(None, parts):
         part_paths = [Path(path) for path in find(part)[0]]
         if not part_paths:
             raise ValueError(f"--data must name files, but there are none at {part!r}; check the path.")
         paths |= {path for path in part_paths if _is_table(path)} if len(part_paths) > 1 else set(part_paths)
+    # The name of a Parquet file is that of its source, without how it is packed
     stems = sorted(map(_stem, paths))
     if twice := [stem for stem in stems if stems.count(stem) > 1]:
         raise ValueError(f"two files would become {twice[0]}.parquet; convert them into different folders.")
@@ -155,6 +157,7 @@ def _types(sources: list[_Source]) -> dict[str, pa.DataType]:
     """The type of each column: numbers where all its texts in all files are plain numbers or missing."""
     types: dict[str, pa.DataType | None] = {}
     for source in sources:
+        # Typed columns of two types, and texts after numbers, need one that holds both
         for table in source.tables():
             for name, column in zip(table.column_names, table.columns, strict=True):
                 before = types.get(name)
@@ -258,6 +261,7 @@ def _records_as_tables(path: str) -> Iterator[pa.Table]:
                     raise OSError(f"the feature {name!r} is stored as {kinds[name]} and as {kind}")
         if not kinds:
             raise OSError("it holds no records, or no features")
+        # Each feature has one type in all records
         schema = pa.schema({name: types[kinds[name]] for name in sorted(kinds)})
         rows = ({name: _value(name, feature) for name, feature in features.items()} for features in _examples(path))
         while some := list(itertools.islice(rows, _BATCH)):

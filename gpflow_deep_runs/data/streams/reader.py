@@ -94,6 +94,7 @@ class BatchReader:
         import tensorflow as tf  # only here: a stream may be looked at without
 
         start = time.monotonic()
+        # Steps in order go on with what was read; any other one begins anew
         if step != self._next_step:
             self._batches = self._from(step)
         self._next_step = -1  # unless the batch can be read
@@ -148,6 +149,7 @@ class BatchReader:
         stream = self._stream
         X, Y, part, _ = self._divide(int(number))
         is_train = part == TRAIN
+        # A block with other rows than in the scan would move all later batches
         if is_train.sum() != stream.num_train[number]:
             path = stream.shards.files[stream.shards.block(number).file]
             raise ValueError(f"{path} was changed since the run began; restore it, or start a new --run_dir.")

@@ -200,11 +200,13 @@ class _Found:
         self.missing = np.zeros(num_inputs + num_targets, np.int64)
         self.first_missing: tuple[str, int] | None = None
         self.feet: list[own.Foot] = []
+        # Rows of each part with the smallest hashes
         self.samples = {part: Sample(sample_rows) for part in (TRAIN, VALID, TEST)}
 
     def add(self, number: int, rows: BlockRows) -> None:
         X, Y, part, order = rows
         self.counts.append(np.bincount(part, minlength=len(PARTS)))
+        # Samples of each part, and moments of what is learned from
         for number_of_part, sample in self.samples.items():
             chosen = part == number_of_part
             sample.add(order[chosen], X[chosen], Y[chosen])
@@ -273,6 +275,7 @@ def _class_names(preset: StreamPreset, y: Moments, samples: dict[str, Part]) -> 
         return ()
     if y.low[0] == y.high[0]:
         raise ValueError(f"the target {preset.target_names[0]!r} must vary, but every training label is {y.low[0]:g}.")
+    # Without names of its own a label is called by its number
     num_classes = 2 if preset.task == "binary" else int(y.high[0]) + 1
     names = preset.class_names or tuple(map(str, range(num_classes)))
     for name, part in samples.items():

@@ -165,15 +165,18 @@ class Divider:
         return part
 
     def _num_classes(self) -> int:
+        # As many as there are names, or as labels may be
         return len(self._preset.class_names) or (2 if self._preset.task == "binary" else _MAX_CLASSES)
 
     def _raise(self, number: int, X: np.ndarray, Y: np.ndarray, is_bad: NDArray[np.bool_]) -> None:
         block = self._shards.block(number)
         preset = self._preset
+        # The first bad row, and the first of its values that is none
         row = int(np.argmax(is_bad))
         values = np.concatenate([X[row], Y[row]])
         names = (*preset.feature_names, *preset.target_names)
         column = int(np.argmax(~np.isfinite(values))) if not np.isfinite(values).all() else X.shape[1]
+        # A target of classes has labels
         expected = "a number" if preset.task == "regression" or column < X.shape[1] else "a label 0, 1, ..."
         if preset.task == "binary" and column == X.shape[1]:
             expected = "a label 0 or 1"

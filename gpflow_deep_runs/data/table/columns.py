@@ -112,6 +112,7 @@ class Column:
                 f"{subject} must be of version {_VERSION}, got {stored.get('version')!r}; read it with the version of "
                 "the software that wrote it, or train again."
             )
+        # Tuples are lists in JSON
         entries: dict[str, Any] = {
             key: tuple(v) if isinstance(v, list) else v for key, v in stored.items() if key != "version"
         }
@@ -174,6 +175,7 @@ def misfit(what: str, column: Column, text: str, row: int, count: int, *, more: 
     :param count: how many there are;
     :param more: another cure.
     """
+    # How the cells should be written, as far as the kind has ways
     written = column.date_format or (f"with {column.unit!r}" if column.unit else "")
     if column.kind == "number" and column.decimal == ",":
         written = ", ".join(filter(None, ["decimal comma", written]))
@@ -252,9 +254,11 @@ def _levels(values: pa.ChunkedArray, na_values: Sequence[str], cells: Cells | No
     if kind_of_type(values.type) == "empty":
         return pd.Categorical([None] * len(values))
     cells = cells or cells_of(texts_of(values))
+    # 1.0 and 1 are one level
     texts = pc.replace_substring_regex(cells.texts, "^([-+]?(?:0|[1-9][0-9]*))\\.0+$", "\\1")
     levels = np.array([*texts.to_pylist(), None], dtype=object)[:-1]
     levels[is_missing(cells.texts, na_values, markers=False)] = None
+    # Numbers of the levels, in the order in which they occur
     codes, names = pd.factorize(levels)
     return pd.Categorical.from_codes(cells.spread(codes, -1), pd.Index(names, dtype=object))
 
@@ -299,6 +303,7 @@ def _from_texts(
 
 def _truths(texts: pa.Array, column: Column) -> NDArray[np.float64]:
     truths = np.full(len(texts), np.nan)
+    # Also 0 and 1, whatever the words are
     for value, words in ((0.0, (*column.false, "0")), (1.0, (*column.true, "1"))):
         known_words = pa.array(sorted({word.casefold() for word in words}), texts.type)
         truths[truths_of(pc.is_in(pc.utf8_lower(texts), value_set=known_words))] = value

@@ -301,6 +301,7 @@ def check_codes(contents: Contents) -> None:
     some = contents.sample(_HEAD)
     # Codes are few, each of them twice on average
     are_few = contents.is_value.sum() <= min(_MAX_CODES, contents.counts[contents.is_value].sum() / 2)
+    # Kind by kind: a few texts first, then all of them
     for codes in (*_CODES, *([_DECIMALS] if are_few else [])):
         if any(part.share(matches(part.cells.texts, codes.every)) < 1 for part in (some, contents)):
             continue
@@ -383,6 +384,7 @@ def _are_clocks(values: NDArray[np.float64]) -> bool:
 
 def _are_varied_clocks(hours: NDArray[np.float64]) -> bool:
     """Whether there are so many hours and minutes, or quarters of hours, that numbers would not happen to be these."""
+    # Hours of a whole day at any minute, or at quarters
     minutes = set(np.unique(np.rint(100 * hours) % 100).tolist())
     if len(np.unique(hours // 1)) <= 5:
         return False
@@ -453,6 +455,7 @@ def _totals_of_parts(texts: pa.Array) -> NDArray[np.bool_]:
     is_part = matches(texts, "(?i:.+ totals?|totals? .+)")
     if not is_part.any():
         return is_part
+    # The part is another text of the column, in whatever case
     folded_texts = {text.strip().casefold() for text in texts.to_pylist() if text}
     words = [
         re.sub("^totals? (?:of |for )?| totals?$", "", (text or "").strip().casefold()) for text in texts.to_pylist()
@@ -471,6 +474,7 @@ def _rows_of(column: pa.Array, texts: pa.Array, chosen: NDArray[np.bool_]) -> ND
 def names_again(table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which rows of a table of texts hold nothing, or a line drawn by dashes, and which the names; [n] each."""
     is_empty, repeats = np.full((2, len(table)), len(table.column_names) > 1)
+    # Column by column, until no row can be either
     for name in table.column_names:
         if not (is_empty.any() or repeats.any()):
             break
@@ -479,6 +483,7 @@ def names_again(table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
             matches(column, "\\s*|\\s*:?[-=]{3,}:?\\s*") if is_empty.any() or name.startswith("Unnamed: ") else is_empty
         )
         is_empty &= blank
+        # A column without a name has nothing where the names stand again
         if repeats.any():
             is_name = truths_of(pc.equal(pc.utf8_trim_whitespace(column), name))
             repeats &= is_name | (blank & name.startswith("Unnamed: "))
@@ -497,6 +502,7 @@ def labels_of(table: pa.Table, without: Collection[str] = ()) -> list[str]:
         head = one_chunk(table[name].slice(0, _HEAD))
         if name not in without and pa.types.is_string(head.type) and len(head) > 3:
             heads.append(pc.utf8_trim_whitespace(pc.fill_null(head, "")))
+    # Two lines of labels, or one: above nothing but numbers in each of their columns
     for count in (2, 1):
         labels: list[tuple[str, ...]] = []
         for head in heads:
@@ -504,6 +510,7 @@ def labels_of(table: pa.Table, without: Collection[str] = ()) -> list[str]:
             is_rest = is_number | is_missing(head, (), markers=True)
             if is_number[count:].any() and is_rest[count:].all() and not is_rest[:count].all():
                 labels.append(tuple(head.slice(0, count).to_pylist()))
+        # Names and units differ, and look like such
         rows = list(zip(*labels, strict=True))
         if rows and all(len({*row}) > 1 and all(re.fullmatch(_LABEL, text) for text in row) for row in rows):
             return [row[0] for row in rows]

@@ -95,6 +95,7 @@ class Feature:
         """
         if self.column.kind != "category":
             return np.asarray(cells)
+        # All rare levels have the number of the column that they share
         level_numbers = pd.Index([*self.levels, *self.rare], dtype=object).get_indexer(cells.categories)
         return np.append(np.minimum(level_numbers, len(self.levels)), np.nan)[cells.codes]
 
@@ -136,6 +137,7 @@ class Feature:
         """
         if self.column.kind != "category" or self.is_open:
             return
+        # The first unknown level names its row
         known_levels = [*self.levels, *self.rare]
         is_unknown = self.coded(values) < 0
         if is_unknown.any():
@@ -159,6 +161,7 @@ class Feature:
 
         :raises ValueError, KeyError or TypeError: if entries are missing or of another kind.
         """
+        # What is not stored is the default
         levels, rare, parts = (tuple(map(str, stored.get(key, ()))) for key in ("levels", "rare", "parts"))
         if unknown := set(parts) - set(PARTS):
             raise ValueError(f"{sorted(unknown)[0]!r} is no part of a date")

@@ -241,6 +241,7 @@ def _typed_column(
     name: str, values: pa.ChunkedArray, where: str, forced: Forced | None, na_values: Sequence[str]
 ) -> Column:
     kind = kind_of_type(values.type)
+    # Columns without a value, then what the user says
     if kind == "empty" or (forced is None and values.null_count == len(values)):
         return Column(name, "ignored", note=_EMPTY_NOTE)
     if forced is not None and forced.kind == "number" and kind in ("number", "boolean"):
@@ -250,6 +251,7 @@ def _typed_column(
             f"column {name!r} of {where} must hold {forced.kind}s, as the flag says, got type {values.type}; leave the "
             "flag out, or convert it."
         )
+    # Numbers may be ids or codes; truths, times and moments are what they are
     if kind == "number":
         floats = floats_of(values)
         if np.isnan(floats).all():
@@ -490,11 +492,13 @@ def _number_column(
 
 def _are_lettered(contents: Contents, bad: NDArray[np.bool_]) -> bool:
     """Whether numbers, and texts among them that are none, are codes of which some have letters, as C536365."""
+    # Codes of letters and digits, and digits alone beside them
     texts = contents.cells.texts
     is_lettered = matches(texts, _LETTERED) & bad
     is_digits = matches(texts, "[0-9]{4,}") & ~bad
     if contents.share(matches(texts, _DIAGNOSIS)) == 1 and matches(texts, "V.*").any():
         return True
+    # A few odd texts among numbers are mistakes
     are_many = is_lettered.sum() >= 2 and contents.counts[bad].sum() >= 3 and contents.share(bad) >= 0.02
     good = contents.is_value & ~bad
     return bool(
@@ -521,6 +525,7 @@ def _check_digits(contents: Contents) -> None:
     if some.share(matches(some.cells.texts, "[-+]?[\\p{Nd}.,][\\p{Nd}.,_-]*(?:[eE][-+]?[0-9]+)?")) <= 0.5:
         return
     texts = contents.cells.texts
+    # Digits of other scripts, underscores between thousands, or a sign behind
     odd = matches(texts, "[-+]?\\p{Nd}[\\p{Nd}.,]*") & matches(texts, "(?s:.*)[^\\x00-\\x7f](?s:.*)")
     odd |= matches(texts, "[-+]?[0-9]{1,3}(?:_[0-9]{3})+|[0-9]+(?:[.,][0-9]+)?-")
     if odd.any() and contents.share(odd | ~np.isnan(numbers(texts, Style()))) > 0.5:
@@ -581,6 +586,7 @@ def _text_column(contents: Contents, na_values: Sequence[str], note: str) -> Col
     is_value = ~is_missing(texts, na_values, markers=False) & (contents.counts > 0)
     num_levels = len(pc.unique(texts.filter(pa.array(is_value))))
     num_values = int(contents.counts[is_value].sum())
+    # Ids go first, then texts of too many levels
     if num_levels == num_values and num_values > 1 and _is_id_name(contents.name):
         return Column(contents.name, "ignored", note=_ID_NOTE)
     if num_levels > MAX_LEVELS or (num_levels == num_values >= _ALL_DIFFERENT):

@@ -85,8 +85,10 @@ class Schema:
         :raises ValueError: naming the columns and the flags that help: missing values, unless they are to be imputed;
             text of too many levels; targets that do not fit the task, or do not vary.
         """
+        # Missing values end the reading unless they are to be imputed
         if spec.missing != "impute":
             check_missing({name: survey[name].num_missing for name in columns if name in survey}, where)
+        # What the inputs become, and what the targets are
         inputs = [column for name, column in columns.items() if name not in targets]
         features = features_of(inputs, survey, spec, where, chooses=chooses)
         chosen = tuple(columns[name] for name in targets)
@@ -262,9 +264,11 @@ class Schema:
 def _from_json(stored: Mapping[str, Any]) -> Schema:
     if stored["version"] != _VERSION:
         raise ValueError(f"its version is {stored['version']!r}, not {_VERSION}")
+    # What is put in must be numbers
     fills = stored["fills"]
     if fills is not None and not np.isfinite(fills).all():
         raise ValueError("a fill is not finite")
+    # Every entry must be of its kind; the last three may be absent
     return Schema(
         tuple(map(Feature.from_json, stored["columns"])),
         tuple(map(Column.from_json, stored["target_columns"])),
@@ -298,6 +302,7 @@ def _rows(alike: Sequence[Feature]) -> Iterator[list[str]]:
 
 def _details(feature: Feature) -> str:
     details = []
+    # What was found out, then what it does not say itself
     column = feature.column
     if column.kind == "ignored" and not column.note:
         details.append("by --ignore")

@@ -89,6 +89,7 @@ class Facts:
 
     def merge(self, other: Facts) -> Facts:
         """The facts of the cells of both."""
+        # Levels of both; numbers of a target no longer if they become too many
         counts = collections.Counter(self.counts)
         counts.update(other.counts)
         is_number = self.is_number or other.is_number
@@ -131,6 +132,7 @@ def parsed(
     :param cells: of columns of texts of the table, where they are known.
     :raises ValueError: as `columns.parse`.
     """
+    # Ignored columns are not read
     known_cells = cells or {}
     used = [column for column in columns.values() if column.kind != "ignored"]
     return {
@@ -171,6 +173,7 @@ def labels(values: Any, column: Column) -> pd.Categorical:
     """Parsed cells of a target as the texts of its classes: 1.0 is "1"."""
     if values.dtype.kind != "f":
         return values
+    # Each different number has one name
     codes = np.full(len(values), -1)
     is_known = np.isfinite(values)
     different, codes[is_known] = np.unique(values[is_known], return_inverse=True)
@@ -336,6 +339,7 @@ def _parts(column: Column, facts: Facts, spec: TableSpec) -> tuple[DatePart, ...
 
 
 def _refuse_levels(too_many: Mapping[str, str], spec: TableSpec, where: str) -> None:
+    # One error for all of them, with flags that can be copied
     first = list(too_many)[:MAX_NAMED]
     more = f" and {len(too_many) - len(first)} more columns" if len(too_many) > len(first) else ""
     names = ",".join(first) + (",..." if more else "")

@@ -131,12 +131,14 @@ def _check_several(columns: Sequence[Column], task: Task | None, where: str) -> 
 def _inferred(column: Column, facts: Facts, where: str) -> Task:
     if not facts.is_whole or column.kind == "time":
         return "regression"
+    # Few different values are labels, where they are also few beside the rows
     distinct = len(facts.counts)
     num_known = sum(facts.counts.values())
     if distinct == 2:
         return "binary"
     if not _is_text(column):
         return "multiclass" if distinct <= min(MAX_CLASSES, _CLASS_FRACTION * num_known) else "regression"
+    # Texts cannot be a regression
     if distinct > max(MAX_CLASSES, _CLASS_FRACTION * num_known):
         raise ValueError(
             f"target {column.name!r} of {where} is text with {distinct} different values in {num_known} rows, too many "

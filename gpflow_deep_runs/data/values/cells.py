@@ -60,6 +60,7 @@ class Cells(NamedTuple):
         """Values of the texts as values of the rows; `missing` where there is no text."""
         extended = np.empty(len(values) + 1, dtype=values.dtype)
         extended[:-1] = values
+        # The number -1 of a row without a text is the last place
         extended[-1] = missing
         return extended[self.rows]
 
@@ -147,6 +148,7 @@ def cells_of(values: pa.ChunkedArray | pa.Array) -> Cells:
     encoded = one_chunk(values).dictionary_encode()  # all chunks get the same dictionary
     if encoded.num_chunks == 0:
         return Cells(pa.array([], pa.string()), np.empty(0, dtype=np.int32))
+    # Texts without the spaces around them, which may then occur twice
     texts = pc.utf8_trim_whitespace(encoded.chunk(0).dictionary)
     parts = [chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
     return Cells(texts, np.concatenate(parts).astype(np.int32, copy=False))

@@ -272,6 +272,7 @@ def _of_few_years(contents: Contents, forms: list[str]) -> list[str]:
     if len(forms) < 2 or not all("%y" in form for form in forms):
         return forms
     counts = {}
+    # How many years each of the formats makes of the dates
     for form in forms:
         days = read_dates(contents.cells.texts, form)[contents.is_value]
         counts[form] = len(np.unique(days.astype("datetime64[D]").astype("datetime64[Y]")))
@@ -301,9 +302,11 @@ def _are_seasons(contents: Contents) -> bool:
     """
     if contents.share(matches(contents.cells.texts, "[0-9]{4}[-/][0-9]{1,2}")) < 1:
         return False
+    # The second year follows the first
     pairs = [re.split("[-/]", text) for text in contents.cells.texts.filter(pa.array(contents.is_value)).to_pylist()]
     if any((int(year) + 1) % 100 != int(end) for year, end in pairs):
         return False
+    # Unless all could be months as well
     if all(1 <= int(end) <= 12 for _, end in pairs):
         raise ValueError(
             f"{contents.what} has values such as {contents.example(contents.is_value)} (from 0), which may be months "
@@ -316,6 +319,7 @@ def _two_readings(contents: Contents, forms: list[str]) -> str:
     texts = contents.cells.texts
     one, other = (read_dates(texts, form) for form in forms[:2])
     is_read = contents.is_value & ~np.isnan(one)
+    # A date that is another one in the other format, if there is one
     row, text, _ = contents.cells.first(is_read & (one != other) if (is_read & (one != other)).any() else is_read)
     orders = ["".join(re.findall("%([dmY])", form)).lower() for form in forms[:2]]
     return (

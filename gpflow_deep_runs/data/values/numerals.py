@@ -201,12 +201,14 @@ def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
 
 def _compound(text: str, unit: str) -> float:
     """A number of several parts; NaN if it is none."""
+    # Signs such as 1/2 in one character become digits
     text = re.sub("[\u00bc-\u00be\u2150-\u215e]", lambda sign: " " + unicodedata.normalize("NFKC", sign[0]), text)
     found = COMPOUND[unit].fullmatch(text.strip()) if text else None
     if found is None:
         return float("nan")
     part = {name: value for name, value in found.groupdict().items() if value}
     whole, small, smallest, divisor = (float(part.get(*default)) for default in zip("abcd", "0001", strict=True))
+    # How much one of the first part is, and how many of the second make one
     scale, minutes = {"ft in": (12.0, 1.0), "1/2": (1.0, divisor)}.get(unit, (1.0, 60.0))
     number = scale * whole + small / minutes + smallest / 3600
     return -number if "sign" in part or part.get("side") in ("S", "W") else number
@@ -227,6 +229,7 @@ def _scaled(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     """The numbers of texts of which some are thousands or millions, such as 19M and 201k."""
     factors = {**SCALES, "m": 1e6} if style.unit else SCALES  # £300m
     words = "|".join(map(re.escape, sorted(factors, key=len, reverse=True)))
+    # The number, the word that scales it, and the unit behind
     parts = pc.extract_regex(texts, f"^(?P<body>(?s:.*)[0-9.,])[{SPACES}]*(?P<word>{words})(?P<rest>[^0-9]*)$")
     body, word, rest = (pc.struct_field(parts, [i]) for i in range(3))
     bare = pc.if_else(parts.is_valid(), pc.binary_join_element_wise(body, rest, ""), texts)

@@ -107,6 +107,7 @@ def apart(text: str) -> Part | None:
     cell = _CELL.fullmatch(text)
     if cell is None or sum(map(bool, cell.group("open", "sign", "inner"))) > 1 or not _BODY.fullmatch(cell["body"]):
         return None
+    # What stands beside the number: a rating's best, or a unit
     before, after = cell.group("before", "after")
     best = _OUT_OF.fullmatch(after)
     if best and not 0 <= _float(cell["body"]) <= float(best[1]):
@@ -114,6 +115,7 @@ def apart(text: str) -> Part | None:
     is_unit = not after or after[0].isalpha() or after[0] in "%‰°º+" or _is_money(after) or best is not None
     if not is_unit or bool(cell["open"]) != bool(cell["close"]):
         return None
+    # Units that need no flag
     is_known = (not before or _is_money(before)) and (
         not after or _is_money(after) or after in UNITS or best is not None
     )
@@ -303,6 +305,7 @@ def _without_scale(unit: str) -> str:
     before, _, last = unit.rpartition(_BOTH)
     if last in SCALES or (last == "m" and before):  # £300m
         return before
+    # A scale before a currency, as in 3 Mio EUR
     for word in SCALES:
         rest = last.removeprefix(word).strip()
         if last.startswith(word) and not before and _is_money(rest):

@@ -89,6 +89,7 @@ def check_format(text: str) -> str:
         directives = _directives(text)
     except ValueError as error:
         return str(error)
+    # Times need no date; dates need a year, and days a month
     if is_time_format(text):
         return ""
     if not directives & {"Y", "y"}:
@@ -278,8 +279,10 @@ def _seconds(part: Part) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 
 def _minutes(zones: pa.Array) -> pa.Array:
     """Minutes of zones such as "Z", "+02", "+0230", "-02:30" and "EST"."""
+    # Names of zones become their hours
     numbers = pc.index_in(zones, value_set=pa.array(list(_WORDS_OF_ZONES), zones.type))
     zones = pc.coalesce(pc.take(pa.array(list(_WORDS_OF_ZONES.values()), zones.type), numbers), zones)
+    # Two digits of hours, two of minutes
     digits = pc.replace_substring_regex(zones, "^[-+]([0-9])(:|$)", "0\\1")  # of +2
     digits = pc.utf8_rpad(pc.replace_substring_regex(digits, "[^0-9]", ""), 4, "0")
     hours = pc.cast(pc.utf8_slice_codeunits(digits, 0, 2), pa.int64())
