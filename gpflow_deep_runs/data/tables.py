@@ -138,10 +138,12 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
             totals.append(f"{', '.join(map(repr, gaps))} of the target is missing (--categorical={name} keeps it)")
     seen: dict[str, Seen] = {}
     columns = columns_of(table.columns, targets, spec, where=where, delimiter=table.delimiter, seen=seen)
-    for name, values in seen.items():  # texts that are read already
-        if isinstance(values, np.ndarray) and columns[name].kind == "number":
-            place = table.columns.column_names.index(name)
-            table = table._replace(columns=table.columns.set_column(place, name, pa.chunked_array([pa.array(values)])))
+    # Texts that are read already take the place of their column
+    values = dict(zip(table.columns.column_names, table.columns.columns, strict=True))
+    for name, floats in seen.items():
+        if isinstance(floats, np.ndarray) and columns[name].kind == "number":
+            values[name] = pa.chunked_array([pa.array(floats)])
+    table = table._replace(columns=pa.table(values))
     if all(column.kind == "ignored" for name, column in columns.items() if name not in targets):
         besides = f" besides the target {targets[0]!r}" if targets else " that is used"
         raise ValueError(f"{where} has no column{besides}; add the inputs, or name them by --features.")
@@ -312,13 +314,14 @@ def apply_schema(
         unknown=new.unknown or schema.unknown,
     )
     # All inputs must be there; without targets there are no scores
-    if absent := [name for name in schema.required if name not in columns.column_names]:
+    names = {*columns.column_names}
+    if absent := [name for name in schema.required if name not in names]:
         raise ValueError(f"{where} must have the columns of the training data, but lacks {quoted(absent)}; add them.")
     if len(columns) == 0:
         raise ValueError(f"{where} must have at least 1 row below its header, got none; check the file.")
     X = schema.transform(columns, where=where)
     check_finite(X, schema.feature_names, f"X of {where}", may_miss=may_miss)
-    if not schema.targets or not set(schema.target_names) <= set(columns.column_names):
+    if not schema.targets or not set(schema.target_names) <= names:
         return X, None
     return X, _known_targets(schema, columns, where)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,9 +35,9 @@ def read_continuous(path: str | os.PathLike[str], spec: TableSpec = TableSpec())
     table = read_source(path, spec=spec)
     encoded = tables.encode_chosen(table, (), spec)
     # The columns of X that are numbers or times, without levels, parts of dates and marks of missing values
-    names = [name for f in encoded.schema.columns for name in f.names if f.column.kind in ("number", "time")]
-    keep = [encoded.schema.feature_names.index(name) for name in names]
-    X = encoded.X[:, keep]
+    features = [(name, f.column.kind) for f in encoded.schema.columns for name in f.names]
+    names = [name for name, kind in features if kind in ("number", "time")]
+    X = encoded.X[:, [place for place, (_, kind) in enumerate(features) if kind in ("number", "time")]]
     if not np.isfinite(X).all():
         column = names[int(np.argmin(np.isfinite(X).all(axis=0)))]
         raise ValueError(
@@ -80,9 +81,9 @@ def standardised(data: Rows, *, split: int = 0, valid_fraction: float = 0.1) -> 
     )
 
 
-def _checksum(parts: object) -> str:
+def _checksum(parts: Iterable[Part]) -> str:
     digest = hashlib.sha256()
-    for part in parts:  # type: ignore[attr-defined]
+    for part in parts:
         rows: NDArray[np.float32] = np.ascontiguousarray(part.X)
         digest.update(f"{rows.shape}".encode() + rows.tobytes())
     return digest.hexdigest()

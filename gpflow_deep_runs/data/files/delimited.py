@@ -179,7 +179,7 @@ def dialect_of(
         notes.append(f"names of two lines are joined, as {next(name for name in header if name not in body[0])!r}")
     header = [name or unnamed(d, header) for d, name in enumerate(header)]
     # Names that occur twice are numbered, unless one is wanted that is not known to be a numbered one
-    twice = {name for name in header if header.count(name) > 1}
+    twice = {name for name, count in collections.Counter(header).items() if count > 1}
     if twice and all(f"{name}.1" in wanted for name in twice & {*wanted}):
         header = _numbered(header)
         notes.append(f"columns of one name are numbered, as {quoted(sorted(twice))} and {next(iter(twice))}.1")
@@ -321,10 +321,17 @@ def _heads_numbers(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool
 def _numbered(header: Sequence[str]) -> list[str]:
     """Names of which those that were there before have a number, as pandas numbers them: x, x.1."""
     names: list[str] = []
+    taken = {*header}
+    counts = collections.Counter[str]()
     # The first of a name keeps it; no number may make a name that is there already
     for name in header:
-        candidates = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
-        names.append(next(one for one in candidates if one not in names and (one == name or one not in header)))
+        numbered = name
+        while counts[name] and numbered in taken:
+            numbered = f"{name}.{counts[name]}"
+            counts[name] += 1
+        counts[name] = max(1, counts[name])
+        taken.add(numbered)
+        names.append(numbered)
     return names
 
 

@@ -3,6 +3,7 @@
 What a user says about columns by flags: --ignore, --categorical, --numeric and --dates.
 """
 
+import collections
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
@@ -55,7 +56,7 @@ def _checked_names(flag: str, value: Sequence[str]) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ValueError(f"{flag} must be a tuple, as ({value!r},), got {value!r}.")
     names = tuple(map(str, value))  # frames may have whole numbers for names
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, count in collections.Counter(names).items() if count > 1):
         raise ValueError(f"--{flag} must list different columns, but {twice[0]!r} occurs twice.")
     return names
 

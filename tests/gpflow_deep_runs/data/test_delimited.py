@@ -143,6 +143,13 @@ def test_a_text_between_spaces_in_another_encoding() -> None:
         read_text(content, dialect_of(content[:HEAD_BYTES], "F", is_whole=False), "F")
 
 
+def test_thousands_of_columns_of_one_name() -> None:
+    start = time.process_time()
+    names = list(_read(",".join(["a"] * 3000) + "\n" + ",".join(["x"] * 3000) + "\n"))
+    assert names == ["a", *(f"a.{number}" for number in range(1, 3000))]
+    assert time.process_time() - start < 10  # 0.3 s
+
+
 def test_a_long_line_that_nearly_is_drawn() -> None:
     start = time.process_time()
     assert _read(f"a,b\n1,{'-' * 50_000}x\n") == {"a": ["1"], "b": ["-" * 50_000 + "x"]}

@@ -1,3 +1,4 @@
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -280,6 +281,17 @@ def test_parquet(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.parts["all"].X[:, 3:], [[18262, 2], [18263, 3], [18264, 4]])
     with pytest.raises(ValueError, match="is no readable parquet file"):
         read(_write(tmp_path / "bad.parquet", "not such a file"), target="t")
+
+
+def test_thousands_of_columns_take_time_in_proportion(tmp_path: Path, rng: np.random.Generator) -> None:
+    values = rng.normal(size=(4, 6000)).round(2)
+    frame = pd.DataFrame(values, columns=[f"x{d}" for d in range(6000)])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    start = time.process_time()
+    dataset = read(tmp_path / "t.csv", target="x0")
+    X, _ = apply_schema(schema_of(dataset), tmp_path / "t.csv")
+    assert time.process_time() - start < 25  # 8 s
+    np.testing.assert_array_equal(X, values[:, 1:])
 
 
 def test_schema_encodes_labels_as_in_training(tmp_path: Path) -> None:
