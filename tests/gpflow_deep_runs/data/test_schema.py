@@ -172,14 +172,6 @@ def test_rows_without_a_target_are_left_out_and_said(frame: pd.DataFrame) -> Non
         read_table(frame, spec(missing="error"))
 
 
-def test_standard_splits_name_the_rows_that_are_left(tmp_path: Path) -> None:
-    X, y = np.arange(12.0).reshape(6, 2), np.array([0.5, np.nan, 2, 3, np.nan, 5])
-    np.savez(tmp_path / "t.npz", X=X, y=y, train_idx=[[0, 1, 2, 3]], test_idx=[[5, 4]])
-    data = divide(read_table(tmp_path / "t.npz", TableSpec(missing="impute")), valid_fraction=0)
-    np.testing.assert_array_equal(data.train.Y[:, 0], [0.5, 2, 3])
-    np.testing.assert_array_equal(data.test.X, X[[5]])
-
-
 def test_a_table_without_missing_values_is_not_changed_by_impute(rng: np.random.Generator) -> None:
     frame = houses(rng).dropna()
     data, other = (read_table(frame, spec(missing=missing)) for missing in ("impute", "error"))

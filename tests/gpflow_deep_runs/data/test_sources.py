@@ -1,7 +1,5 @@
 import gzip
 import lzma
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -166,21 +164,6 @@ def test_polars() -> None:
         {"a": [1.5, None], "s": ["u", "v"], "c": polars.Series(["p", "q"], dtype=polars.Categorical)}
     )
     assert read_source(frame).columns.to_pydict() == {"a": [1.5, None], "s": ["u", "v"], "c": ["p", "q"]}
-
-
-def test_reading_does_not_import_tensorflow(tmp_path: Path) -> None:
-    _write(tmp_path / "t.csv", TEXT)
-    code = (
-        "import sys; sys.modules['tensorflow'] = None\n"
-        "from gpflow_deep_runs.data.files.sources import read_source\n"
-        "from gpflow_deep_runs.data.table.inference import infer_columns\n"
-        "from gpflow_deep_runs.data.table.columns import parse\n"
-        f"table = read_source({str(tmp_path / 't.csv')!r})\n"
-        "found = infer_columns(table.columns, where='t')\n"
-        "print([parse(table.columns[name], column, where='t').tolist() for name, column in found.items()])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[[1.0, 2.0], ['x', 'y']]"
 
 
 @pytest.mark.parametrize(

@@ -34,17 +34,6 @@ def test_supervised_rows_are_divided_by_split_and_seed() -> None:
     assert (data.name, data.task, data.class_names) == ("breast_cancer", "binary", ("malignant", "benign"))
 
 
-def test_supervised_rows_in_one_part_are_for_cross_validation() -> None:
-    data = views.load(Source(dataset="wine"), "supervised", split=None)
-    np.testing.assert_array_equal(data.parts["all"].X, scikit.load_wine().data)
-    order = numpy_rng(0, "folds/178").permutation(178)
-    folds = data.folds(4)
-    assert len(folds) == 4
-    np.testing.assert_array_equal(np.concatenate([test for _, test in folds]), order)
-    for train, test in folds:
-        np.testing.assert_array_equal(train, [row for row in order if row not in set(test)])
-
-
 def test_all_views_of_the_digits_have_the_same_test_rows(digits: tuple[np.ndarray, np.ndarray]) -> None:
     X, Y = digits
     test = np.sort(numpy_rng(0, "binary_data/digits").permutation(1797)[1497:])
@@ -99,6 +88,7 @@ def test_some_images_are_drawn_from_all_as_files_may_be_sorted_by_label(tmp_path
     source = Source(data=str(tmp_path / "sorted.npz"))
     some, again = (views.load(source, "images", max_images=100) for _ in range(2))
     assert some.sizes == {"train": 90, "valid": 10, "test": 100}
+    np.testing.assert_allclose(views.load(source, "images", max_images=400).test.X, X / 127.5 - 1, atol=1e-7)
     drawn = [set(map(bytes, some.parts[part].X)) for part in ("train", "valid", "test")]
     assert list(map(len, drawn)) == [90, 10, 100]
     assert not drawn[0] & drawn[1]
@@ -128,26 +118,6 @@ def test_a_known_set_reads_new_rows_by_the_names_of_its_features() -> None:
     assert schema.target_names == ("class",)
     assert schema.fills is not None
     assert schema.feature_names[:2] == ("alcohol", "malic_acid")
-
-
-def test_own_zeros_and_ones(tmp_path: Path) -> None:
-    bits = np.random.default_rng(0).integers(0, 2, (40, 6))
-    np.savez(tmp_path / "bits.npz", train=bits[:20], valid=bits[20:30], test=bits[30:], image_shape=(2, 3))
-    data = views.load(Source(data=str(tmp_path / "bits.npz")), "binary")
-    assert (data.name, data.image_shape, data.task) == ("bits", (2, 3), "density")
-    np.testing.assert_array_equal(data.test.X, bits[30:])
-    assert data.test.Y is None
-
-
-def test_own_images(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    X, labels = rng.integers(0, 256, (30, 4, 5, 3)).astype(np.uint8), rng.integers(0, 3, 30)
-    labels[:3] = 0, 1, 2
-    np.savez(tmp_path / "own.npz", X=X[:20], labels=labels[:20], X_test=X[20:], labels_test=labels[20:])
-    data = views.load(Source(data=str(tmp_path / "own.npz")), "images")
-    assert data.sizes == {"train": 18, "valid": 2, "test": 10}
-    np.testing.assert_allclose(data.test.X, X[20:] / 127.5 - 1, atol=1e-7)
-    assert data.class_names == ("0", "1", "2")
 
 
 def test_a_view_that_a_set_lacks_is_refused_with_those_that_have_it() -> None:
@@ -180,7 +150,9 @@ class Blocked(importlib.abc.MetaPathFinder):
             raise ImportError(f"{name} is imported")
 
 sys.meta_path.insert(0, Blocked())
-from gpflow_deep_runs.data import bits, rows, supply, tables, views
+from gpflow_deep_runs.data import rows, supply, tables, views
+from gpflow_deep_runs.data.density import bits
+from gpflow_deep_runs.data.streams.convert import convert
 from gpflow_deep_runs.data.streams.scan import StreamSpec
 
 path, spec, known = sys.argv[1], tables.TableSpec(target=("price",), missing="impute"), views.Source(dataset="wine")
@@ -192,19 +164,23 @@ for view in ("supervised", "binary", "grey", "images"):
     views.load(views.Source(dataset="digits"), view)
 supply.load(views.Source(data=path), supply.Division(), StreamSpec(), table=spec, seed=0)
 supply.load(known, supply.Division(), StreamSpec(), seed=0)
+convert(path, sys.argv[3])
+stream = supply.load(views.Source(data=sys.argv[3]), supply.Division(), StreamSpec(stream=True), table=spec, seed=0)
+print(sum(stream.stream.counts.values()), *stream.rows.feature_names)
 print(data.sizes)
 """
 
 
 def test_reading_data_does_not_import_tensorflow(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"size": [1.5, None] * 10, "kind": ["hut", "flat"] * 10, "price": np.arange(20.0) / 3})
+    frame = pd.DataFrame({"size": [1.5, None] * 100, "kind": ["hut", "flat"] * 100, "price": np.arange(200.0) / 3})
     frame.to_csv(tmp_path / "houses.csv", index=False)
     pd.DataFrame({"a": [0, 1] * 10, "b": [1, 1, 0, 1] * 5}).to_csv(tmp_path / "bits.csv", index=False)
-    files = [str(tmp_path / name) for name in ("houses.csv", "bits.csv")]
+    files = [str(tmp_path / name) for name in ("houses.csv", "bits.csv", "stream")]
     program = [sys.executable, "-c", WITHOUT_TENSORFLOW, *files]
     done = subprocess.run(program, cwd=Path(__file__).parents[3], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "'train': 16" in done.stdout
+    assert "200 size size=missing kind=flat kind=hut\n" in done.stdout
+    assert "'train': 162" in done.stdout
 
 
 @pytest.mark.parametrize("view", ["supervised", "binary"])

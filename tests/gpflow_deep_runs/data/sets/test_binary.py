@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import io
-from sklearn import datasets as scikit
 
-from gpflow_deep_base.seeds import numpy_rng
 from gpflow_deep_runs.data.density.bits import constant_columns
 from gpflow_deep_runs.data.rows import Rows
 from gpflow_deep_runs.data.sets import binary, catalogue
@@ -34,20 +32,6 @@ def together(data: Rows) -> np.ndarray:
 
 def classes(data: Rows) -> np.ndarray:
     return np.concatenate([part.Y for part in data.parts.values()])[:, 0]
-
-
-def test_digits_are_the_same_always() -> None:
-    data = catalogue.read("digits", "binary")
-    assert {part: rows.X.shape for part, rows in data.parts.items()} == {
-        "train": (1297, 64),
-        "valid": (200, 64),
-        "test": (300, 64),
-    }
-    assert data.image_shape == (8, 8)
-    X, y = scikit.load_digits(return_X_y=True)
-    order = numpy_rng(0, "binary_data/digits").permutation(1797)
-    np.testing.assert_array_equal(together(data), X[order] >= 8)
-    np.testing.assert_array_equal(classes(data), y[order])
 
 
 def test_packed_copy_is_found_in_each_place_and_checked(rows: np.ndarray, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """`gpflow_deep_runs.data.streams.files`: row groups of files in any order, on any file system; damage is named."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 from gpflow_deep_runs.data.streams.files import Shards, column_names, find, find_files, open_shards
 
 LAYOUT = {"inputs": "a", "count": "b", "target": "y"}
-ROOT = Path(__file__).resolve().parents[4]
 
 
 def table(rng: np.random.Generator, rows: int) -> pd.DataFrame:
@@ -150,37 +147,3 @@ def test_no_rows(frames: list[pd.DataFrame], tmp_path: Path) -> None:
     write(frames[0].head(0), path)
     with pytest.raises(ValueError, match="must hold rows, but its 1 files have none"):
         open_shards(str(path), layouts=[LAYOUT])
-
-
-WITHOUT_TENSORFLOW = """
-import sys
-
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("tensorflow", "keras", "tensorflow_probability", "gpflow"):
-            raise ImportError(f"{name} is imported")
-
-sys.meta_path.insert(0, Blocked())
-from gpflow_deep_runs.data import supply, views
-from gpflow_deep_runs.data.table.spec import TableSpec
-from gpflow_deep_runs.data.streams.convert import convert
-from gpflow_deep_runs.data.streams.scan import StreamSpec
-
-convert(sys.argv[1], sys.argv[2])
-table = TableSpec(target=("y",))
-for seed in range(2):
-    data = supply.load(
-        views.Source(data=sys.argv[2]), supply.Division(), StreamSpec(stream=True), table=table, seed=seed
-    )
-    print(sum(data.stream.counts.values()), *data.rows.feature_names)
-"""
-
-
-def test_a_local_stream_is_looked_at_without_tensorflow(rng: np.random.Generator, tmp_path: Path) -> None:
-    frame = pd.DataFrame(rng.normal(size=(200, 3)), columns=["a", "b", "y"])
-    frame["c"] = np.where(frame["a"] > 0, "up", "down")
-    frame.to_csv(tmp_path / "a.csv", index=False)
-    command = [sys.executable, "-c", WITHOUT_TENSORFLOW, str(tmp_path / "a.csv"), str(tmp_path / "b")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.splitlines() == ["200 a b c=down c=up"] * 2

@@ -7,8 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpflow_deep_runs.data.streams import own
-from gpflow_deep_runs.data.streams import scan as scan_module
 from gpflow_deep_runs.data.streams.presets import PRESETS
 from gpflow_deep_runs.data.streams.record import load_stored, save
 from gpflow_deep_runs.data.streams.scan import StreamSpec, load
@@ -70,18 +68,6 @@ def test_flags_say_which_stream(whole: pd.DataFrame, tmp_path: Path) -> None:
     same = open_stream(tmp_path, split=2, valid_fraction=0.2, test_fraction=0.3, sample_rows=150)
     np.testing.assert_array_equal(stream.rows.test.Y, same.samples["test"].Y)
     assert stream.counts == same.counts
-
-
-def test_a_resumed_run_does_not_look_at_all_rows_again(
-    whole: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec, source, table = StreamSpec(stream=True), Source(data=f"{tmp_path}/*.parquet"), TableSpec(target=("y",))
-    first = load(spec, source, table=table, stored=tmp_path / "absent.npz")
-    save(first, tmp_path / "stream.npz")
-    monkeypatch.setattr(scan_module, "scan", lambda *_, **__: pytest.fail("it was scanned again"))
-    monkeypatch.setattr(own, "open_table", lambda *_, **__: pytest.fail("its columns were found out again"))
-    again = load(spec, source, table=table, stored=tmp_path / "stream.npz")
-    assert (again.sha256, again.counts) == (first.sha256, first.counts)
 
 
 @pytest.mark.parametrize(
