@@ -284,7 +284,7 @@ def test_several_targets(frame: pd.DataFrame) -> None:
 
 
 def test_damaged_schemas_are_refused(path: Path) -> None:
-    good = schema_of(divide(read_table(path, spec()))).to_json()
+    good: dict[str, Any] = schema_of(divide(read_table(path, spec()))).to_json()
     bad: list[Any] = [
         {},
         {**good, "columns": [{"name": "a"}]},
