@@ -67,13 +67,17 @@ def read_rows(path: str) -> np.ndarray:
 def _read_csv(path: str) -> np.ndarray:
     with open(path, encoding="utf-8-sig") as file:
         first = file.readline()
-    # A first line that is not of numbers has names.
-    has_names = False
-    try:
-        [float(cell) for cell in first.split(",")]
-    except ValueError:
-        has_names = True
+    # A first line without any number has names; one with some is a row, in which a gap is refused.
+    has_names = not any(map(_is_number, first.split(",")))
     return np.loadtxt(path, delimiter=",", ndmin=2, skiprows=int(has_names), encoding="utf-8-sig")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _cell(label: object) -> str:

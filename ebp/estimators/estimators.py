@@ -19,7 +19,7 @@ from gpflow_deep_base.seeds import Seed
 
 from ..network.coding import MAX_DENSE, Matrix, is_sparse
 from ..network.heads import SoftmaxHead, head_scores
-from ..network.network import EBPNetwork
+from ..network.network import EBPNetwork, check_rows
 from ..second_order.second_order import UNITS
 from .calibration import log_probabilities
 from .inputs.seen_columns import SeenColumns
@@ -214,17 +214,20 @@ def error_percent(scores: np.ndarray, Y: np.ndarray) -> float:
 
 
 def errors_percent(
-    network: EBPNetwork, X: Matrix, Y: np.ndarray, *, num_votes: int = 0, seed: Seed = 0
+    network: EBPNetwork, X: Matrix, Y: ArrayLike, *, num_votes: int = 0, seed: Seed = 0
 ) -> dict[str, float]:
     """Percentage of wrong rows by each output: "D" (EBP-D), "P" (EBP-P) and, if there are any, "votes".
 
     :param X: coded inputs [N, D].
     :param Y: targets -1 and +1, [N, C].
     :param num_votes: networks to draw from the posterior by `seed`, which vote.
+    :raises ValueError: for other targets, or not one for each row.
     """
+    Y = network.architecture.head.check_targets(Y, network.layer_sizes[-1])
     outputs = {"D": network.deterministic_scores(X), "P": network.predict_scores(X)}
     if num_votes:
         outputs["votes"] = network.vote(X, num_votes, seed)
+    check_rows(outputs["D"], Y)
     return {name: error_percent(scores, Y) for name, scores in outputs.items()}
 
 

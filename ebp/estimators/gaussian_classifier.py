@@ -305,6 +305,11 @@ class EBPGaussianClassifier(ClassifierMixin, SecondOrderEstimator):  # type: ign
 
         A spare output learns that none of the rows so far is of a class that is yet to come; a new class starts as it.
         """
+        # Of texts and numbers together NumPy makes texts, of the classes so far, too.
+        if (y.dtype.kind in "biuf") != (self.classes_.dtype.kind in "biuf"):
+            raise ValueError(
+                f"labels must be like {self.classes_.tolist()}, got {y[:5].tolist()}; fit a new classifier."
+            )
         places = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         if bool((self.classes_[places] == y).all()):
             return

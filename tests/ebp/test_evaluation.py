@@ -54,6 +54,16 @@ def test_errors_of_each_output(num_classes: int, rng: np.random.Generator) -> No
     assert len(set(found.values())) > 1  # else they could be mixed up
 
 
+def test_errors_of_other_targets_are_none() -> None:
+    network = EBPNetwork((2, 1))
+    X = np.eye(2)
+    assert errors_percent(network, X, [1, -1]) == errors_percent(network, X, np.array([[1.0], [-1.0]]))
+    with pytest.raises(ValueError, match="got 0, 1; map 0 to -1"):  # all zeros would be wrong
+        errors_percent(network, X, [0, 1])
+    with pytest.raises(ValueError, match="as many rows, got 2 and 1"):
+        errors_percent(network, X, [1])
+
+
 def test_scores_of_probabilities(rng: np.random.Generator) -> None:
     """Two classes by hand: Phi(mu / sigma), and all confidences in the bins of a loop."""
     X = rng.normal(size=(50, 3))

@@ -80,6 +80,10 @@ def test_classes_that_come_later(names: list[int], rng: np.random.Generator) -> 
     np.testing.assert_allclose(late.predict_proba(X), early.predict_proba(X), rtol=1e-8)
     with pytest.raises(ValueError, match="labels"):
         early.partial_fit(X[:1], [7])
+    for model in (late, early):  # else 0 would become "0"
+        with pytest.raises(ValueError, match=r"labels must be like \[0, 1, 2, 3\], got \['zero'\]"):
+            model.partial_fit(X[:1], ["zero"])
+    assert late.classes_.tolist() == [0, 1, 2, 3]
 
 
 def test_many_inputs_have_single_posteriors(rng: np.random.Generator) -> None:

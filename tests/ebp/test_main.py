@@ -88,6 +88,7 @@ def test_labels_are_printed(
         ("none.npy", "there is none at none.npy"),
         ("rows.txt", "must be in a file .npy, .npz or .csv, got rows.txt"),
         ("bad.csv", "bad.csv cannot be read as rows of numbers"),
+        ("gap.csv", "gap.csv cannot be read as rows of numbers"),
         ("pickle.npy", "pickle.npy cannot be read as rows of numbers"),
         ("other.npz", "other.npz cannot be read as rows of numbers"),
         ("huge.npy", "huge.npy cannot be read as rows of numbers"),
@@ -104,6 +105,7 @@ def test_errors_are_one_line_and_write_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("bad.csv").write_text("a,b\n1,x\n")
+    Path("gap.csv").write_text("1,,3\n1,2,3\n")  # whose first row is no line of names
     Path("narrow.csv").write_text("1,2\n")
     np.save("pickle.npy", np.array([{}]), allow_pickle=True)
     np.savez("other.npz", Y=np.ones(3))
