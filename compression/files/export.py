@@ -340,7 +340,7 @@ def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike | Mapping[str, Arr
 
     :param X: the inputs; of several inputs a dictionary by the names of the network's.
     :return: for each output of the network, in its order.
-    :raises ValueError: if inputs are missing or unknown.
+    :raises ValueError: if inputs are missing, unknown or of other shapes.
     """
     run = _runner(model_path=os.fspath(path))
     # The inputs of the signature by name.
@@ -350,6 +350,13 @@ def tflite_outputs(path: str | os.PathLike[str], X: ArrayLike | Mapping[str, Arr
         raise ValueError(f"{os.fspath(path)} has the inputs {sorted(sources)}, got {sorted(inputs)}.")
     arrays = {name: np.asarray(inputs[name], details["dtype"]) for name, details in sources.items()}
     count = len(next(iter(arrays.values())))
+    for name, array in arrays.items():
+        shape = [None if size < 0 else int(size) for size in sources[name]["shape_signature"]]
+        if not has_shape(array, shape) or len(array) != count or not count:
+            sizes = ", ".join("any" if size is None else str(size) for size in shape[1:])
+            raise ValueError(
+                f"{name} must have one row or more of shape [n, {sizes}], as many as others, got {array.shape}."
+            )
     outputs = [run(**{name: array[i : i + 1] for name, array in arrays.items()}) for i in range(count)]
     names = sorted(run.get_output_details(), key=lambda name: (len(name), name))  # output_0 and so on
     return [np.concatenate([output[name] for output in outputs]) for name in names]

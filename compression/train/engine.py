@@ -68,7 +68,7 @@ def follow(
     unfollow(model)
     layers = bayesian_layers(model)
     # The optimizer that counts steps, and how many of them are one call of the graph.
-    inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss of half precision
+    inner = _inner(optimizer)
     looks_at_batches = any(_is_own(callback, name) for callback in callbacks for name in _OF_BATCHES)
     # Keras cannot compile several steps of replicas in one call.
     steps = 1 if looks_at_batches or tf.distribute.has_strategy() else _STEPS_PER_CALL
@@ -109,6 +109,11 @@ def _taught_loss(
     return tf.add_n([teach(x, y_pred), *model.losses])
 
 
+def _inner(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
+    """The optimizer itself, or that in one which scales the loss of half precision."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
 def _is_own(callback: keras.callbacks.Callback, name: str) -> bool:
     return name in vars(callback) or getattr(type(callback), name) is not getattr(keras.callbacks.Callback, name)
 
@@ -120,10 +125,11 @@ def falling_rate(
 
     :param decay: as `decay_from` in :func:`compression.train.schedule.falling`.
     """
+    inner = _inner(optimizer)
     # A schedule of the user's own stays.
-    if isinstance(optimizer.get_config()["learning_rate"], dict):
+    if isinstance(inner.get_config()["learning_rate"], dict):
         return None
-    peak = float(optimizer.learning_rate)
+    peak = float(inner.learning_rate)
     return lambda step: peak * falling(step / steps, decay=decay, decay_from=decay_from)
 
 

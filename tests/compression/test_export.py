@@ -181,6 +181,9 @@ def test_tflite_takes_several_inputs_and_integers(
     assert np.abs(found - expected).max() < most * np.ptp(expected)
     with pytest.raises(ValueError, match=r"has the inputs \['a_word', 'numbers'\], got \['numbers'\]"):
         tflite_outputs(tmp_path / "n.tflite", {"numbers": rows["numbers"]})
+    for wrong in (rows["numbers"][:, :3], rows["numbers"][:0], rows["numbers"][:7]):
+        with pytest.raises(ValueError, match=r"must have one row or more of shape \[n, [58]\], as many as others, got"):
+            tflite_outputs(tmp_path / "n.tflite", {**rows, "numbers": wrong})
 
 
 def test_tflite_looks_words_up(tmp_path: Path) -> None:

@@ -139,6 +139,7 @@ def test_losses_and_data_of_all_kinds(kind: str, data: tuple[np.ndarray, np.ndar
     common["callbacks"] = [keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(epoch))]
     if kind == "dataset":
         batches = tf.data.Dataset.from_tensor_slices((X, targets)).batch(40)
+        common["optimizer"] = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam())
         small = bc.fit(model, batches, validation_data=batches, **common)
     else:
         small = bc.fit(model, X, targets, **common)
