@@ -9,9 +9,9 @@ import numpy as np
 
 from ..layers import layers
 from ..layers.base import BayesianLayer
-from .graph import Graph, Node, Ref, Tensor, bypassed, clone, graph_of, layers_of, model_of
+from .graph import Graph, Node, Ref, Tensor, bypassed, clone, graph_of, layers_of
 from .kinds import check_plain_weights, is_convolution, kind_of, weighted_layers, whole_layers
-from .rebuild import copied, copy_weights
+from .rebuild import remade
 from .supported import IDLE
 
 __all__ = ["BAYESIAN", "compress", "folded", "folded_weights"]
@@ -97,21 +97,12 @@ def compress(
             **settings,
         }
         new_layers[node.name] = _bayesian(node, prior, common)
-    # Other layers are copied; operations of Keras have no state, and stay the same.
-    copies = {node.name: node.layer for node in graph.nodes if node.name not in new_layers}
-    new_layers |= {
-        name: copied(layer, name) if isinstance(layer, keras.Layer) else layer for name, layer in copies.items()
-    }
-    bayesian_model = model_of(
-        graph._replace(nodes=[node._replace(layer=new_layers[node.name]) for node in graph.nodes])
-    )
-    for node in chosen:
-        kernel, bias = weights[node.name]
-        new_layers[node.name].kernel_mean.assign(kernel)
-        new_layers[node.name].bias.assign(bias)
-    for name, layer in copies.items():
-        if isinstance(layer, keras.Layer) and len(layer.weights) == len(new_layers[name].weights):
-            new_layers[name].set_weights(layer.get_weights())
+    # All other layers are copied. Posterior means are the weights.
+    bayesian_model = remade(graph, new_layers)
+    for name, layer in new_layers.items():
+        kernel, bias = weights[name]
+        layer.kernel_mean.assign(kernel)
+        layer.bias.assign(bias)
     return bayesian_model
 
 
@@ -190,19 +181,12 @@ def folded(model: keras.Model) -> keras.Model:
     """
     graph, weights, changed = _folded(graph_of(model), lambda node: _is_depthwise(node.layer) or _is_chosen(node))
     # Layers that take something up get a bias, all others are copied.
-    new_layers: dict[str, keras.Layer] = {}
-    for node in layers_of(graph):
-        if node.name in changed:
-            new_layers[node.name] = clone(node.layer, name=node.name, use_bias=True)
-        else:
-            new_layers[node.name] = copied(node.layer, node.name)
-    nodes = [node._replace(layer=new_layers.get(node.name, node.layer)) for node in graph.nodes]
-    new_model = model_of(graph._replace(nodes=nodes))
-    for node in layers_of(graph):
-        if node.name in changed:
-            new_layers[node.name].set_weights(weights[node.name])
-        else:
-            copy_weights(node.layer, new_layers[node.name], None)
+    with_bias = {
+        node.name: clone(node.layer, name=node.name, use_bias=True) for node in layers_of(graph) if node.name in changed
+    }
+    new_model = remade(graph, with_bias)
+    for name, layer in with_bias.items():
+        layer.set_weights(weights[name])
     return new_model
 
 

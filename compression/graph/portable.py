@@ -9,9 +9,9 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from .graph import Node, graph_of, layers_of, model_of
+from .graph import Node, graph_of
 from .kept_inputs import PlaceInputs, SelectInputs
-from .rebuild import copied, copy_weights
+from .rebuild import remade
 
 __all__ = ["portable"]
 
@@ -29,17 +29,7 @@ def portable(model: keras.Model) -> keras.Model:
     graph = graph_of(model)
     if not any(_is_view(node) for node in graph.nodes):
         return model
-    # Views become operations, all other layers copies with their weights.
-    layers = {node.name: copied(node.layer, node.name) for node in layers_of(graph) if not _is_view(node)}
-    nodes = [
-        node._replace(layer=_operation(node.layer) if _is_view(node) else layers.get(node.name, node.layer))
-        for node in graph.nodes
-    ]
-    new_model = model_of(graph._replace(nodes=nodes))
-    for node in layers_of(graph):
-        if node.name in layers:
-            copy_weights(node.layer, layers[node.name], None)
-    return new_model
+    return remade(graph, {node.name: _operation(node.layer) for node in graph.nodes if _is_view(node)})
 
 
 def _is_view(node: Node) -> bool:

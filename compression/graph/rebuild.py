@@ -14,7 +14,7 @@ from .kinds import is_mixing, kind_of
 from .removal.cutting import IndexMaps, Kept, cut, role_of
 from .removal.flow import num_channels, positions, view_of
 
-__all__ = ["LOOKUPS", "Rebuilt", "adapted_settings", "copied", "copy_of", "copy_weights", "rebuild"]
+__all__ = ["LOOKUPS", "Rebuilt", "adapted_settings", "copied", "copy_of", "copy_weights", "rebuild", "remade"]
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -81,15 +81,28 @@ def copy_of(
     :param instead: of operations of these kinds, what makes the layers that take their places.
     """
     graph = graph_of(model)
-    layers = {node.name: copied(node.layer, node.name) for node in layers_of(graph)}
-    for node in graph.nodes:
-        if make := (instead or {}).get(type(node.layer)):
-            layers[node.name] = make(node.layer)
-    nodes = [node._replace(layer=layers.get(node.name, node.layer)) for node in graph.nodes]
-    new_model = model_of(graph._replace(nodes=nodes))
+    makers = instead or {}
+    made = {node.name: makers[type(node.layer)](node.layer) for node in graph.nodes if type(node.layer) in makers}
+    return remade(graph, made)
+
+
+def remade(
+    graph: Graph, instead: Mapping[str, keras.Operation | Callable[[keras.KerasTensor], keras.KerasTensor]]
+) -> keras.Model:
+    """The model of a graph, with copies of its layers and their weights.
+
+    :param instead: by name, what takes the place of some layers or operations; it gets their weights if it has as many.
+    """
+    # Operations have no state, and stay the same.
+    layers = {node.name: node.layer for node in graph.nodes} | dict(instead)
     for node in layers_of(graph):
-        copy_weights(node.layer, layers[node.name], None)
-    return new_model
+        if node.name not in instead:
+            layers[node.name] = copied(node.layer, node.name)
+    model = model_of(graph._replace(nodes=[node._replace(layer=layers[node.name]) for node in graph.nodes]))
+    for node in layers_of(graph):
+        if isinstance(layers[node.name], keras.Layer):
+            copy_weights(node.layer, layers[node.name], None)
+    return model
 
 
 class _Part(NamedTuple):
@@ -316,7 +329,7 @@ def _reachable(nodes: list[Node], wanted: set[int]) -> list[Node]:
 
 
 def copy_weights(layer: keras.Layer, new: keras.Layer, kept: Kept | None) -> None:
-    """Give a layer the weights of another, all of them or the part that is kept; none where they became settings."""
+    """Give a layer the weights of another, all of them or the part that is kept; none if it has more or fewer."""
     if not isinstance(layer, keras.Layer) or len(layer.weights) != len(new.weights):  # statistics became settings
         return
     for old_variable, variable in zip(layer.weights, new.weights, strict=True):
