@@ -34,7 +34,6 @@ import functools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import gpflow_deep_runs.early  # noqa: F401 (what is wrong is said before TensorFlow starts)
 from gpflow_deep_runs import cli
@@ -237,8 +236,7 @@ def figures(packed: Packed, prior: str) -> list[Part]:
         Panels("Thresholds", histograms(report.score_histograms(packed), scores)),
         Panels("Bits", histograms(report.bit_histograms(packed), "significant bits")),
     ]
-    mask: Any = report.input_mask(packed.model)
-    if mask is not None:
+    if (mask := report.input_mask(packed.model)) is not None:
         parts.append(picture("Inputs that are kept", mask[None]))
     return parts
 

@@ -30,7 +30,7 @@ class NormalJeffreys(BayesianLayer):
 
     def _build_scales(self, kernel_shape: tuple[int, ...]) -> None:
         groups = self._groups_shape(kernel_shape)
-        # q(z) begins at 1 with a small variance, as weights of a trained network are.
+        # q(z) begins at 1 with a small variance: the network begins as it is.
         self.z_mean_scaled = self.add_parameter("z_mean_scaled", groups, 1.0 / self.scale_speed)
         log_var = 2.0 * self.initial_log_std / self.scale_speed
         self.z_log_var_scaled = self.add_parameter("z_log_var_scaled", groups, log_var)
