@@ -10,6 +10,7 @@ and where values are missing follow from all rows, which takes a pass over them 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -151,19 +152,29 @@ def foot_of(
 
 def check_feet(shards: Shards, feet: Sequence[Foot]) -> None:
     """:raises ValueError: if the numbers in the last row of a file are the sums of their columns in it, or in all."""
-    for end in [foot for foot in feet if foot.last is not None]:
-        # Above it are the rows of its file, or those of earlier files, too
-        for first in (end.file, 0):
-            above = functools.reduce(Moments.merge, (foot.above for foot in feet if first <= foot.file <= end.file))
-            last = np.nan_to_num(np.asarray(end.last))
-            high = np.where(above.count > 0, np.maximum(np.abs(above.low), np.abs(above.high)), 0.0)
-            # Zeros say nothing; a sum that is no larger than what it sums up may be a row
-            is_told = (last != 0) & (high > 0)
-            size = above.count * np.sqrt(np.square(above.mean) + above.squares / np.maximum(above.count, 1))
-            agrees = np.abs(last - above.count * above.mean) <= 1e-9 * size
-            if is_told.any() and agrees[is_told].all() and (np.abs(last) > high)[is_told].any():
-                row = int(shards.blocks[shards.blocks[:, 0] == end.file, 3].sum()) - 1
-                raise ValueError(_total(row, shards.files[end.file], "its numbers are the sums of their columns"))
+    earlier: Moments | None = None
+    for file, feet_of_file in itertools.groupby(feet, lambda foot: foot.file):
+        blocks = list(feet_of_file)
+        above = functools.reduce(Moments.merge, (foot.above for foot in blocks))
+        end = next((foot.last for foot in blocks if foot.last is not None), None)
+        if end is None:
+            continue
+        # Above the last row are those of its file, or those of earlier files, too
+        whole = above if earlier is None else earlier.merge(above)
+        if any(_is_sum(np.nan_to_num(end), rows) for rows in (above, whole)):
+            row = int(shards.blocks[shards.blocks[:, 0] == file, 3].sum()) - 1
+            raise ValueError(_total(row, shards.files[file], "its numbers are the sums of their columns"))
+        earlier = whole.merge(Moments.of(end[None]))
+
+
+def _is_sum(last: NDArray[np.float64], above: Moments) -> bool:
+    """Whether all numbers of a row are the sums of those above; zeros say nothing."""
+    high = np.where(above.count > 0, np.maximum(np.abs(above.low), np.abs(above.high)), 0.0)
+    is_told = (last != 0) & (high > 0)
+    size = above.count * np.sqrt(np.square(above.mean) + above.squares / np.maximum(above.count, 1))
+    agrees = np.abs(last - above.count * above.mean) <= 1e-9 * size
+    # A sum that is no larger than what it sums up may be a row
+    return bool(is_told.any() and agrees[is_told].all() and (np.abs(last) > high)[is_told].any())
 
 
 def check_sentinels(preset: StreamPreset, sample: Part, moments: tuple[Moments, Moments]) -> None:

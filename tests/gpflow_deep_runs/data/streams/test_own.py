@@ -396,6 +396,11 @@ def test_totals_and_sentinels_of_a_stream_are_asked(rng: np.random.Generator, tm
         ValueError, match=rf"row {ROWS} .*a.parquet seems to sum up others, as its numbers are the sums"
     ):
         open_stream(tmp_path, table=spec)
+    (two := tmp_path / "two").mkdir()
+    for number, rows in enumerate((frame[:250], frame[250:])):  # the last of which sums up both files
+        rows.to_parquet(two / f"{number}.parquet", row_group_size=40)
+    with pytest.raises(ValueError, match=rf"row {ROWS - 250} .*1.parquet seems to sum up others, as its numbers are"):
+        open_stream(two, table=spec)
     assert (
         sum(open_stream(tmp_path, table=replace(spec, file=replace(spec.file, total_rows="keep"))).counts.values())
         == ROWS + 1
