@@ -251,5 +251,5 @@ def stored_kl_weight(path: Path, make: Callable[[], KLWeight]) -> KLWeight:
         stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         scores = {float(weight): float(score) for weight, score in stored["scores"].items()}
         return KLWeight(float(stored["kl_weight"]), scores, float(stored["gaussian"]), stored["note"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{path} holds no weight of the KL: {error!r}; delete it to choose one anew.") from error

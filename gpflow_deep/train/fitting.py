@@ -52,7 +52,6 @@ __all__ = [
     "sample",
     "simplest_model",
     "start",
-    "target_names",
     "train",
     "worse_than_simplest",
 ]
@@ -283,13 +282,8 @@ def start(
     rows = units.transform(X, Y)
     model = config.build(*rows, num_classes=len(class_names), seed=seed)
     model.num_data = tf.Variable(len(X), dtype=gpflow.default_float(), trainable=False, name="num_data")
-    predictor = Predictor(model, units, task=task, target_names=target_names(Y), class_names=class_names)
+    predictor = Predictor(model, units, task=task, class_names=class_names)
     return predictor, Trainer(model, training, num_steps=max_iter, data=rows)
-
-
-def target_names(Y: np.ndarray) -> list[str]:
-    """Of targets [N, P] that nobody has named."""
-    return [f"y{p}" for p in range(Y.shape[1])] if Y.shape[1] > 1 else ["y"]
 
 
 def train(

@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import gpflow
 import numpy as np
@@ -104,10 +104,10 @@ class Predictor:
 
     :param model: a deep GP of standardised rows.
     :param task: what is predicted.
-    :param target_names: of the P targets.
+    :param target_names: of the P targets; y, or y0, y1, ..., if None.
     :param class_names: of the labels, in their order; empty for a regression.
     :param schema: kept with the model and given back, for whoever makes X of a new table; JSON.
-    :raises ValueError: if the model does not take the inputs of `units`.
+    :raises ValueError: if the model does not take the inputs of `units`, or there are other targets than names.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Predictor:
         units: Units,
         *,
         task: Task = "regression",
-        target_names: Sequence[str] = ("y",),
+        target_names: Sequence[str] | None = None,
         class_names: Sequence[str] = (),
         schema: Mapping[str, object] | None = None,
     ) -> None:
@@ -125,6 +125,11 @@ class Predictor:
                 f"model and units must have equally many inputs, got {model.layers[0].input_dim} and "
                 f"{len(units.x.mean)}: they are of different data; take both from one run."
             )
+        num_targets = len(units.y.mean)
+        if target_names is None:
+            target_names = [f"y{p}" for p in range(num_targets)] if num_targets > 1 else ["y"]
+        if len(target_names) != num_targets:
+            raise ValueError(f"target_names must be one for each of the {num_targets} targets, got {target_names}.")
         self.model = model
         self.units = units
         self.task = task
@@ -210,7 +215,7 @@ class Predictor:
         return joined([find_modes(part, prominence=prominence) for part in parts])
 
     def sample_y(
-        self, X: np.ndarray, num_samples: int = 1, *, rng: np.random.RandomState | int = 0
+        self, X: np.ndarray, num_samples: int = 1, *, rng: np.random.Generator | np.random.RandomState | int = 0
     ) -> NDArray[np.float64]:
         """Draws of new targets at X [N, D] in the units of the data, joint over all rows: [num_samples, N, P].
 
@@ -221,7 +226,8 @@ class Predictor:
             memory.
         :raises FloatingPointError: if a factorisation fails.
         """
-        rng = rng if isinstance(rng, np.random.RandomState) else np.random.RandomState(rng)
+        if not isinstance(rng, np.random.RandomState):
+            rng = np.random.RandomState(rng.bit_generator if isinstance(rng, np.random.Generator) else rng)
         with clear_errors("drawing failed: "):
             return draw_targets(self.model, self.units, X, num_samples, rng)
 
@@ -376,16 +382,17 @@ class Predictor:
         try:
             schema = stored["schema"]
             task = schema["task"]
-            targets = map(str, schema["targets"])
-            classes = map(str, schema["class_names"])
+            if task not in get_args(Task):
+                raise TypeError(f"it has the task {task!r}")
+            targets = tuple(map(str, schema["targets"]))
+            classes = tuple(map(str, schema["class_names"]))
             units = Units(Scale.from_json(stored["x_scale"]), Scale.from_json(stored["y_scale"]))
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path} is damaged ({error!r}); train again, or take an undamaged copy.") from error
         # The two files may be of different runs, which shows by the number of inputs.
         model = load_model(Path(folder) / MODEL_FILE, custom_objects=custom_objects)
         try:
-            names = {"target_names": tuple(targets), "class_names": tuple(classes)}
-            return cls(model, units, task=task, schema=schema, **names)
+            return cls(model, units, task=task, target_names=targets, class_names=classes, schema=schema)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
 

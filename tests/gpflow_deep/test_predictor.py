@@ -208,6 +208,9 @@ def test_columns_of_a_regression(rng: np.random.Generator) -> None:
     assert list(columns) == [f"{name}_{target}" for target in "ab" for name in names]
     for name in names:
         np.testing.assert_array_equal(columns[f"{name}_b"], getattr(predicted, name)[:, 1])
+    assert Predictor(make_model(rng, (2, 2, 2)), _units(P=2)).target_names == ("y0", "y1")
+    with pytest.raises(ValueError, match=r"target_names must be one for each of the 2 targets, got \['y'\]"):
+        Predictor(make_model(rng, (2, 2, 2)), _units(P=2), target_names=["y"])
     one = Predictor(make_model(rng), _units())
     assert list(one.columns(one.predict(X))) == list(names)
 
@@ -349,6 +352,9 @@ def test_damaged_folders(rng: np.random.Generator, tmp_path: Path) -> None:
     inputs.write_text(json.dumps({**stored, "schema": {}}))
     with pytest.raises(ValueError, match=r"inputs\.json is damaged \(KeyError\('task'\)\)"):
         Predictor.load(tmp_path)
+    inputs.write_text(json.dumps({**stored, "schema": {**stored["schema"], "task": "ranking"}}))
+    with pytest.raises(ValueError, match=r"inputs\.json is damaged .*it has the task 'ranking'"):
+        Predictor.load(tmp_path)
     inputs.write_text(json.dumps({**stored, "x_scale": Scale.identity(3).to_json()}))
     with pytest.raises(ValueError, match=r"must have equally many inputs, got 2 and 3: .*take both from one run"):
         Predictor.load(tmp_path)
@@ -380,6 +386,8 @@ def test_draws_of_targets(rng: np.random.Generator) -> None:
     assert_mean_close(drawn, predicted.mean, min_detectable=0.2 * predicted.std)
     assert_mean_close(np.square(drawn - predicted.mean), np.square(predicted.std), min_detectable=predicted.std**2)
     np.testing.assert_array_equal(found.sample_y(X, 3, rng=3), found.sample_y(X, 3, rng=np.random.RandomState(3)))
+    first, second = (found.sample_y(X, 3, rng=np.random.default_rng(4)) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
     same_row = found.sample_y(np.repeat(X[:1], 2, axis=0), 500)
     assert np.corrcoef(same_row[:, :, 0].T)[0, 1] > 0.2  # of one function
     labels, X, _ = _classifier(rng, "softmax", ("no", "yes"))

@@ -19,6 +19,7 @@ def refuse() -> None:
         ("{}", "does not say 'choice'"),
         ("[1]", "holds no choice of a model"),
         ("{", "holds no choice of a model"),
+        pytest.param("[" * 100_000, "holds no choice of a model", id="deep"),
     ],
 )
 def test_what_another_version_wrote_is_refused_in_words(content: str, message: str, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ from ...posteriors.ensemble import InducingSamples
 from ...posteriors.noise import ABOVE_BOUND, has_noise
 from ..config import LINEAR, KernelName, LayerConfig, ModelConfig, make_kernel
 from ..course import TrainingConfig
-from ..fitting import Fitted, batches, check_counts, draws, fit, target_names, train
+from ..fitting import Fitted, batches, check_counts, draws, fit, train
 from ..predictor import Predictor
 from ..presets import modern, with_global_inducing
 from ..training import Trainer
@@ -204,7 +204,7 @@ class _Trained:
         self.model = self._new(np.arange(batch_size))
         self._num_data = tf.Variable(1, dtype=gpflow.default_float(), trainable=False, name="num_data")
         self.model.num_data = self._num_data
-        self.predictor = Predictor(self.model, units, target_names=target_names(rows[1]))
+        self.predictor = Predictor(self.model, units)
         self.trainer: Trainer | None = None
         self.num_steps = 0
         self.residuals: Array = np.zeros([0, 1])  # [n, P], of the rows that were scored last
@@ -837,8 +837,7 @@ class _Search:
             kernel=single.kernel,
             num_inducing=len(self.X) if single.Z is None else len(single.Z),
         )
-        model = build_single(single, self.x, self.y, config)
-        predictor = Predictor(model, self.units, target_names=target_names(self.y))
+        predictor = Predictor(build_single(single, self.x, self.y, config), self.units)
         trainer = Trainer(predictor.model, self.course.training)
         self._say_if_noise_free(single.noise, single)
         bounds = (single.value * self.y.shape[1],)
@@ -854,7 +853,7 @@ class _Search:
         self.chosen = config
         drawn = impute(single, config.kernel, self.x, self.y, seed=self.course.seed)
         model = build_imputed(drawn, self.x, self.y, config)
-        predictor = Predictor(model, self.units, target_names=target_names(self.y))
+        predictor = Predictor(model, self.units)
         self._add("all rows", None, f"{len(drawn.draws)} draws of the inner outputs", began=began)
         self.noise = LEAST_NOISE
         self._say_if_noise_free(self.noise)

@@ -64,7 +64,7 @@ def stored_choice(folder: Path, make: Callable[[], Begun], config: ModelConfig, 
             f"{folder / FILE} does not say {error.args[0]!r}, as another version wrote it; continue the run with that "
             "version, or give a new --run_dir."
         ) from error
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{folder} holds no choice of a model ({error}); give a new --run_dir.") from error
 
 
