@@ -23,8 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status."""
     options = _parser().parse_args(arguments)
     root = Path(options.root)
-    # Only `check` leaves the pages as they are; the others write them anew in the end.
     try:
+        # Elsewhere there would be nothing to compare, and nothing that differs.
+        if not (root / "results").is_dir():
+            raise ValueError(f"--root={root} must be the folder of the project, but it has no folder results.")
+        # Only `check` leaves the pages as they are; the others write them anew in the end.
         if options.command == "check":
             differences = problems(root)
             print("\n".join(differences) or "the tables are those of results/")

@@ -37,6 +37,10 @@ def test_write_and_check(project: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_errors_are_one_line(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
         (["sweep", str(project), "--units=a"], f"error: {project}/table.json: no such file or directory.\n"),
+        (
+            [f"--root={project / 'none'}", "check"],
+            f"error: --root={project}/none must be the folder of the project, but it has no folder results.\n",
+        ),
         (["sweep", str(project / "none")], f"error: {project}/none/table.json: no such file or directory.\n"),
     ):
         assert main([f"--root={project}", *arguments]) == 2
