@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 Batch = TypeVar("Batch")
+MOST_THREADS = 4096
 STRATEGIES = ("none", "mirrored", "multi_worker")
 
 _WORKER_LOST = (
@@ -99,6 +100,9 @@ class Devices:
     def __post_init__(self) -> None:
         if self.threads < 0:
             raise ValueError(f"--threads must not be negative, got {self.threads}; 0 lets TensorFlow choose.")
+        # TensorFlow makes all of them at its start, which would take minutes.
+        if self.threads > MOST_THREADS:
+            raise ValueError(f"--threads must be at most {MOST_THREADS}, got {self.threads}; give one for each CPU.")
         check_replicas(self.strategy, self.replicas)
 
     def prepare(self) -> "tf.distribute.Strategy | None":

@@ -237,6 +237,8 @@ def test_bad_strategies_and_threads(name: str, num_replicas: int | None, message
     apply_threads(0)  # changes nothing, so it is never too late
     with pytest.raises(ValueError, match="--threads must not be negative, got -2"):
         Devices(threads=-2)
+    with pytest.raises(ValueError, match="--threads must be at most 4096, got 100000; give one for each CPU"):
+        Devices(threads=100_000)
     with pytest.raises(ValueError, match="--replicas must be at least 1 and needs --strategy=mirrored, got 0"):
         Devices(strategy="mirrored", replicas=0)
 
