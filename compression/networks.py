@@ -4,7 +4,6 @@ Weights are initialised by He et al. (2015), as in the paper, biases by zero.
 """
 
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,22 +30,17 @@ def lenet_300_100(input_shape: Sequence[int] = (28, 28, 1), num_classes: int = 1
 
     :param input_shape: height, width and channels of an image; pixels become inputs row by row.
     """
-    layers = _Layers(seed)
-    x = inputs = keras.Input(tuple(input_shape))
-    x = layers.flatten()(x)
-    for units in (300, 100):
-        x = layers.dense(units, "relu")(x)
-    return keras.Model(inputs, layers.dense(num_classes)(x), name="lenet_300_100")
+    return _network("lenet_300_100", input_shape, num_classes, [], [300, 100], seed)
 
 
 def lenet_5_caffe(input_shape: Sequence[int] = (28, 28, 1), num_classes: int = 10, *, seed: int = 0) -> keras.Model:
     """Convolutions of 20 and 50 maps, 5 x 5, each with ReLU and pooling, then 500 units: 430,500 weights for MNIST."""
-    return _convolutional("lenet_5_caffe", input_shape, num_classes, [(20, 5), (50, 5)], 500, seed)
+    return _network("lenet_5_caffe", input_shape, num_classes, [(20, 5), (50, 5)], [500], seed)
 
 
 def small(input_shape: Sequence[int] = (8, 8, 1), num_classes: int = 10, *, seed: int = 0) -> keras.Model:
     """Convolutions of 16 and 16 maps, 3 x 3 and 2 x 2, and 64 units, for images of 8 x 8."""
-    return _convolutional("small", input_shape, num_classes, [(16, 3), (16, 2)], 64, seed)
+    return _network("small", input_shape, num_classes, [(16, 3), (16, 2)], [64], seed)
 
 
 #: Name -> function of input shape and number of classes, with a seed.
@@ -151,50 +145,38 @@ def load(path: str | os.PathLike[str]) -> keras.Model:
     return load_bcz(path) if Path(path).suffix == ".bcz" else keras.models.load_model(path)
 
 
-class _Layers:
-    """Layers with initial weights by `seed`, and with names that do not depend on what else was made before: what a run
-    logs for each layer, and its checkpoints, go by them."""
-
-    def __init__(self, seed: int) -> None:
-        self._seeds = iter(range(1000 * seed, 1000 * seed + 1000))
-        self._counts: Counter[str] = Counter()
-
-    def dense(self, units: int, activation: str | None = None) -> keras.Layer:
-        return keras.layers.Dense(units, activation, kernel_initializer=self._he(), name=self._name("dense"))
-
-    def convolution(self, maps: int, size: int) -> keras.Layer:
-        kernel = self._he()
-        return keras.layers.Conv2D(maps, size, activation="relu", kernel_initializer=kernel, name=self._name("conv2d"))
-
-    def pooling(self) -> keras.Layer:
-        return keras.layers.MaxPooling2D(name=self._name("max_pooling2d"))
-
-    def flatten(self) -> keras.Layer:
-        return keras.layers.Flatten(name=self._name("flatten"))
-
-    def _he(self) -> keras.initializers.Initializer:
-        return keras.initializers.HeNormal(seed=next(self._seeds))
-
-    def _name(self, kind: str) -> str:
-        number = self._counts[kind]
-        self._counts[kind] += 1
-        return f"{kind}_{number}" if number else kind
-
-
-def _convolutional(
+def _network(
     name: str,
     input_shape: Sequence[int],
     num_classes: int,
     convolutions: Sequence[tuple[int, int]],
-    units: int,
+    units: Sequence[int],
     seed: int,
 ) -> keras.Model:
-    layers = _Layers(seed)
+    """Convolutions of so many maps and this size, each with pooling, then dense layers, the last of which gives logits.
+
+    Names of layers do not depend on what else was made before: what a run logs, and its checkpoints, go by them.
+    """
+    seeds = iter(range(1000 * seed, 1000 * seed + 1000))
+
+    def he() -> keras.Initializer:
+        return keras.initializers.HeNormal(seed=next(seeds))
+
     x = inputs = keras.Input(tuple(input_shape))
-    # Each convolution is followed by pooling, the dense part by logits.
-    for maps, size in convolutions:
-        x = layers.convolution(maps, size)(x)
-        x = layers.pooling()(x)
-    x = layers.flatten()(x)
-    x = layers.dense(units, "relu")(x)
-    return keras.Model(inputs, layers.dense(num_classes)(x), name=name)
+    for number, (maps, size) in enumerate(convolutions):
+        convolution = keras.layers.Conv2D(
+            maps, size, activation="relu", kernel_initializer=he(), name=_numbered("conv2d", number)
+        )
+        x = convolution(x)
+        x = keras.layers.MaxPooling2D(name=_numbered("max_pooling2d", number))(x)
+    x = keras.layers.Flatten(name="flatten")(x)
+    # Hidden layers with ReLU, and logits of the classes.
+    for number, size in enumerate(units):
+        x = keras.layers.Dense(size, "relu", kernel_initializer=he(), name=_numbered("dense", number))(x)
+    logits = keras.layers.Dense(num_classes, kernel_initializer=he(), name=_numbered("dense", len(units)))(x)
+    return keras.Model(inputs, logits, name=name)
+
+
+def _numbered(kind: str, number: int) -> str:
+    """As Keras names layers of a kind."""
+    return f"{kind}_{number}" if number else kind
