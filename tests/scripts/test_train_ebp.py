@@ -140,21 +140,6 @@ def test_what_is_logged_is_what_is_stored(folder: Path, everything: Finished) ->
     assert (folder / "all" / "plots" / "errors.svg").stat().st_size > 1000
 
 
-def test_the_exported_network_has_the_errors_that_are_reported(folder: Path, everything: Finished) -> None:
-    """From raw inputs to labels, on the test rows of the first fold."""
-    told = re.search(r"all.ebp: .* rows; (\S+) % right, predict (\S+) %", everything.out)
-    assert told is not None, everything.out
-    rows = numpy_rng(0, "folds/90").permutation(90)[:30]
-    table = pd.read_csv(folder / "sick.csv").iloc[rows]
-    predicted = PackedNetwork.load(folder / "all.ebp").predict(table[list("abcd")].to_numpy())
-    error = 100 * np.mean(predicted != table["sick"].to_numpy())
-    assert float(told[1]) == pytest.approx(100 - error, abs=0.05)
-    models = result_of(folder, "all")["models"]
-    assert float(told[2]) == pytest.approx(100 - models["binary P"]["errors_percent"][0][0][-1], abs=0.05)
-    if "the most probable weights" in told[0]:
-        assert error == pytest.approx(models["binary D"]["errors_percent"][0][0][-1], rel=1e-12)
-
-
 @pytest.mark.parametrize(
     ("name", "arguments", "models", "sizes"),
     [
