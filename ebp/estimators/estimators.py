@@ -1,6 +1,5 @@
-"""What the estimators have in common: checks of settings and of arguments, and batches of second-order networks.
-
-How good a trained network is on labelled rows, and how much it knows of its weights.
+"""What the estimators have in common: checks of settings and of arguments, batches of second-order networks, how good a
+trained network is on labelled rows, and how much it knows of its weights.
 """
 
 from __future__ import annotations
@@ -29,18 +28,27 @@ __all__ = [
     "check_classes",
     "check_second_order",
     "check_whole_numbers",
+    "dense_rows",
     "error_percent",
     "errors_percent",
     "group_numbers",
+    "is_plain",
     "layer_widths",
     "posterior_scalars",
     "posterior_shapes",
     "probability_scores",
+    "say_pass",
+    "start_classes",
+    "weight_of_rows",
 ]
 
-__all__ += ["dense_rows", "is_plain", "say_pass", "start_classes", "weight_of_rows"]
-
 Array = NDArray[np.float64]
+
+#: Weights of a layer in a histogram.
+MAX_SHOWN = 100_000
+
+#: A discrete weight is decided if its variance is below so much of the prior's.
+DECIDED = 0.01
 
 
 def layer_widths(hidden: object) -> tuple[int, ...]:
@@ -191,13 +199,6 @@ def batches(
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
         yield rows, None if weight is None else weight[rows]
-
-
-#: Weights of a layer in a histogram.
-MAX_SHOWN = 100_000
-
-#: A discrete weight is decided if its variance is below so much of the prior's.
-DECIDED = 0.01
 
 
 def error_percent(scores: np.ndarray, Y: np.ndarray) -> float:

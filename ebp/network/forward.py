@@ -6,7 +6,8 @@ layer's fan-in K counts its bias, whose weight is N(b, 1) and whose input is 1.
 The inputs of a layer are normal by the central limit theorem, Eq. (3.14): u ~ N(mu, Sigma). Sigma is taken as diagonal
 (Sec. 3.4) by `layer_inputs`; `layer_covariance` and `sign_covariance` carry it in full (appendix B).
 
-The maps of `convolution` in TensorFlow, and their adjoints, by which derivatives go back.
+Layers of shared weights have the maps of `convolution` between them, `unfolded_rows` and `mean_pooled`; derivatives go
+back by their adjoints, `folded` and `mean_unpooled`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ __all__ = [
     "signs",
     "unfolded_rows",
 ]
+
+
+#: Variance of the posterior of a bias: that of its prior, N(0, 1), since Eq. (4.5) moves means only.
+BIAS_VARIANCE = 1.0
 
 
 def unfolded_rows(v: tf.Tensor, convolved: Convolved) -> tf.Tensor:
@@ -72,10 +77,6 @@ def mean_unpooled(images: tf.Tensor, convolved: Convolved) -> tf.Tensor:
     blocks = tf.reshape(images / pool**2, [-1, height, 1, width, 1, filters])
     rows = tf.broadcast_to(blocks, [tf.shape(blocks)[0], height, pool, width, pool, filters])
     return tf.reshape(rows, [-1, filters])
-
-
-#: Variance of the posterior of a bias: that of its prior, N(0, 1), since Eq. (4.5) moves means only.
-BIAS_VARIANCE = 1.0
 
 
 class Layer(NamedTuple):

@@ -25,12 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 from gpflow_deep_base.files import write_text
 
 from ..network.coding import Matrix
-from .c_coding import INT32_MAX, array, comment, input_coding
+from .c_coding import array, comment, input_coding
 from .c_rounded import header_of, source_of
 from .export import Exported, check_label_rows, packed, print_look, say
 from .packed import PackedNetwork
 from .rounded import fit_within, round_network
-from .signs import Layer
+from .signs import INT32_MAX, Layer
 
 if TYPE_CHECKING:
     from ..estimators.gaussian_classifier import EBPGaussianClassifier

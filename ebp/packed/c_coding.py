@@ -1,7 +1,4 @@
-"""How C codes an input: by whole numbers where inputs are whole numbers, else in `double`, as NumPy does it.
-
-Constants and comments of C.
-"""
+"""Constants and comments of C, and how it codes an input: by whole numbers where inputs are such, else in `double`."""
 
 from __future__ import annotations
 
@@ -12,8 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .packed import PackedNetwork
+from .signs import INT32_MAX
 
-__all__ = ["INT32_MAX", "array", "comment", "floats", "input_coding"]
+__all__ = ["array", "comment", "floats", "input_coding"]
+
+_SHIFT = 40
+_MAX_CODED = 2**22
 
 
 def array(kind: str, name: str, values: Iterable[int | np.integer]) -> str:
@@ -50,12 +51,6 @@ def comment(text: str) -> str:
         .replace("\n", " ")
         .replace("\\", "/")
     )
-
-
-INT32_MAX = 2**31 - 1
-
-_SHIFT = 40
-_MAX_CODED = 2**22
 
 
 def input_coding(net: PackedNetwork, inputs: str) -> tuple[list[str], str]:

@@ -32,9 +32,9 @@ from gpflow_deep_base.storage.limits import refuse_damaged
 
 from ..network.coding import FRACTION_BITS, InputCoding, Kind
 from ..network.convolution import POOLS, Convolved
-from .signs import Layer, pad
+from .signs import INT32_MAX, Layer, pad
 
-__all__ = ["FILE_VERSION", "INT32_MAX", "MAGIC", "Content", "coding_bytes", "parse", "read"]
+__all__ = ["FILE_VERSION", "MAGIC", "MAX_FRACTION_BITS", "Content", "coding_bytes", "parse", "read"]
 
 FILE_VERSION = 4
 """Version of the file format, the only one that is read."""
@@ -45,7 +45,6 @@ MAGIC = b"EBPACKED"
 _FIELDS = {"shapes", "networks", "fraction_bits", "bias_dtype", "coding", "classes", "convolutions"}
 _MAX_IMAGE = 2**22
 _MAX_HEADER = 2**20
-INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,8 @@ from gpflow_deep_base.storage.frame import framed, leb128
 
 from ..network.coding import InputCoding
 from ..network.convolution import Convolved
-from .packed_file import FILE_VERSION, INT32_MAX, MAGIC, coding_bytes, parse
+from .packed_file import FILE_VERSION, MAGIC, coding_bytes, parse
+from .signs import INT32_MAX
 
 __all__ = ["Weights", "content_of"]
 

@@ -31,6 +31,7 @@ from ebp.network.coding import Matrix
 
 from ..second_order.second_order import Gaussian, forward
 from ..training.passes import held_folds
+from .signs import INT32_MAX
 
 if TYPE_CHECKING:
     from ..estimators.gaussian_classifier import EBPGaussianClassifier
@@ -54,8 +55,6 @@ STEPS = np.geomspace(0.05, 1.05, 17)
 
 #: Rows by which weights are rounded, at most.
 MAX_ROWS = 4000
-
-INT32_MAX = 2**31 - 1
 
 #: Bytes of the code of a function, with some to spare: gcc -Os makes 310 to 340 of it on x86-64.
 CODE_BYTES = 380

@@ -21,6 +21,7 @@ from ..network.convolution import Convolved, pooled, unfolded
 
 __all__ = [
     "HAS_NUMBA",
+    "INT32_MAX",
     "Layer",
     "Units",
     "convolved_sums",
@@ -28,12 +29,16 @@ __all__ = [
     "hidden_sums",
     "masked_product",
     "pack_signs",
+    "pad",
+    "prefers_floats",
+    "sign_products",
+    "sign_units",
+    "units",
 ]
-__all__ += ["pad", "prefers_floats", "sign_products", "sign_units", "units"]
 
 HAS_NUMBA = importlib.util.find_spec("numba") is not None
 
-_INT32_MAX = 2**31 - 1
+INT32_MAX = 2**31 - 1
 _FEW_ROWS = 16
 _LARGE_LAYER = 2**20
 _LARGE_FLOATS = 2**17
@@ -198,7 +203,7 @@ def units(X: Matrix, fraction_bits: int) -> Units:
             f"this network's inputs must be multiples of 2^-{fraction_bits}, got others; code them as it was trained."
         )
     largest = float(abs(q).astype(np.float64).sum(axis=1).max()) if q.shape[0] else 0.0
-    if not largest <= _INT32_MAX:
+    if not largest <= INT32_MAX:
         raise ValueError(f"the inputs of a row must add up to less than 2^31 units of 2^-{fraction_bits}; scale them.")
     return Units(q, largest)
 
