@@ -285,7 +285,7 @@ def finish(
     data: Rows,
     run: Run,
     fitted: Fitted,
-    train: Any,
+    train: np.ndarray,
     choice: darn.Choice | None,
     exact: darn.DensityChoice | None,
 ) -> None:
