@@ -9,8 +9,6 @@ and where values are missing follow from all rows, which takes a pass over them 
 
 from __future__ import annotations
 
-import functools
-import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -131,6 +129,10 @@ class Foot(NamedTuple):
     above: Moments
     last: NDArray[np.float64] | None
 
+    def merge(self, below: Foot) -> Foot:
+        """That of both blocks of a file, of which `below` comes next."""
+        return Foot(self.file, self.above.merge(below.above), below.last)
+
 
 def foot_of(
     shards: Shards, preset: StreamPreset, number: int, X: NDArray[np.float64], Y: NDArray[np.float64]
@@ -151,12 +153,13 @@ def foot_of(
 
 
 def check_feet(shards: Shards, feet: Sequence[Foot]) -> None:
-    """:raises ValueError: if the numbers in the last row of a file are the sums of their columns in it, or in all."""
+    """Ask whether a file ends with a total.
+
+    :param feet: of each file, in their order.
+    :raises ValueError: if the numbers in the last row of a file are the sums of their columns in it, or in all.
+    """
     earlier: Moments | None = None
-    for file, feet_of_file in itertools.groupby(feet, lambda foot: foot.file):
-        blocks = list(feet_of_file)
-        above = functools.reduce(Moments.merge, (foot.above for foot in blocks))
-        end = next((foot.last for foot in blocks if foot.last is not None), None)
+    for file, above, end in feet:
         if end is None:
             continue
         # Above the last row are those of its file, or those of earlier files, too

@@ -222,7 +222,8 @@ class _Found:
                 self.first_missing = (self._shards.files[block.file], row)
         # What a total at the foot of a file would have summed up
         if (foot := own.foot_of(self._shards, self._preset, number, X, Y)) is not None:
-            self.feet.append(foot)
+            is_same_file = bool(self.feet) and self.feet[-1].file == foot.file
+            self.feet.append(self.feet.pop().merge(foot) if is_same_file else foot)
 
 
 def _check_missing(preset: StreamPreset, found: _Found) -> None:
