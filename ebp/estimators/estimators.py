@@ -5,7 +5,6 @@ trained network is on labelled rows, and how much it knows of its weights.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from numbers import Integral
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +16,7 @@ from gpflow_deep_base.numbers.scores import label_scores
 from gpflow_deep_base.seeds import Seed
 
 from ..network.coding import MAX_DENSE, Matrix, is_sparse
+from ..network.convolution import is_whole
 from ..network.heads import SoftmaxHead, head_scores
 from ..network.network import EBPNetwork, check_rows
 from ..second_order.second_order import UNITS
@@ -58,7 +58,7 @@ def layer_widths(hidden: object) -> tuple[int, ...]:
     :raises ValueError: if it is anything else, or a width is not positive.
     """
     widths: list[object] = list(hidden) if isinstance(hidden, Iterable) and not isinstance(hidden, str) else [hidden]
-    sizes = [int(n) for n in widths if isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 1]
+    sizes = [int(width) for width in widths if is_whole(width)]
     if len(sizes) < len(widths):
         raise ValueError(
             f"hidden must be a positive whole number or a sequence of them such as (120,), got {hidden!r}."
@@ -86,7 +86,7 @@ def check_whole_numbers(estimator: object, *names: str, least: int = 1, other: s
         value = getattr(estimator, name)
         if other and isinstance(value, str) and value == other:
             continue
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        if not is_whole(value, least):
             alternative = f" or {other!r}" if other else ""
             raise ValueError(f"{name} must be a whole number of at least {least}{alternative}, got {value!r}.")
 

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -28,18 +28,23 @@ if TYPE_CHECKING:  # this module needs NumPy alone
 #: Rows of NumPy or of TensorFlow.
 Rows = TypeVar("Rows", np.ndarray, "tf.Tensor")
 
-__all__ = ["Convolution", "Convolved", "check_whole", "flat_sizes", "pooled", "unfolded"]
+__all__ = ["Convolution", "Convolved", "check_whole", "flat_sizes", "is_whole", "pooled", "unfolded"]
 
 POOLS = (1, 2, 4)
 """Powers of two, whose means of signs are exact numbers."""
 
 
-def check_whole(name: str, value: object, least: int = 1) -> int:
-    """A whole number of at least `least`, NumPy's among them, as Python's.
+def is_whole(value: object, least: int = 1) -> TypeGuard[int]:
+    """Whether it is a whole number of at least `least`, Python's or NumPy's; truth values are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
-    :raises ValueError: with the name, for anything else.
+
+def check_whole(name: str, value: object, least: int = 1) -> int:
+    """The number as Python's.
+
+    :raises ValueError: with the name, for what is no such number, see `is_whole`.
     """
-    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+    if not is_whole(value, least):
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
     return int(value)
 
