@@ -27,6 +27,7 @@ def to_planes(levels: ArrayLike, num_planes: int) -> NDArray[np.uint8]:
         (array >= 0) & (array < 2**num_planes) & (array == np.floor(array))
     ):
         raise ValueError(f"{num_planes} bit planes hold whole numbers from 0 to {2**num_planes - 1}, got others.")
+    # Plane by plane, so that pixels of one plane are neighbours
     integers = array.astype(np.uint16)
     return np.concatenate([(integers >> plane & 1).astype(np.uint8) for plane in reversed(range(num_planes))], axis=1)
 

@@ -390,9 +390,11 @@ def read_batches(
         if _is_blank(row, dialect):
             num_blank += 1
             return "skip"
+        # All others are counted, and told of
         ragged.append(row)
         if is_dropping and _SEAL not in row.text:
             return "skip"
+        # The first odd row may be a note; with a second one these are a foot, which is checked at the end
         is_foot = _SEAL not in row.text and (skip_footer is not None or len(ragged) > 1 or _is_note(row, dialect))
         return "skip" if len(ragged) <= (_MAX_FOOT if skip_footer is None else skip_footer) and is_foot else "error"
 

@@ -453,6 +453,7 @@ def names_of_pandas(schema: pa.Schema) -> tuple[list[str], list[str]]:
         stored = schema.pandas_metadata
     except ValueError:  # no JSON
         return [], []
+    # Only lists of names of columns that are there
     entries = {name: stored.get(name) if isinstance(stored, dict) else None for name in ("columns", "index_columns")}
     columns, index = (entry if isinstance(entry, list) else [] for entry in entries.values())
     categories = [c.get("name") for c in columns if isinstance(c, dict) and c.get("pandas_type") == "categorical"]
@@ -573,11 +574,13 @@ def _index_of(frame: object) -> tuple[tuple[str, str], ...]:
 
 def _frame_columns(frame: object, where: str) -> pa.Table:
     if isinstance(frame, pd.DataFrame):
+        # Any name becomes a text; one that is missing is none
         names = ["" if name is None or (np.isscalar(name) and pd.isna(name)) else str(name) for name in frame.columns]
         check_names(names, where)
         columns = [_pandas_column(frame.iloc[:, d], f"column {name!r} of {where}") for d, name in enumerate(names)]
         return pa.table(dict(zip(names, columns, strict=True)))
     if hasattr(frame, "__arrow_c_stream__"):
+        # Frames of other libraries share the interface of Arrow
         with contextlib.suppress(pa.ArrowInvalid):  # of one column
             return pa.table(frame)
     raise ValueError(
@@ -630,6 +633,7 @@ def _plain_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if str(kind) in _TEXT_TYPES:
         return column.cast(pa.string())
     if pa.types.is_dictionary(kind) and str(kind.value_type) in _TEXT_TYPES:
+        # Levels that are texts, chunk by chunk: each has levels of its own
         chunks = [
             pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string()), ordered=kind.ordered)
             for chunk in column.chunks

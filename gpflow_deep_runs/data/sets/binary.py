@@ -206,6 +206,7 @@ def _drawn(
     image_shape: tuple[int, int] | None = None,
 ) -> Rows:
     """Parts drawn at random: the first `counts` of `order` train and validate, the others test."""
+    # Blocks of the order are the parts
     numbers = dict(zip(PARTS, np.split(order, np.cumsum(counts)), strict=True))
     return density(
         name,

@@ -61,6 +61,7 @@ def read_digits(name: str, paths: Sequence[Path]) -> Rows:
     """Scikit-learn's digits, from 0 to 16; the test rows of all views test."""
     pixels, labels = raw.digits()
     images = pixels.reshape(-1, 8, 8, 1).astype(np.uint8)
+    # Divided as in all views, each part in the order of the source
     order = raw.digits_order()
     num_train = sum(raw.DIGITS_COUNTS)
     train = np.sort(order[:num_train])
@@ -106,6 +107,7 @@ def read_cifar10_jpeg(name: str, paths: Sequence[Path]) -> Rows:
     (path,) = paths
     stored = read_npz(path)
     pixels = []
+    # Images one after the other, and where each of them begins
     for part in ("train", "test"):
         content = stored[f"{part}_jpeg"].tobytes()
         offsets = stored[f"{part}_offsets"]

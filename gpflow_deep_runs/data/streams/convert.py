@@ -140,6 +140,7 @@ def _source(path: Path, spec: TableSpec) -> _Source:
         table = read_source(path, spec=spec)
         said = ("its standard splits are left out",) if table.splits else ()
         return _Source(path, lambda: iter([table.columns]), said=said)
+    # A text keeps its delimiter, which tells decimal commas from thousands
     dialect = _dialect(path, spec)
     metadata = {DELIMITER: dialect.delimiter.encode()}
     return _Source(path, lambda: text_batches(path, dialect, spec), metadata, dialect.notes)

@@ -436,6 +436,7 @@ def _grown(known: _Known, survey: Survey) -> dict[str, Column]:
 
 def _is_counted(column: Column, facts: Facts, spec: TableSpec) -> bool:
     """Whether the first rows say too little of a column."""
+    # Levels and dates of later rows may be others; so may gaps, and labels
     if column.kind in ("category", "text", "date"):
         return True
     is_target = column.name in spec.target

@@ -71,6 +71,7 @@ class Feature:
     @property
     def value_names(self) -> tuple[str, ...]:
         """Names of its columns of X, but for the one that says where values are missing."""
+        # A column for each bin, level or part, or the number itself
         if self.bins is not None:
             return tuple(f"{self.name}={name}" for name in self.bins.names)
         match self.column.kind:

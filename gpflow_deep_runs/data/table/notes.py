@@ -42,6 +42,7 @@ def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> 
 def of_date(contents: Contents, form: str, zone: str = "") -> str:
     """Of dates: how one of them is read, unless they are written as programs write them."""
     _, text, _ = contents.cells.first(contents.is_value)
+    # Dates as programs write them need no example
     parts = []
     if form not in ISO_FORMATS or "%z" in form:
         days = float(read_dates(pa.array([text]), form, is_local=zone == "local")[0])

@@ -253,6 +253,7 @@ class Schema:
             schema = _from_json(stored)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"the stored table schema is damaged ({error}); take an undamaged copy.") from error
+        # One fill for each input
         if schema.fills is not None and len(schema.fills) != len(schema.feature_names):
             raise ValueError(
                 f"the stored table schema is damaged ({len(schema.fills)} fills for {len(schema.feature_names)} "

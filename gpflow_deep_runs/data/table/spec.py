@@ -257,6 +257,7 @@ def _split(value: str, names: Sequence[str]) -> tuple[str, str]:
 def _check_how(flag: str, kind: Kind, name: str, how: str) -> None:
     if kind == "number" and how not in ("", *SIGNS):
         raise ValueError(f"{flag}={name}:HOW must have point or comma for HOW, the decimal sign, got {how!r}.")
+    # An order, the local clock, or a format that can be read
     if kind == "date" and how not in ("", LOCAL, *ORDERS):
         problem = times.check_format(how)
         if problem:

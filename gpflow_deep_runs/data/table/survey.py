@@ -230,6 +230,7 @@ def check_missing(counts: Mapping[str, int], where: str, *, is_new: bool = False
     :param is_new: whether these are new rows, whose columns cannot be left out.
     :raises ValueError: if columns have missing values; names them with their counts and the flags that help.
     """
+    # All columns with their counts, in one error
     bad = [f"{name!r} ({count})" for name, count in counts.items() if count]
     if bad:
         more = f" and {len(bad) - MAX_NAMED} more columns" if len(bad) > MAX_NAMED else ""

@@ -129,6 +129,7 @@ def _has_last_zero(text: NDArray[np.uint8], offsets: NDArray[np.int32]) -> bool:
     is_such = text[ends - 1] == ord("0")
     if not is_such.any():
         return False
+    # The last point before each end, which must be of the same text
     points = np.flatnonzero(text == ord("."))
     last = points[np.searchsorted(points, ends[is_such]) - 1]  # of an earlier text, if it has none
     return bool(((last >= starts[is_such]) & (ends[is_such] - last > 2)).any())

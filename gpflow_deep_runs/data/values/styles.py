@@ -167,11 +167,13 @@ def _compound(contents: Contents, is_forced: bool) -> Found | None:
 def _of_all(found: Found, contents: Contents) -> Found | None:
     """What was found in some texts, if it reads all of them; else None."""
     texts = contents.cells.texts
+    # With either sign, unless one is sure
     signs = [found.decimal] if found.decimal else list(found.readings)
     readings = {
         sign: found.readings[sign]._replace(values=numbers(texts, found.readings[sign].style)) for sign in signs
     }
     values = [reading.values[contents.is_value] for reading in readings.values()]
+    # All values must be numbers, and the same ones with both signs
     if np.isnan(values[0]).any() or (values[0] != values[-1]).any():
         return None
     return Found(contents.is_value, readings, found.decimal, np.zeros_like(contents.is_value))
@@ -320,6 +322,7 @@ def _is_money(unit: str) -> bool:
 
 
 def _check_units(contents: Contents, units: NDArray[np.object_], used: NDArray[np.bool_]) -> None:
+    # Two units at one number, or one at each
     different = list(dict.fromkeys(units[used]))
     double = [unit for unit in different if _BOTH in unit]
     if len(different) < 2 and not double:
