@@ -103,6 +103,7 @@ class PriorFunctions:
 
     def __call__(self, X: tf.Tensor) -> tf.Tensor:
         """[N, D], or [S, N, D] for inputs of each function, -> [S, N, L], without the noise."""
+        # Stationary terms, linear ones, and constants.
         parts = []
         for omega, a, b in zip(self.frequencies, self.cosines, self.sines, strict=True):
             cosines, sines = _cos_and_sin(tf.matmul(X, omega, transpose_b=True))
@@ -157,7 +158,8 @@ def draw_prior(
             scale = tf.sqrt(term.variance / F)
             cosines.append(normal(F, seeds[0], scale))
             sines.append(normal(F, seeds[1], scale))
-    if not (frequencies or slopes or constants):  # of White alone the function is 0, but for its noise
+    # Of White alone the function is 0, but for its noise.
+    if not (frequencies or slopes or constants):
         constants.append(tf.zeros([S, 1, num_outputs], dtype))
     noise = sum((term.variance for term in terms if term.is_white), tf.zeros([], dtype))
     linear, constant = (tf.add_n(parts) if parts else None for parts in (slopes, constants))

@@ -89,6 +89,7 @@ class GPLayer(keras.layers.Layer):
             raise ValueError(f"outputs must be 'draws' or 'moments', got {outputs!r}.")
         if isinstance(mean_function, str) and mean_function not in ("zero", "linear"):
             raise ValueError(f"mean_function must be 'zero', 'linear' or GPflow's, got {mean_function!r}.")
+        # Plain values, as a configuration keeps them.
         self.units = int(units)
         self.num_data = int(num_data)
         self.num_inducing = int(num_inducing)
@@ -250,7 +251,8 @@ class GPLayer(keras.layers.Layer):
     def _noise(self, num_rows: tf.Tensor, state: passes.Pass | None, *, training: bool) -> tf.Tensor | None:
         """Standard-normal numbers [1, N, L] if the layer is to draw."""
         if state is not None:
-            noise = state.noise.get(id(self))  # [S, 1, L], for S draws of N / S rows
+            # Of a prediction [S, 1, L], for S draws of N / S rows.
+            noise = state.noise.get(id(self))
             return None if noise is None else tf.repeat(noise[:, 0], num_rows // tf.shape(noise)[0], axis=0)[None]
         if not training or self.outputs == "moments":
             return None

@@ -15,6 +15,7 @@ import tensorflow as tf
 from gpflow.functions import Function
 from gpflow.likelihoods import Likelihood, MultiClass
 
+from ..layers.protocol import check_likelihood
 from ..model import likelihoods
 from ..train.predictor import float_type
 from .origins import attach, origin_of
@@ -51,11 +52,13 @@ class LikelihoodLayer(keras.layers.Layer):
     :param likelihood: of GPflow; it must not depend on the inputs X.
     :param num_data: number N of training rows; needed only where parameters have priors.
     :param options: of `keras.layers.Layer`.
-    :raises ValueError: if the likelihood cannot be saved, or depends on X, or `num_data` is needed.
+    :raises ValueError: if it is no likelihood, cannot be saved, or depends on X, or `num_data` is needed.
     """
 
     def __init__(self, likelihood: Likelihood, *, num_data: int | None = None, **options: object) -> None:
         super().__init__(autocast=False, **options)
+        check_likelihood(likelihood)
+        # A loss sees no inputs; log priors of parameters are shared out over the rows.
         if any(isinstance(part, Function) for part in likelihood.submodules):
             raise ValueError(
                 f"the likelihood must not depend on the inputs X, which a loss does not see, got a "
@@ -126,6 +129,8 @@ class DeepGPLikelihoodLoss(keras.losses.Loss):
 
     def __init__(self, likelihood: Likelihood | None = None, **options: object) -> None:
         super().__init__(**{"name": "deep_gp_likelihood_loss", **options})
+        if likelihood is not None:
+            check_likelihood(likelihood)
         if likelihood is not None and likelihood.trainable_parameters:
             parameters = gpflow.utilities.parameter_dict(likelihood)
             names = ", ".join(name.strip(".") for name, parameter in parameters.items() if parameter.trainable)
@@ -141,6 +146,7 @@ class DeepGPLikelihoodLoss(keras.losses.Loss):
 
         :raises ValueError: if shapes do not fit the likelihood, or there is none.
         """
+        # Its own likelihood, or that of the layer which the predictions went through.
         origin = origin_of(y_pred)
         density = self.density
         if density is None and origin.likelihood_layer is not None:
@@ -150,6 +156,7 @@ class DeepGPLikelihoodLoss(keras.losses.Loss):
                 "there is no likelihood: put a gpflow_deep.keras.LikelihoodLayer at the end of the model, and give the "
                 "loss what the model returns, as it is; or give a likelihood to the loss."
             )
+        # Moments, if a GP layer is right before; in the float type of the GPs.
         F = y_pred if origin.moments is None else origin.moments
         of_rows = _OfRows(density, name=self.name, reduction=self.reduction)
         return tf.cast(of_rows(y_true, F, sample_weight), self.dtype)
@@ -178,12 +185,15 @@ class _OfRows(keras.losses.Loss):
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         with float_type(self.density.float_type):
+            # One column of targets may come without its axis, as Keras' own losses take it.
             likelihood = self.density.likelihood
             F = y_pred
             Y = y_true[:, None] if y_true.shape.rank == 1 else y_true
             _check_predictions(likelihood, F)
+            # The likelihood reads no inputs, and draws, if it does, by Keras' seeds.
             X = tf.zeros([tf.shape(Y)[0], 0], F.dtype)
             seed = tf.cast(self.density.seed_generator.next(), tf.int32)
+            # Of a draw of f its log density, of moments the expectation of it.
             if F.shape.rank == 2:
                 return -likelihoods.log_prob(likelihood, X, F[None], Y, seed)[0]
             mean = F[None, :, 0]

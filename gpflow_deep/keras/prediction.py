@@ -156,6 +156,7 @@ class Predictor:
 
     def _outputs(self, X: tf.Tensor, noise: list[tf.Tensor]) -> tf.Tensor:
         """Outputs of the model for rows X, once for each draw: [S N, 2, P], or [S N, P] without a head."""
+        # All rows for the first draw, then for the second one, and so on.
         S = noise[0].shape[0] if noise else 1
         by_layer = {id(layer): part for layer, part in zip(self._inner, noise, strict=True)}
         with passes.run_as(passes.Pass(noise=by_layer, head=self._head)):
@@ -178,7 +179,11 @@ class Predictor:
         return np.asarray(mean, np.float64), np.asarray(var, np.float64)
 
     def _log_density(self, means: Array, variances: Array, Y: ArrayLike) -> Array:
-        targets = np.asarray(Y, self._float_type).reshape(means.shape[1], -1)
+        targets = np.asarray(Y, self._float_type)
+        N = means.shape[1]
+        if targets.ndim not in (1, 2) or len(targets) != N:
+            raise ValueError(f"Y must have shape [N, P] or [N] with N = {N} as X, got {list(targets.shape)}.")
+        targets = targets.reshape(N, -1)
         with float_type(self._float_type):
             arguments = (*self._arguments(means, variances), tf.constant(targets))
             of_components = likelihoods.predict_log_density(self.likelihood, *arguments, self._seed)

@@ -37,6 +37,7 @@ def joint_draw(layer: Layer, factors: object, H: tf.Tensor, noise: tf.Tensor) ->
     :param noise: [R, K, L].
     :raises ValueError: if a layer is not one of GPs of its inputs, such as a convolutional one.
     """
+    # Nothing is drawn, or nothing jointly.
     if not layer.num_latent_gps or isinstance(layer, LatentVariableLayer):
         return layer.sample(H, layer.latent_moments(H, factors), noise)
     fixed = tf.stop_gradient(H)

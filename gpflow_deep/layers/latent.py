@@ -61,6 +61,7 @@ class Encoder(Module):
                 f"an Encoder must read rows [x, y] of {self.W[0].shape[0]} columns, got {rows.shape[-1]}; make it with "
                 f"input_dim={rows.shape[-1]}."
             )
+        # Hidden layers; then means, and deviations within a factor of e^4 of those of the start.
         for W, b in zip(self.W[:-1], self.b[:-1], strict=True):
             rows = tf.tanh(rows @ W + b)
         mean, raw = tf.split(rows @ self.W[-1] + self.b[-1], 2, axis=1)
@@ -102,6 +103,7 @@ class LatentVariableLayer(LatentOutputs, Module):
         self.floats_per_row = self.output_dim
         self.label = self.name
         self.encoder = encoder
+        # Free parameters of each row start near the prior's mean, not at it, where all rows would be alike.
         if num_rows is not None:
             start = 0.1 * np.random.default_rng(0).standard_normal((num_rows, latent_dim))
             self.q_mean = Parameter(start, dtype=default_float())

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 from gpflow.likelihoods import Likelihood, SwitchedLikelihood
 
-__all__ = ["Factors", "Layer", "check_layers"]
+__all__ = ["Factors", "Layer", "check_layers", "check_likelihood"]
 
 Factors = Sequence[Any]
 """What `factors` or `cache` of each layer returned, first layer first."""
@@ -97,13 +97,18 @@ class Layer(Protocol):
 MEMBERS = sorted({*Layer.__annotations__, *(name for name in vars(Layer) if not name.startswith("_"))})
 
 
+def check_likelihood(likelihood: Likelihood) -> None:
+    """Refuse what is no likelihood, such as the class or the name of one."""
+    if not isinstance(likelihood, Likelihood):
+        raise ValueError(f"likelihood must be one of gpflow.likelihoods, such as Gaussian(), got {likelihood!r}.")
+
+
 def check_layers(layers: Sequence[Layer], likelihood: Likelihood) -> None:
     """Refuse layers that do not fit one another or the likelihood.
 
     :raises ValueError: naming the layer.
     """
-    if not isinstance(likelihood, Likelihood):
-        raise ValueError(f"likelihood must be one of gpflow.likelihoods, such as Gaussian(), got {likelihood!r}.")
+    check_likelihood(likelihood)
     if not layers:
         raise ValueError("layers must have at least one layer, such as an SVGPLayer, got none.")
     # Each by itself, and then whether it fits the next one.

@@ -97,6 +97,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         integrator: Integrator = MonteCarlo(),
         predict_integrator: Integrator = Sobol(),
     ) -> None:
+        # Whether the parts fit one another.
         layers = list(layers)
         check_layers(layers, likelihood)
         for name, value in (
@@ -113,7 +114,8 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
                 "num_importance_samples must be 1 unless the integrator is MonteCarlo(), as it is by default."
             )
         as_seed(prediction_seed)  # refuses what is no seed
-        super(GPModel, self).__init__()  # that of `GPModel` would give kernel and mean function a second home
+        # `GPModel.__init__` would give kernel and mean function a second home.
+        super(GPModel, self).__init__()
         self.layers = layers
         self.likelihood = likelihood
         self.num_latent_gps = layers[-1].num_latent_gps
@@ -238,6 +240,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
 
     def _draws(self, X: tf.Tensor, seed: tf.Tensor, noise: Sequence[tf.Tensor] | None) -> Draws:
         """Draws of the inner layers for rows X [N, D]; those with this noise, if it is given."""
+        # Draws that are given count alike.
         weights = None
         if noise is None:
             # K consecutive draws are the importance samples of a row.
@@ -359,6 +362,7 @@ class DeepGP(GPModel, ExternalDataTrainingLossMixin):
         :param full_output_cov: no effect: a draw always has the right covariance between outputs.
         :param seed: of the draws; None for fresh ones from TensorFlow's global generator.
         """
+        # A single draw has an axis of draws here, and none in the end.
         seed = fresh_seed() if seed is None else seed
         factors = self._from_any_member(factors, seed)
         predictions = self._predictions(1 if num_samples is None else num_samples, seed, factors)
@@ -515,6 +519,7 @@ class DeepGPQuad(DeepGP):
         num_predict_samples: int = NUM_PREDICT_SAMPLES,
         prediction_seed: int = 0,
     ) -> None:
+        # The same nodes in training and in predictions.
         integrator = GaussHermite(num_nodes)
         super().__init__(
             layers,

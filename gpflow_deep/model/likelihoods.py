@@ -117,6 +117,7 @@ class GaussianMixture(NamedTuple):
 
 def _mean_distance(mean: Array, variance: Array) -> Array:
     """E|z| of Gaussians."""
+    # Where the variance is 0, z is its mean.
     deviation = np.sqrt(variance)
     ratio = np.divide(mean, deviation, out=np.zeros_like(mean), where=deviation > 0)
     density = np.exp(-0.5 * np.square(ratio)) / np.sqrt(2 * np.pi)
@@ -128,6 +129,7 @@ def check_targets(likelihood: Likelihood, Y: tf.Tensor, P: int | None) -> None:
 
     :raises ValueError: unless Q is P, or 1 for labels of several classes, where both are known.
     """
+    # Labels of several classes are one column; of likelihoods of one function each output has its own.
     has_one = isinstance(likelihood, MultiClass | Softmax)
     has_own = isinstance(likelihood, ScalarLikelihood) and not isinstance(likelihood, SwitchedLikelihood)
     num_columns = 1 if has_one else P if has_own else None

@@ -64,6 +64,7 @@ class MonteCarlo(_EquallyWeighted):
         self, dims: Sequence[int], num_components: int, num_points: tf.Tensor | int, seed: tf.Tensor, dtype: tf.DType
     ) -> list[tf.Tensor]:
         """Draws laid out so that the first rows do not depend on how many rows there are."""
+        # Rows are the first axis while numbers are drawn.
         seed = tf.random.fold_in(seed, 0)
         draws = []
         for i, dim in enumerate(dims):
@@ -132,7 +133,7 @@ def _with_matched_moments(eps: tf.Tensor) -> tf.Tensor:
     """Points [S, d] transformed to mean 0 and covariance I, in blocks of at most S - 2 dimensions."""
     S, d = eps.shape
     if S == 1 or d == 0:
-        return eps
+        return eps  # nothing to match
     centred = eps - tf.reduce_mean(eps, axis=0)
     # The covariance of S centred points has the rank S - 1: in more dimensions it has no inverse.
     blocks = -(-d // max(1, S - 2))

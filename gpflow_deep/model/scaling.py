@@ -48,10 +48,11 @@ class Scale:
                 "the array to standardise must be a matrix of numbers with rows and columns, got "
                 f"{array.dtype} {array.shape}; give the training part."
             )
+        # By column, so that no copy of a large array is made.
         mean = np.empty(array.shape[1])
         scale = np.ones(array.shape[1])
         constant = []
-        for d in range(array.shape[1]):  # by column, so that no copy of a large array is made
+        for d in range(array.shape[1]):
             column = array[:, d].astype(np.float64, copy=False)
             if not np.isfinite(column).all():
                 raise ValueError(f"column {d} must be finite to be standardised; drop the rows or put in values.")

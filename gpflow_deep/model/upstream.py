@@ -135,12 +135,14 @@ def _inverse_probit(x: tf.Tensor) -> tf.Tensor:
 
 def distribution_class(likelihood: HeteroskedasticTFPConditional) -> type | None:
     """The first argument of the likelihood's constructor; None if it has another `conditional_distribution` now."""
+    # A variable of the function that the constructor makes.
     function = inspect.unwrap(likelihood.conditional_distribution)
     return inspect.getclosurevars(function).nonlocals.get("distribution_class")
 
 
 def mark_copies(model: tf.Module) -> None:
     """What `gpflow.set_trainable` said of distributed variables also for their copies on the replicas."""
+    # The copies that TensorFlow asks are the values of a distributed variable.
     for variable in model.variables:
         if isinstance(variable, tf.distribute.DistributedValues) and "_trainable" in vars(variable):
             for copy_of_it in variable.values:

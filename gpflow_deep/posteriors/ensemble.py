@@ -136,6 +136,7 @@ class _PerMember:
         self, dims: Sequence[int], num_components: int, num_points: tf.Tensor | int, seed: tf.Tensor, dtype: tf.DType
     ) -> list[tf.Tensor]:
         """Draws for all components; nodes of a quadrature are the same for each member."""
+        # Draws are as many as there are components, nodes as many as a member has.
         noise = self.integrator.noise(dims, num_components, num_points, seed, dtype)
         return [eps if eps.shape[0] == num_components else tf.tile(eps, [self.num_members, 1, 1]) for eps in noise]
 
@@ -175,6 +176,7 @@ class InducingSamples(Module):
         if num_samples < 1:
             raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
         shapes = [_shape_of(layer, is_last=layer is layers[-1]) for layer in layers]
+        # Variables from the start, so that a checkpoint may have a part of the samples.
         zeros = [tf.zeros([num_samples, *shape], default_float()) for shape in shapes]
         self.values = [tf.Variable(value, trainable=False, name="inducing_samples") for value in zeros]
         self.count = tf.Variable(0, dtype=tf.int64, trainable=False, name="num_kept")
@@ -217,6 +219,7 @@ class InducingSamples(Module):
 
         :param seed: int32 [2], the same for all layers.
         """
+        # Evenly spaced ones, the same in all layers.
         spaced = tf.constant([s * self.size // num_functions for s in range(num_functions)])
         values = tf.gather(self.values[number], (spaced + random_offset(self.size, seed)) % self.size)
         return values if values.shape[1] else None
@@ -232,6 +235,7 @@ def gps_of(layer: Layer) -> SVGPLayer | None:
 
     :raises ValueError: naming a layer with a distribution over something else than inducing outputs.
     """
+    # A layer of images has its GPs in an attribute; those of weighted ones are not a chain's to move.
     gps = getattr(layer, "gp", layer)
     is_weighted = isinstance(layer, WeightedConvolutionalLayer)
     if isinstance(gps, SVGPLayer) and not is_weighted:

@@ -59,6 +59,7 @@ class NoiseSearch(tf.Module):
         if is_better:
             self._best.assign(float(self._variance.numpy()))
             self._gain.assign_add(gains.mean())
+        # On with longer steps, or back with shorter ones.
         self._step.assign(self._step * (ON if is_better else BACK))
         if is_last:
             self._variance.assign(float(self._best))

@@ -107,6 +107,7 @@ def predicted_log_density(model: DeepGP, data: RegressionData, factors: Factors,
     size = rows_per_slice(model.layers)
     f_mean, f_var = evaluate(last_outputs, model.layers, factors, X, draws.noise, size=size)
     terms = likelihoods.predict_log_density(model.likelihood, X, f_mean, f_var, Y, draws.likelihood_seed)  # [S, B]
+    # Points that were handed in count alike.
     weights = draws.weights
     if weights is None:
         weights = tf.fill(tf.shape(terms)[:1], 1 / tf.cast(tf.shape(terms)[0], X.dtype))
@@ -233,6 +234,7 @@ class DeepSigmaPointProcess(DeepGP):
         num_predict_samples: int = NUM_PREDICT_SAMPLES,
         prediction_seed: int = 0,
     ) -> None:
+        # What this objective cannot have.
         if not 0 <= kl_weight < math.inf:
             raise ValueError(f"kl_weight must be finite and not negative, got {kl_weight}.")
         if has_latents(layers) or is_global(layers):

@@ -394,6 +394,9 @@ def test_priors_are_in_the_losses(X: np.ndarray) -> None:
 # Errors
 
 
+NO_LIKELIHOODS: list[Any] = [Gaussian, "gaussian"]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -418,6 +421,17 @@ def test_priors_are_in_the_losses(X: np.ndarray) -> None:
         (lambda: DeepGPLikelihoodLoss(Poisson())(np.zeros(2), np.zeros([2, 3, 1])), r"\[N, P\] or \[N, 2, P\]"),
         (lambda: LikelihoodLayer(Gaussian(gpflow.functions.Constant())), "must not depend on the inputs"),
         (lambda: Predictor(sequential(keras.layers.Dense(1))), "must have a GPLayer, got Dense"),
+        (
+            lambda: LikelihoodLayer(NO_LIKELIHOODS[0]),
+            r"likelihood must be one of gpflow\.likelihoods, such as Gaussian\(\), got",
+        ),
+        (lambda: DeepGPLikelihoodLoss(NO_LIKELIHOODS[1]), r"such as Gaussian\(\), got 'gaussian'"),
+        (
+            lambda: Predictor(sequential(gp_layer(), LikelihoodLayer(Gaussian()))).predict(
+                np.zeros([4, D]), np.zeros(8)
+            ),
+            r"Y must have shape \[N, P\] or \[N\] with N = 4 as X, got \[8\]",
+        ),
         (lambda: Predictor(sequential(gp_layer())), "the model has no likelihood"),
         (lambda: Predictor(sequential(gp_layer()), Gaussian(), num_samples=0), "num_samples must be at least 1, got 0"),
     ],

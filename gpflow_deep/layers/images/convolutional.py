@@ -95,6 +95,7 @@ class Patches:
 
     def __call__(self, X: tf.Tensor) -> tf.Tensor:
         """Rows of images [..., D] -> [..., K, A], the patches row by row."""
+        # All patches of all images, [images, rows, columns, pixels of a patch].
         images = tf.reshape(X, [-1, *self.image_shape])
         size = [1, *self.patch_shape, 1]
         patches = tf.image.extract_patches(images, size, [1, self.stride, self.stride, 1], [1, 1, 1, 1], "VALID")
@@ -168,6 +169,7 @@ class ConvolutionalLayer(Module):
 
     def sample(self, X: tf.Tensor, moments: LayerMoments, noise: tf.Tensor, *, full_cov: bool = False) -> tf.Tensor:
         """Draws [S, N, P], Eq. (15)."""
+        # Noise of each patch; with `full_cov` of the patches of all images together.
         eps = tf.reshape(noise, tf.concat([tf.shape(noise)[:2], [self.num_patches, -1]], axis=0))  # [S, N or 1, K, L]
         eps = tf.reshape(eps, tf.stack([tf.shape(eps)[0], -1, self.gp.num_latent_gps])) if full_cov else eps
         F = self.gp.sample(self._points(X, full_cov), moments, eps, full_cov=True)
@@ -193,6 +195,7 @@ def at_patches(
     function: LayerFunctions, patches: Patches, sizes: list[int], X: tf.Tensor, keys: tf.Tensor
 ) -> tf.Tensor:
     """Functions of patches at all patches of the images [..., N, D]: `sizes` [S, P] -> [S, N, P]."""
+    # A key for each patch, made of that of its image.
     patch_keys = tf.reshape(sub_keys(keys, patches.num_patches), tf.concat([tf.shape(keys)[:-1], [-1]], axis=0))
     F = function(_joined(patches(X), X), patch_keys)
     return tf.reshape(F, tf.stack([sizes[0], tf.shape(X)[-2], sizes[1]]))

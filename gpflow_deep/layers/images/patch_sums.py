@@ -58,6 +58,7 @@ def sum_variances(kernel: Kernel, patches: tf.Tensor, weights: tf.Tensor, dtype:
 
 def _centred(kernel: SquaredExponential, Z: tf.Tensor, patches: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """Z and patches without their common centre, 1 / lengthscales^2 of each column, and the log variance."""
+    # Distances do not depend on the centre, so nor do gradients; rounding is smaller around it.
     patches, Z = kernel.slice(patches, Z)
     centre = tf.stop_gradient(tf.reduce_mean(Z, axis=0))
     precisions = tf.broadcast_to(1.0 / tf.square(kernel.lengthscales), tf.shape(Z)[1:])
@@ -148,6 +149,7 @@ def _quadratic_sums(x: tf.Tensor, weights: tf.Tensor, dtype: tf.DType) -> tf.Ten
 
 def _products(x: tf.Tensor, w: tf.Tensor, is_far: tf.Tensor, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
     """E (w x) [r, K, A] and E w [r, K]."""
+    # E = exp([x, h, 1] . [x', 1, h']), whose exponents are -|x - x'|^2 / 2.
     h = -0.5 * tf.reduce_sum(tf.square(x), axis=-1)
     ones = tf.ones_like(x[..., :1])
     E = _exponentials(tf.concat([x, h[..., None], ones], axis=-1), _augmented(x, h), is_far, dtype)
