@@ -24,7 +24,7 @@ from check_shapes import check_shapes
 from gpflow.base import Module, Parameter, TensorType
 from gpflow.config import default_float
 from gpflow.inducing_variables import InducingVariables
-from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel, SharedIndependent
+from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel, SharedIndependent, Stationary
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
@@ -668,11 +668,14 @@ def _check_parts(layer: SVGPLayer) -> None:
     if D is None:
         return
     for kernel in layer.latent_kernels:
-        num_lengthscales = np.size(getattr(kernel, "lengthscales", 1.0))
-        num_read = np.arange(D)[kernel.active_dims].size
-        if num_lengthscales not in (1, num_read):
+        dims = kernel.active_dims
+        if not isinstance(dims, slice) and np.max(dims) >= D:
+            raise ValueError(f"a kernel must read some of the {D} input columns, got active_dims={dims}.")
+        num_read = np.arange(D)[dims].size
+        if isinstance(kernel, Stationary) and np.size(kernel.lengthscales) not in (1, num_read):
             raise ValueError(
-                f"a kernel of {num_read} inputs must have 1 or {num_read} lengthscales, got {num_lengthscales}."
+                f"a kernel of {num_read} inputs must have 1 or {num_read} lengthscales, got "
+                f"{np.size(kernel.lengthscales)}."
             )
     check_mean_function(layer.mean_function, D, layer.output_dim_of_gps)
 

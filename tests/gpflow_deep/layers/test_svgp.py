@@ -427,6 +427,8 @@ def test_messages_of_kernels(rng: np.random.Generator) -> None:
         SVGPLayer(gpflow.kernels.SquaredExponential, np.eye(2))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="a kernel of 2 inputs must have 1 or 2 lengthscales, got 3"):
         SVGPLayer(gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.0, 1.0]), np.eye(2))
+    with pytest.raises(ValueError, match=r"must read some of the 2 input columns, got active_dims=\[5\]"):
+        SVGPLayer(gpflow.kernels.SquaredExponential(active_dims=[5]), np.eye(2))
     kernels = [gpflow.kernels.SquaredExponential() for _ in range(2)]
     Z = np.linspace(0, 1, 5)[:, None]
     with pytest.raises(ValueError, match="num_latent_gps must equal the kernel's 2, got 3"):
