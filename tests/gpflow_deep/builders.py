@@ -105,7 +105,8 @@ def assert_functions_are_kept(drawn: FunctionDraws, X: np.ndarray, folder: Path)
     exported.functions = drawn  # its parameters
     exported.values = tf.function(drawn, input_signature=[tf.TensorSpec([None, 2], tf.float64)], autograph=False)
     tf.saved_model.save(exported, str(folder / "exported"))
-    np.testing.assert_allclose(tf.saved_model.load(str(folder / "exported")).values(X), values, rtol=1e-9)
+    alone = tf.saved_model.load(str(folder / "exported"))
+    np.testing.assert_allclose(alone.values(X), values, rtol=1e-9)
     inputs, step = tf.Variable(X), np.array([1e-5, 0.0])
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(drawn(inputs)[1])
