@@ -101,7 +101,7 @@ def _inputs(graph: Graph) -> str:
 
 def _export(flags: argparse.Namespace) -> int:
     # Weights alone as arrays; a network in any form.
-    output = Path(flags.output) if flags.output else Path(flags.file).with_suffix(_ENDINGS[flags.to])
+    output = Path(flags.output).expanduser() if flags.output else Path(flags.file).with_suffix(_ENDINGS[flags.to])
     if _has_weights_only(flags.file):
         if flags.to != "npz":
             raise ValueError(f"{flags.file} holds weights only, which can be exported to npz.")

@@ -86,7 +86,8 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 def _destination(path: PathLike) -> Path:
     """The file that will be replaced."""
     # What a link leads to is replaced, so that the link stays.
-    final = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
+    final = Path(path).expanduser()
+    final = Path(os.path.realpath(final)) if final.is_symlink() else final
     try:
         mode = final.stat().st_mode
     except FileNotFoundError:
@@ -147,9 +148,10 @@ def files_below(folder: PathLike) -> dict[Path, os.stat_result]:
 def make_folder(path: PathLike) -> None:
     """Create a folder, and those above it that are missing, under names that survive a power failure.
 
+    :param path: of the folder; "~" is the user's home, as in all that this module writes.
     :raises OSError: if one of them cannot be created, or is a file.
     """
-    folder = Path(path)
+    folder = Path(path).expanduser()
     if folder.is_dir():
         return
     # From the top down, each name on disk before what is below it is made.

@@ -60,7 +60,7 @@ def main(flags: Flags) -> None:
         predicted = predictor.predict(X, Y, num_samples=flags.num_predict_samples)
     table = pd.DataFrame(predictor.columns(predicted))
     # One row for each row of the table; scores only where it has the target.
-    with atomic_path(Path(flags.output).expanduser()) as temporary:
+    with atomic_path(flags.output) as temporary:
         table.to_csv(temporary, index=False)
     print(f"{len(table)} predictions written to {flags.output}")
     if Y is not None:

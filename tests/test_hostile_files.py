@@ -357,3 +357,15 @@ def test_a_file_is_written_whole_or_not_at_all(name: str, tmp_path: Path, monkey
         SAVERS[name](path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", SAVERS)
+def test_a_file_goes_into_the_home_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And comes from there, where a shell has not expanded "~", as in --output=~/x: not into a folder of that name."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    SAVERS[name](Path("~/models/file"))
+    assert [path.name for path in (tmp_path / "home" / "models").iterdir()] == ["file"]
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    if name in FORMATS:
+        FORMATS[name].read(Path("~/models/file"))

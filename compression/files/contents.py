@@ -148,7 +148,7 @@ def parsed_file(
     :raises OSError: if there is no such file.
     """
     # What is made of the content has to stay within a budget, whatever goes wrong in it.
-    content = Path(path).read_bytes()
+    content = Path(path).expanduser().read_bytes()
     budget = budget_for(len(content), max_bytes)
     try:
         return parse(content, budget)

@@ -52,7 +52,7 @@ def export_all(model: keras.Model, path: str | os.PathLike[str], representative:
     :param representative: typical inputs for int8, see :func:`export_tflite`.
     :raises ValueError: if there is something at `path`, or as :func:`export_tflite` and :func:`export_npz`.
     """
-    folder = Path(path)
+    folder = Path(path).expanduser()
     if not is_new_folder(folder):
         raise ValueError(f"{folder} must be a new or empty folder; remove it, or give another.")
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def export_all(model: keras.Model, path: str | os.PathLike[str], representative:
 
 def is_new_folder(path: str | os.PathLike[str]) -> bool:
     """Whether there is nothing at `path`, or an empty folder."""
-    folder = Path(path)
+    folder = Path(path).expanduser()
     return not folder.exists() or (folder.is_dir() and not entries(folder))
 
 
@@ -77,7 +77,7 @@ def export_saved_model(model: keras.Model, path: str | os.PathLike[str]) -> None
     :param path: a folder that does not exist yet, or is empty.
     :raises ValueError: if there is something at `path`.
     """
-    folder = Path(path)
+    folder = Path(path).expanduser()
     if not is_new_folder(folder):
         raise ValueError(f"{folder} must be a new or empty folder; remove it, or give another.")
     # Beside the folder, so that renaming is one act of the file system.

@@ -262,6 +262,7 @@ def read(path: Path) -> bytes:
 
     :raises ValueError: if it is missing, or no file.
     """
+    path = path.expanduser()
     try:
         if path.exists() and not path.is_file():
             raise ValueError("it is no file")

@@ -375,9 +375,10 @@ class Predictor:
             float type than GPflow's current default; see `stored_float`.
         """
         # What the data were, then the model.
-        path = Path(folder) / INPUTS_FILE
+        folder = Path(folder).expanduser()
+        path = folder / INPUTS_FILE
         stored = _read_inputs(path)
-        if not (Path(folder) / MODEL_FILE).exists():
+        if not (folder / MODEL_FILE).exists():
             raise ValueError(f"{folder} has no {MODEL_FILE}: no checkpoint was reached yet; continue training.")
         try:
             schema = stored["schema"]
@@ -390,7 +391,7 @@ class Predictor:
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path} is damaged ({error!r}); train again, or take an undamaged copy.") from error
         # The two files may be of different runs, which shows by the number of inputs.
-        model = load_model(Path(folder) / MODEL_FILE, custom_objects=custom_objects)
+        model = load_model(folder / MODEL_FILE, custom_objects=custom_objects)
         try:
             return cls(model, units, task=task, target_names=targets, class_names=classes, schema=schema)
         except ValueError as error:
@@ -402,7 +403,7 @@ class Predictor:
 
         :raises ValueError: if the folder has no predictor.
         """
-        return "float32" if _read_inputs(Path(folder) / INPUTS_FILE).get("float32") else "float64"
+        return "float32" if _read_inputs(Path(folder).expanduser() / INPUTS_FILE).get("float32") else "float64"
 
 
 @contextmanager

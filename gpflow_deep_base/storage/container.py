@@ -146,7 +146,7 @@ def load_container(
     :raises ValueError: in one line, if the file is missing, damaged, of another kind or version, or takes more.
     """
     try:
-        with open(path, "rb") as file:
+        with open(os.path.expanduser(path), "rb") as file:
             length = os.fstat(file.fileno()).st_size
             return read_container(file, length, kind=kind, versions=versions, expected=expected, max_bytes=max_bytes)
     except (ValueError, *_DAMAGED) as error:
@@ -193,7 +193,7 @@ def read_npy(path: PathLike) -> np.ndarray:
     """
     try:
         # Mapped, so that nothing is read before the size that is claimed was compared.
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        mapped = np.load(os.path.expanduser(path), mmap_mode="r", allow_pickle=False)
         if not isinstance(mapped, np.ndarray):
             raise ValueError("it is an archive")
         budget_of(os.path.getsize(path)).take(_claimed(mapped.shape, mapped.dtype), "it")
@@ -210,7 +210,7 @@ def read_npz(path: PathLike, *, max_bytes: int | None = None) -> Arrays:
     :raises ValueError: in one line, if the file is missing or damaged, holds Python objects, or takes more.
     """
     try:
-        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+        with open(os.path.expanduser(path), "rb") as file, zipfile.ZipFile(file) as archive:
             length = os.fstat(file.fileno()).st_size
             budget = budget_of(length, max_bytes)
             members = {name: _member(archive, info, budget) for name, info in _members(archive, length).items()}

@@ -71,7 +71,7 @@ def convert(
     :raises ValueError: naming the file, and the row: it cannot be read as a table.
     :raises OSError: if the folder cannot be written.
     """
-    folder = Path(output)
+    folder = Path(output).expanduser()
     if folder.exists():
         raise ValueError(f"--output must be a new folder, but {folder} is there already; choose another.")
     if rows_per_group < 1:
