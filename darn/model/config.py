@@ -326,7 +326,7 @@ def _whole_numbers(name: str, values: object, what: str = "numbers") -> tuple[in
     if any(number < 1 for number in numbers):
         raise ValueError(f"{name}: {what} must be at least 1, got {numbers}.")
     if len(numbers) > MAX_LAYERS:
-        raise ValueError(f"{name} must be at most {MAX_LAYERS} {what}, got {len(numbers)}.")
+        raise ValueError(f"{name} must be of at most {MAX_LAYERS} layers, got {len(numbers)}.")
     return tuple(int(number) for number in numbers)
 
 
