@@ -235,9 +235,10 @@ def test_small_models_have_the_exact_log_z(X: np.ndarray) -> None:
         assert model.evidence_.is_trusted
     model.bracket(20)
     assert model.log_z_ == exact
-    # The filter, were it a nat off, goes on from there
+    # The filter, were it a nat off in the way that its covariance expects, goes on from there
     tracker = model._state.tracker
-    model._state = model._state._replace(tracker=tracker._replace(mean=tracker.mean + 1.0))
+    shifted = tracker.mean + tracker.cov[:, 0] / tracker.cov[0, 0]
+    model._state = model._state._replace(tracker=tracker._replace(mean=shifted))
     model.partial_fit(X[:50])
     assert model.evidence_.low < model.evidence_.high
     assert model.log_z_ == pytest.approx(log_z_exact(model.rbm_), abs=0.05)
