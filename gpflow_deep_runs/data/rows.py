@@ -78,10 +78,10 @@ class Rows:
         """Checksum of all parts: of a part "all" that of X, Y and the standard splits."""
         if self.checksum:
             return self.checksum
-        # Rows that are not divided yet: what they are of, then their numbers
+        # Rows that are not divided yet: what they are of, then their numbers.
         X, Y = self._part("all")
         digest = hashlib.sha256(f"{self.task} {X.shape} {Y.shape}".encode())
-        # Numbers of one width and order of bytes, block by block, so that the platform does not matter
+        # Numbers of one width and order of bytes, block by block, so that the platform does not matter.
         for array in (X, Y.astype("<f8"), *(np.asarray(rows) for pair in self.splits or () for rows in pair)):
             kind = "<f8" if array.dtype.kind == "f" else "<i8"
             for start in range(0, len(array), _HASH_ROWS):
@@ -135,7 +135,7 @@ class Rows:
         num_data = self._part("all").X.shape[0]
         if not 2 <= count <= num_data:
             raise ValueError(f"the number of folds must be from 2 to {num_data}, the number of rows, got {count}.")
-        # Each block of the rows in random order is tested once
+        # Each block of the rows in random order is tested once.
         order = np.arange(num_data) if self.is_shuffled else numpy_rng(0, f"folds/{num_data}").permutation(num_data)
         blocks = np.array_split(np.arange(num_data), count)
         return tuple((np.delete(order, block), order[block]) for block in blocks)
@@ -177,7 +177,7 @@ def divide(data: Rows, *, split: int = 0, valid_fraction: float = 0.1, seed: int
     X, Y = data.parts["all"]
     numbers = _split_numbers(data.name, X.shape[0], data.splits, split, valid_fraction, seed)
     parts = {part: _rows_of(X, Y, rows) for part, rows in numbers.items()}
-    # What is put in for missing values is learned from the training rows alone
+    # What is put in for missing values is learned from the training rows alone.
     schema = data.schema
     if schema is not None:
         schema = schema.learned(parts["train"].X, data.name)
@@ -211,7 +211,7 @@ def _split_numbers(
         raise ValueError(f"--split must not be negative, got {split}.")
     if not 0 <= valid_fraction < 1:
         raise ValueError(f"the validation fraction must be in [0, 1), got {valid_fraction}; 0 means no validation.")
-    # A standard split, or 90 % of the rows in an order that is a function of N and the split
+    # A standard split, or 90 % of the rows in an order that is a function of N and the split.
     if splits is not None:
         train, test = splits[split]
     else:
@@ -221,7 +221,7 @@ def _split_numbers(
         test = np.sort(order[num_train:])
     if valid_fraction == 0:
         return {"train": train, "test": test}
-    # Validation rows come out of the training rows
+    # Validation rows come out of the training rows.
     num_valid = max(1, round(valid_fraction * len(train)))
     if num_valid >= len(train):
         raise ValueError(
@@ -237,7 +237,7 @@ def _rows_of(X: Any, Y: Any, rows: Indices) -> Part:
     """Some rows of both; a block of rows shares their memory."""
     first = int(rows[0])
     last = int(rows[-1])
-    # Neighbouring rows are a view
+    # Neighbouring rows are a view.
     if last - first + 1 == len(rows) and (np.diff(rows) == 1).all():
         return Part(X[first : last + 1], Y[first : last + 1])
     return Part(X[rows], Y[rows])

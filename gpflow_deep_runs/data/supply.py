@@ -80,13 +80,13 @@ class ArrayBatches:
                 f"batches need batch_size >= 1 and a lane from 0 to num_lanes - 1, got {batch_size} and lane {lane} of "
                 f"{num_lanes}."
             )
-        # Lanes share one batch, whose rows must differ
+        # Lanes share one batch, whose rows must differ.
         if num_lanes > 1 and batch_size * num_lanes > num_rows:
             raise ValueError(
                 f"a batch of {num_lanes} lanes must have at most the {num_rows} rows there are, got "
                 f"{batch_size * num_lanes}; lower --batch_size."
             )
-        # All rows of the only lane are made tensors once
+        # All rows of the only lane are made tensors once.
         self._arrays = arrays
         self._seed = seed
         self._size = batch_size * num_lanes
@@ -124,12 +124,12 @@ def batch_indices(seed: int, step: int, num_data: int, batch_size: int) -> Indic
         )
     if batch_size >= num_data:
         return np.arange(num_data)
-    # Where the step begins: in which permutation, and at which of its rows
+    # Where the step begins: in which permutation, and at which of its rows.
     epoch, start = divmod(int(step) * int(batch_size), int(num_data))
     head = _permutation(int(seed), epoch, int(num_data))[start : start + batch_size]
     if len(head) == batch_size:
         return head
-    # A batch at the end of a permutation is completed from the next
+    # A batch at the end of a permutation is completed from the next.
     tail = _permutation(int(seed), epoch + 1, int(num_data))[: batch_size - len(head)]
     return np.concatenate([head, tail])
 
@@ -245,7 +245,7 @@ class Supply:
         :param lane: see `BatchReader`, and so `num_lanes`.
         :raises ValueError: if there are fewer rows than in a batch of several lanes or of a stream.
         """
-        # A stream reads its rows itself, and transforms them as they come
+        # A stream reads its rows itself, and transforms them as they come.
         if self.stream is None:
             return ArrayBatches(train, batch_size=batch_size, seed=seed, lane=lane, num_lanes=num_lanes)
         return BatchReader(
@@ -283,7 +283,7 @@ def load(
     :param progress: show a bar on standard error while a stream is looked at.
     :raises ValueError: as `views.load` and `scan.load`, and if a stream is to be cut to `max_rows`.
     """
-    # Rows of a stream stay in their files, but for samples
+    # Rows of a stream stay in their files, but for samples.
     if spec.stream:
         if division.max_rows is not None:
             raise ValueError("--max_rows is for data in memory; give --stream_sample for what is kept of a stream.")
@@ -298,7 +298,7 @@ def load(
             progress=progress,
         )
         return Supply(stream.rows, division.split, stream, spec.shuffle_rows)
-    # Rows in memory, of which some are drawn
+    # Rows in memory, of which some are drawn.
     rows = views.load(
         source,
         "supervised",

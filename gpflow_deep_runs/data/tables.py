@@ -69,11 +69,11 @@ def read_table(source: object, spec: TableSpec = TableSpec()) -> Rows:
         or of another format; missing values; text among numbers; ambiguous dates and numbers; text of too many levels;
         a target that is absent, does not vary, or does not allow the task.
     """
-    # The columns, and which of them are predicted
+    # The columns, and which of them are predicted.
     table = read_source(source, spec=spec)
     targets = _targets(table, spec)
     encoded = encode_chosen(table, targets, spec)
-    # X and Y, and what is to be said of them
+    # X and Y, and what is to be said of them.
     about = f"the file {Path(source).name}" if isinstance(source, str | os.PathLike) else table.where
     notes = encoded.notes + ([] if spec.task else [f"task {encoded.schema.task!r} inferred from the target"])
     return undivided(
@@ -116,7 +116,7 @@ def encode_chosen(table: Table, targets: Sequence[str], spec: TableSpec) -> Enco
     has_gaps = any(f.num_missing for f in encoded.schema.columns) or any("a target" in note for note in encoded.notes)
     if has_gaps:
         return encoded
-    # A new row with a missing value is one that the model has not seen
+    # A new row with a missing value is one that the model has not seen.
     return encoded._replace(schema=replace(encoded.schema, missing="error"))
 
 
@@ -130,7 +130,7 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
         raise ValueError(
             f"{where} must have at least 2 rows below its header, got {len(table.columns)}; check the file."
         )
-    # Rows that hold nothing, repeat the names, or sum up others by their words
+    # Rows that hold nothing, repeat the names, or sum up others by their words.
     table, numbers, totals = _without_odd(table, spec)
     for name in (name for name in targets if name in table.columns.column_names and name not in spec.categorical):
         if gaps := _gaps_of(table.columns[name]):
@@ -138,7 +138,7 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
             totals.append(f"{', '.join(map(repr, gaps))} of the target is missing (--categorical={name} keeps it)")
     seen: dict[str, Seen] = {}
     columns = columns_of(table.columns, targets, spec, where=where, delimiter=table.delimiter, seen=seen)
-    # Texts that are read already take the place of their column
+    # Texts that are read already take the place of their column.
     values = dict(zip(table.columns.column_names, table.columns.columns, strict=True))
     for name, floats in seen.items():
         if isinstance(floats, np.ndarray) and columns[name].kind == "number":
@@ -147,7 +147,7 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
     if all(column.kind == "ignored" for name, column in columns.items() if name not in targets):
         besides = f" besides the target {targets[0]!r}" if targets else " that is used"
         raise ValueError(f"{where} has no column{besides}; add the inputs, or name them by --features.")
-    # Rows that can be used, and whether the last or the first of them sums up the others by its numbers
+    # Rows that can be used, and whether the last or the first of them sums up the others by its numbers.
     cells = {name: values for name, values in seen.items() if isinstance(values, Cells)}
     used = usable(table.columns, columns, targets, spec, where=where, cells=cells)
     numeric = {name: used.found[name] for name in _of_kind(columns, "number")}
@@ -158,7 +158,7 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
             rest = encode_table(_taken(table, others), targets, spec)
             said = [*totals, f"row {row} (from 0), a total, left out as {why}", *rest.notes]
             return rest._replace(kept=numbers[others][rest.kept], notes=said)
-    # Values that may stand for a missing one: the user is asked about all of them at once
+    # Values that may stand for a missing one: the user is asked about all of them at once.
     dates = _of_kind(columns, "date")
     doubtful = {name: used.found[name] for name in _of_kind(columns, "number", "date")}
     check_sentinels(doubtful, where=where, dates=dates, keep=spec.keep_value)
@@ -166,10 +166,10 @@ def encode_table(table: Table, targets: Sequence[str], spec: TableSpec) -> Encod
     survey = look(used.found, columns.values(), targets=targets)
     if len(used.kept) < 2:
         raise ValueError(f"{where} must have at least 2 rows to use, got {len(used.kept)}; {', '.join(notes)}.")
-    # Columns that the source itself leaves out, such as the index of a frame
+    # Columns that the source itself leaves out, such as the index of a frame.
     named = {f"({name})" if name in columns else name: why for name, why in table.left_out}
     columns |= {name: Column(name, "ignored", note=why) for name, why in named.items()}
-    # X and Y by what was found out
+    # X and Y by what was found out.
     schema = Schema.of(columns, targets, survey, spec, where=where, chooses=True)
     notes += [f"{f.name!r} left out" for f in schema.columns if not f.is_used and columns[f.name].kind == "text"]
     if not schema.feature_names:  # texts alone
@@ -184,7 +184,7 @@ def _gaps_of(values: pa.ChunkedArray) -> list[str]:
     if not pa.types.is_string(values.type):
         return []
     different = pc.unique(pc.utf8_trim_whitespace(pc.drop_null(pc.unique(values))))
-    # Marks count only beside two words or more: numbers have theirs anyway
+    # Marks count only beside two words or more: numbers have theirs anyway.
     gaps = different.filter(pc.is_in(different, value_set=pa.array(_GAPS))).to_pylist()
     texts = {*different.to_pylist()} - {*_GAPS, *MISSING} if gaps else set()  # there may be many
     return sorted(gaps) if sum(not text[:1].isdigit() for text in texts) > 1 else []
@@ -215,7 +215,7 @@ def columns_of(
     """
     names = columns.column_names
     named = (*targets, *spec.features)
-    # Columns that flags name must be there, each in one flag
+    # Columns that flags name must be there, each in one flag.
     for flag, flag_names in (("target", targets), ("features", spec.features)):
         if delimiter and len(names) == 1 and set(flag_names) - set(names):
             raise ValueError(
@@ -246,7 +246,7 @@ def columns_of(
         is_tolerant=spec.bad_rows == "drop",
         seen=seen,
     )
-    # A column that the user names is no id
+    # A column that the user names is no id.
     for name in named:
         if inferred[name].kind == "ignored":
             inferred[name] = _named(name, columns[name], spec, where)
@@ -259,7 +259,7 @@ def schema_of(data: Rows) -> Schema:
     What is put in for missing values is learned from the part "train", if there is one and that is not done yet.
     """
     schema = data.schema
-    # Sets of numbers have columns of the names of their features
+    # Sets of numbers have columns of the names of their features.
     if schema is None:
         targets = tuple(Column(name, "number") for name in data.target_names)
         columns = tuple(Feature(Column(name, "number")) for name in data.feature_names)
@@ -306,14 +306,14 @@ def apply_schema(
             logging.warning("%s: %s.", table.where, why)
     where = table.where
     columns = table.columns
-    # The flags of the new rows overrule those of training
+    # The flags of the new rows overrule those of training.
     schema = replace(
         schema,
         na_values=(*schema.na_values, *new.na_values),
         missing=new.missing or schema.missing,
         unknown=new.unknown or schema.unknown,
     )
-    # All inputs must be there; without targets there are no scores
+    # All inputs must be there; without targets there are no scores.
     names = {*columns.column_names}
     if absent := [name for name in schema.required if name not in names]:
         raise ValueError(f"{where} must have the columns of the training data, but lacks {quoted(absent)}; add them.")
@@ -354,7 +354,7 @@ def _without_odd(table: Table, spec: TableSpec) -> tuple[Table, Indices, list[st
     """
     notes = list[str]()
     numbers = np.arange(len(table.columns))
-    # In texts: empty lines, and lines that repeat the names
+    # In texts: empty lines, and lines that repeat the names.
     if table.delimiter:
         is_empty, repeats = names_again(table.columns)
         if repeats.any() and spec.bad_rows == "error":
@@ -369,7 +369,7 @@ def _without_odd(table: Table, spec: TableSpec) -> tuple[Table, Indices, list[st
         if notes:
             numbers = np.flatnonzero(~(is_empty | repeats))
             table = _taken(table, numbers)
-    # In all tables: rows whose words say that they sum up others
+    # In all tables: rows whose words say that they sum up others.
     totals = {} if spec.file.total_rows == "keep" else totals_of_texts(table.columns)
     if totals:
         others = _rows_besides(table, totals, spec)
@@ -387,7 +387,7 @@ def _taken(table: Table, rows: Indices) -> Table:
 
 def _check_other(table: Table, row: int) -> None:
     """Refuse a second table of other rows, such as of years below months, whose line of names is that row."""
-    # The shape of a text: words become a, digits 9
+    # The shape of a text: words become a, digits 9.
     firsts = pc.replace_substring_regex(
         pc.utf8_trim_whitespace(pc.fill_null(table.columns.column(0), "")), "\\pL+", "a"
     )
@@ -432,7 +432,7 @@ def _renumbered(pair: tuple[Indices, Indices], kept: Indices, num_rows: int) -> 
     """Row numbers of a standard split among the rows that are kept; as they are if one of them does not exist."""
     if len(kept) == num_rows or any(((rows < 0) | (rows >= num_rows)).any() for rows in pair):
         return pair
-    # A row that is left out has the number -1
+    # A row that is left out has the number -1.
     numbers = np.full(num_rows, -1)
     numbers[kept] = np.arange(len(kept))
     train, test = (numbers[rows] for rows in pair)
@@ -441,7 +441,7 @@ def _renumbered(pair: tuple[Indices, Indices], kept: Indices, num_rows: int) -> 
 
 def _known_targets(schema: Schema, columns: pa.Table, where: str) -> np.ndarray | None:
     targets = {column.name: column for column in schema.targets}
-    # Texts that were no classes in training are missing here, too
+    # Texts that were no classes in training are missing here, too.
     for name in schema.target_names:
         gaps = [gap for gap in _gaps_of(columns[name]) if gap not in schema.class_names]
         columns = _with_gaps(columns, name, gaps) if gaps else columns
@@ -449,7 +449,7 @@ def _known_targets(schema: Schema, columns: pa.Table, where: str) -> np.ndarray 
     missing = np.any([is_missing(values) for values in cells.values()], axis=0)
     if missing.all():
         return None
-    # Scores need a target in each row
+    # Scores need a target in each row.
     if missing.any() and schema.missing == "error":
         raise ValueError(
             f"{where} has missing values in the target, in {int(missing.sum())} rows; leave the column out to predict "

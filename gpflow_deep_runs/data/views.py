@@ -85,7 +85,7 @@ def load(
     check_table(source, table, view)
     name = source.dataset or default
     is_known = source.data is None
-    # Known sets come from the catalogue, own data from the reader of the view
+    # Known sets come from the catalogue, own data from the reader of the view.
     if view == "supervised":
         data = catalogue.read(name, view, source.data_dir) if is_known else tables.read_table(source.data, table)
         data = data if split is None else divide(data, split=split, valid_fraction=valid_fraction, seed=seed)

@@ -57,7 +57,7 @@ def density(
     names = tuple(feature_names) or tuple(f"x{d}" for d in range(D))
     if len(names) != D:
         raise ValueError(f"{name!r} must have {D} column names, got {len(names)}.")
-    # Each part must hold zeros and ones in D columns; the checksum is that of all parts
+    # Each part must hold zeros and ones in D columns; the checksum is that of all parts.
     checked_parts: dict[str, Part] = {}
     digest = hashlib.sha256()
     for part in PARTS:
@@ -70,7 +70,7 @@ def density(
         bits = as_bits(rows, names, subject)
         digest.update(f"{bits.shape}".encode() + np.packbits(bits, axis=1).tobytes())
         checked_parts[part] = Part(bits, None if labels is None else labels[part].astype(np.int64)[:, None])
-    # A column that does not vary teaches a model nothing: it stays, with a warning
+    # A column that does not vary teaches a model nothing: it stays, with a warning.
     constant = constant_columns(checked_parts["train"].X)
     if constant:
         logging.warning(
@@ -94,7 +94,7 @@ def as_bits(rows: np.ndarray, names: Sequence[str], what: str) -> Bits:
     """
     if rows.dtype.kind not in "biuf":
         raise ValueError(f"{what} must be numbers 0 and 1 or true and false, got {rows.dtype}; encode them first.")
-    # The first value that is neither names its row and column
+    # The first value that is neither names its row and column.
     is_wrong = (rows != 0) & (rows != 1)
     if is_wrong.any():
         row, column = np.argwhere(is_wrong)[0]
@@ -111,7 +111,7 @@ def categories(data: Rows) -> tuple[tuple[int, ...], ...]:
     """Columns of the bits that are one variable: of each category, and of each column of bins, that has several."""
     groups = []
     start = 0
-    # One variable for all levels or bins of a column; the mark of a missing value is a bit of its own
+    # One variable for all levels or bins of a column; the mark of a missing value is a bit of its own.
     for feature in () if data.schema is None else data.schema.columns:
         width = len(feature.value_names)
         if (feature.column.kind == "category" or feature.bins is not None) and width > 1:
@@ -130,7 +130,7 @@ def unpacked(rows: np.ndarray, n_features: np.ndarray, path: Path) -> Bits:
         raise ValueError(
             f"{path} has n_features, so its parts must be np.packbits(rows, axis=1), got {rows.dtype} {rows.shape}."
         )
-    # The last byte of a row is filled up with zeros
+    # The last byte of a row is filled up with zeros.
     if rows.shape[1] != -(-int(n_features) // 8):
         raise ValueError(
             f"{path} has {rows.shape[1]} bytes in each row, which are not {n_features} bits; write it again."
@@ -169,7 +169,7 @@ def read_bits(
     schema = None
     source = [f"the file {path.name}"]
     image_shape = None
-    # The bits: matrices of an .npz file, or the encoded columns of a table
+    # The bits: matrices of an .npz file, or the encoded columns of a table.
     if path.suffix.lower() == ".npz" and path.is_file() and path.stat().st_size:
         if spec.given():
             raise ValueError(f"--{spec.given()[0]} is for tables with names of columns, and {path} holds matrices.")
@@ -180,12 +180,12 @@ def read_bits(
         parts = {"train": X}
         names = schema.feature_names
         source = source + notes
-    # Rows for the parts that the file does not have
+    # Rows for the parts that the file does not have.
     for part, fraction in (("test", test_fraction), ("valid", valid_fraction)):
         if part not in parts:
             parts["train"], parts[part] = _set_aside(parts["train"], fraction, seed, part, path)
             source.append(f"{len(parts[part])} {part} rows drawn with seed {seed}")
-    # Where a bit is missing, the most frequent one of the training rows
+    # Where a bit is missing, the most frequent one of the training rows.
     if schema is not None:
         schema = _learned(schema, parts["train"])
         parts = {part: schema.filled(rows).astype(np.uint8) for part, rows in parts.items()}
@@ -206,7 +206,7 @@ def read_alike(path: str | os.PathLike[str], schema: Schema, new: NewRows = NewR
 def _read_table(path: Path, spec: TableSpec, bins: int | None) -> tuple[NDArray[np.float64], Schema, list[str]]:
     """All rows as zeros and ones, NaN where missing; how they were read, and what is to be said of it."""
     table = read_source(path, names_optional=True, spec=spec)
-    # A date that is binned is one number: its day with the hour, or its only part
+    # A date that is binned is one number: its day with the hour, or its only part.
     if bins is not None:
         parts = spec.date_parts or _MOMENT
         if len(parts) > 1 and {*parts} != {*_MOMENT}:
@@ -215,14 +215,14 @@ def _read_table(path: Path, spec: TableSpec, bins: int | None) -> tuple[NDArray[
             )
         spec = replace(spec, date_parts=parts)
     encoded = tables.encode_chosen(table, (), spec)
-    # Without bins only bits and levels will do
+    # Without bins only bits and levels will do.
     wrong = [f.name for f in encoded.schema.columns if f.column.kind in ("date", "time")]
     if wrong and bins is None:
         raise ValueError(
             f"{path} must hold zeros and ones or levels, but {quoted(wrong)} hold dates or times; leave them "
             f"out with --ignore={','.join(wrong)}."
         )
-    # Missing values are NaN here, and filled when it is known which rows train
+    # Missing values are NaN here, and filled when it is known which rows train.
     gaps = [feature.name for feature in encoded.schema.columns if feature.num_missing]
     notes = [*encoded.notes, *([f"missing values of {quoted(gaps)} are a bit, NAME=missing"] if gaps else [])]
     X, schema = (encoded.X, encoded.schema) if bins is None else _binned(encoded.X, encoded.schema, bins)
@@ -242,7 +242,7 @@ def _binned(X: NDArray[np.float64], schema: Schema, most: int) -> tuple[NDArray[
         if kind in ("number", "date", "time"):
             width = len(feature.value_names)
             values = feature.moments(block[:, :width])
-            # Numbers that are not all 0 or 1 become bins
+            # Numbers that are not all 0 or 1 become bins.
             if kind != "number" or not np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
                 bins = Bins.of(values, most, _bin_kind(feature))
                 feature = replace(feature, bins=bins)
@@ -273,7 +273,7 @@ def _set_aside(rows: np.ndarray, fraction: float, seed: int, part: str, path: Pa
             f"{path} has {len(rows)} rows, too few to set {fraction:g} of them aside as {part} rows; add rows, or give "
             "train, valid and test in an .npz file."
         )
-    # The rows are drawn by a stream of this part, and keep their order
+    # The rows are drawn by a stream of this part, and keep their order.
     is_taken = np.zeros(len(rows), dtype=bool)
     is_taken[numpy_rng(seed, f"binary_data/{part}").permutation(len(rows))[:count]] = True
     return rows[~is_taken], rows[is_taken]
@@ -288,7 +288,7 @@ def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], tuple[str, ...], tuple
             f"{path} must hold train (and perhaps valid and test) [n, D], or one matrix X [N, D], got "
             f"{quoted(sorted(arrays))}; write it again."
         )
-    # Labels may stand beside each part
+    # Labels may stand beside each part.
     extra = sorted(set(arrays) - known_names - {f"{part}_labels" for part in part_names})
     if extra:
         raise ValueError(
@@ -299,7 +299,7 @@ def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], tuple[str, ...], tuple
     )
     if "n_features" in arrays:
         parts = {part: unpacked(rows, arrays["n_features"], path) for part, rows in parts.items()}
-    # All parts are matrices of the same columns
+    # All parts are matrices of the same columns.
     shapes = {part: rows.shape for part, rows in parts.items()}
     is_matrix = all(len(shape) == 2 and 0 not in shape for shape in shapes.values())
     if not is_matrix or len({shape[1] for shape in shapes.values()}) != 1:

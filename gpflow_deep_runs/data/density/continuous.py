@@ -34,7 +34,7 @@ def read_continuous(path: str | os.PathLike[str], spec: TableSpec = TableSpec())
     """
     table = read_source(path, spec=spec)
     encoded = tables.encode_chosen(table, (), spec)
-    # The columns of X that are numbers or times, without levels, parts of dates and marks of missing values
+    # The columns of X that are numbers or times, without levels, parts of dates and marks of missing values.
     features = [(name, f.column.kind) for f in encoded.schema.columns for name in f.names]
     names = [name for name, kind in features if kind in ("number", "time")]
     X = encoded.X[:, [place for place, (_, kind) in enumerate(features) if kind in ("number", "time")]]
@@ -44,7 +44,7 @@ def read_continuous(path: str | os.PathLike[str], spec: TableSpec = TableSpec())
             f"{path} must have a number in every row of {column!r}, as its units miss no values; leave the "
             f"column out with --ignore={column}, or such rows with --bad_rows=drop."
         )
-    # A part without targets, divided as any other
+    # A part without targets, divided as any other.
     name = Path(path).name.split(".")[0]
     return standardised(Rows(name, {"all": Part(X)}, "density", f"the file {Path(path).name}", "", None, tuple(names)))
 
@@ -56,7 +56,7 @@ def standardised(data: Rows, *, split: int = 0, valid_fraction: float = 0.1) -> 
 
     :raises ValueError: if no column is left, or as `rows.divide`.
     """
-    # Columns of few different numbers have no density
+    # Columns of few different numbers have no density.
     X = np.asarray(data.parts["all"].X, np.float64)
     is_kept = np.array([len(np.unique(column)) >= MIN_VALUES for column in X.T], bool)
     names = tuple(data.feature_names) or tuple(f"x{d}" for d in range(X.shape[1]))
@@ -65,7 +65,7 @@ def standardised(data: Rows, *, split: int = 0, valid_fraction: float = 0.1) -> 
     if left_out := [name for name, is_continuous in zip(names, is_kept, strict=True) if not is_continuous]:
         logging.warning("%s: not continuous, left out: %s.", data.name, ", ".join(left_out))
     X = X[:, is_kept]
-    # The parts come first: mean and deviation are those of the training rows alone
+    # The parts come first: mean and deviation are those of the training rows alone.
     both = replace(data, parts={"all": Part(X, np.zeros([len(X), 1]))}, schema=None, feature_names=names)
     parts = divide(both, split=split, valid_fraction=valid_fraction).parts
     mean = parts["train"].X.mean(axis=0)

@@ -27,7 +27,7 @@ def to_planes(levels: ArrayLike, num_planes: int) -> NDArray[np.uint8]:
         (array >= 0) & (array < 2**num_planes) & (array == np.floor(array))
     ):
         raise ValueError(f"{num_planes} bit planes hold whole numbers from 0 to {2**num_planes - 1}, got others.")
-    # Plane by plane, so that pixels of one plane are neighbours
+    # Plane by plane, so that pixels of one plane are neighbours.
     integers = array.astype(np.uint16)
     return np.concatenate([(integers >> plane & 1).astype(np.uint8) for plane in reversed(range(num_planes))], axis=1)
 
@@ -41,7 +41,7 @@ def from_planes(bits: np.ndarray, num_planes: int) -> NDArray[np.integer]:
     if bits.shape[1] % num_planes:
         raise ValueError(f"{bits.shape[1]} columns are no {num_planes} planes; give the number that was trained with.")
     planes = bits.reshape(len(bits), num_planes, -1).astype(np.uint16)
-    # Plane k, from 0, is worth 2^(K - 1 - k)
+    # Plane k, from 0, is worth 2^(K - 1 - k).
     weights = (1 << np.arange(num_planes)[::-1]).astype(np.uint16)
     return np.einsum("nkd,k->nd", planes, weights).astype(np.uint8 if num_planes <= 8 else np.uint16)
 
@@ -49,7 +49,7 @@ def from_planes(bits: np.ndarray, num_planes: int) -> NDArray[np.integer]:
 def in_planes(data: Rows, num_planes: int) -> Rows:
     """Rows of intensities in [0, 1] (the view "grey") as bit planes of round((2^K - 1) x), one above the other."""
     largest = 2**num_planes - 1
-    # Planes of an image stand one above the other, so it is that many times as high
+    # Planes of an image stand one above the other, so it is that many times as high.
     parts = {name: Part(to_planes(np.rint(largest * part.X), num_planes), part.Y) for name, part in data.parts.items()}
     shape = None if data.image_shape is None else (num_planes * data.image_shape[0], data.image_shape[1])
     name = f"{data.name} in {num_planes} bit planes"

@@ -35,11 +35,11 @@ def read_rows(path: str | os.PathLike[str], part: str | None = None) -> np.ndarr
     """
     path = Path(path)
     check_file(path, "the input")
-    # By how the name ends, packed or not
+    # By how the name ends, packed or not.
     suffix = path.name.removesuffix(".gz").rsplit(".", 1)[-1].lower()
     if suffix == "npz":
         return _chosen(read_npz(path), path, part)
-    # Only .npz files have parts
+    # Only .npz files have parts.
     if part is not None:
         raise ValueError(f"--part chooses an array of an .npz file, or a part of a data set, got {path}.")
     if suffix not in ("npy", "csv"):
@@ -55,7 +55,7 @@ def has_names(path: str | os.PathLike[str]) -> bool:
     path = Path(path)
     if not is_delimited(path) or not path.is_file():
         return path.suffix.lower() == ".parquet"
-    # The first bytes tell whether the first line is one of names
+    # The first bytes tell whether the first line is one of names.
     try:
         with open_unpacked(path) as stream:
             head = stream.read(HEAD_BYTES)
@@ -72,7 +72,7 @@ def write_rows(path: str | os.PathLike[str], rows: NDArray[np.integer]) -> None:
     suffix = Path(path).suffix
     if suffix not in WRITTEN:
         raise ValueError(f"the output must end in {', '.join(WRITTEN)}, got {path}.")
-    # The file gets its name when it is whole
+    # The file gets its name when it is whole.
     with atomic_path(path) as temporary, open(temporary, "wb") as stream:
         if suffix == ".npy":
             np.save(stream, rows)
@@ -83,7 +83,7 @@ def write_rows(path: str | os.PathLike[str], rows: NDArray[np.integer]) -> None:
 
 
 def _read_csv(path: Path) -> np.ndarray:
-    # A first line that is no row of numbers is one of names
+    # A first line that is no row of numbers is one of names.
     try:
         return np.loadtxt(path, delimiter=",", ndmin=2)
     except ValueError:

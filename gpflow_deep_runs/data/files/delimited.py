@@ -125,7 +125,7 @@ def dialect_of(
     if not rows:
         raise ValueError(f"{where} is empty; check how it was written.")
     notes += [note] if note else []
-    # Titles above the header are left out
+    # Titles above the header are left out.
     if skip_rows is None and wanted and not names:
         cells = [{*map(str.strip, row)} for _, row in rows[start : start + _HEAD_ROWS]]
         start += next((number for number, some in enumerate(cells) if {*wanted} <= some), 0)
@@ -137,7 +137,7 @@ def dialect_of(
         notes.append(f"{num_titles} lines above the header left out, the first {first!r} (--skip_rows=N leaves out N)")
     elif skip_rows:
         notes.append(f"{skip_rows} lines above the header left out by --skip_rows")
-    # With names of the user the first line is a row
+    # With names of the user the first line is a row.
     header = [name.strip() for name in body[0]]
     width = max(map(len, body[1:]), default=len(header))
     if names:
@@ -147,7 +147,7 @@ def dialect_of(
             )
         check_names(names, where)
         return Dialect(tuple(names), delimiter, codec, False, num_titles, (*notes, "its columns are named by --names"))
-    # So it is if it holds numbers, or values that occur again, where names are optional
+    # So it is if it holds numbers, or values that occur again, where names are optional.
     number = (
         ""
         if _are_years(header, body[1:]) or _counts(header) or _heads_numbers(header, body[1:])
@@ -165,20 +165,20 @@ def dialect_of(
             f"the first line of {where} must hold column names, got numbers ({number}, ...); add them, or give them "
             "by --names=NAME,NAME,..."
         )
-    # A line of names that is shorter than the rows counts as a title
+    # A line of names that is shorter than the rows counts as a title.
     if len(header) == width - 1 and len(body) > 2 and all(len(row) == width for row in body[1:]):
         header, note = _lengthened(header, body[1:])
         notes += [note] if note else []
     is_short = len(header) > len(body[0])
     num_titles = num_above + rows[start + 1][0] if is_short else num_titles
-    # So do two lines, of which the first has names of groups of columns
+    # So do two lines, of which the first has names of groups of columns.
     if (merged := _merged(header, body[1:])) is not None:
         header = merged
         is_short = True
         num_titles = num_above + rows[start + 2][0]
         notes.append(f"names of two lines are joined, as {next(name for name in header if name not in body[0])!r}")
     header = [name or unnamed(d, header) for d, name in enumerate(header)]
-    # Names that occur twice are numbered, unless one is wanted that is not known to be a numbered one
+    # Names that occur twice are numbered, unless one is wanted that is not known to be a numbered one.
     twice = {name for name, count in collections.Counter(header).items() if count > 1}
     if twice and all(f"{name}.1" in wanted for name in twice & {*wanted}):
         header = _numbered(header)
@@ -207,7 +207,7 @@ def _division(text: str, where: str, is_whole: bool, names: Sequence[str], *, is
     if places := () if names else _places_of(text, rows, is_whole):
         lines = [(row, line) for row, line in enumerate(_line_ends(text)) if line.strip()][: _HEAD_ROWS + 1]
         fixed = [(row, _cut(line, places)) for row, line in lines]
-        # Unless it is as it would be without them, or by chance
+        # Unless it is as it would be without them, or by chance.
         if cells is None or (fixed[0][1] == cells[0][1] and fixed[: len(cells)] != cells):
             note = f"columns of fixed width, from the characters {', '.join(map(str, places))} (from 0) on"
             return _Division(_SPACES, fixed, places=places, note=note)
@@ -231,7 +231,7 @@ def _are_values(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     texts = list[bool]()
     numbers = list[str]()
     has_date = False
-    # The kind of each value, and of most of those below it
+    # The kind of each value, and of most of those below it.
     for place, name in enumerate(header):
         cells = [row[place].strip() for row in rows if place < len(row)]
         below = [_NUMBER.fullmatch(cell) is not None for cell in cells if cell not in ("", "?", "NA")]
@@ -241,7 +241,7 @@ def _are_values(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
         numbers += [name] * is_number
         texts += [name in cells] * (not is_number)
         has_date |= bool(_DATE.fullmatch(name)) and all(_DATE.fullmatch(cell) for cell in cells if cell)
-    # What makes a value one that nobody would give a column for a name
+    # What makes a value one that nobody would give a column for a name.
     is_no_name = has_date or any(set(name) & set(".,-+") for name in numbers) or len(set(numbers)) < len(numbers)
     return len(header) > 1 and (is_no_name or (len(texts) > 0 and all(texts)))
 
@@ -262,11 +262,11 @@ def _merged(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str] |
     second = [cell.strip() for cell in rows[0]] if len(rows) > 2 else []
     if not blank or len(second) != len(header) or any(map(_NUMBER.fullmatch, second)):
         return None
-    # Each column without a name has one in the second line, and so has the one that begins its group
+    # Each column without a name has one in the second line, and so has the one that begins its group.
     firsts = [max(place for place in range(last + 1) if header[place] or not place) for last in range(len(header))]
     if not all(second[place] and second[firsts[place]] and header[firsts[place]] for place in blank):
         return None
-    # What is below two lines of names are numbers
+    # What is below two lines of names are numbers.
     if not any(_NUMBER.fullmatch(row[place].strip()) for row in rows[1:] for place in blank if place < len(row)):
         return None
     return [f"{header[first]} {name}".strip() for first, name in zip(firsts, second, strict=True)]
@@ -298,7 +298,7 @@ def _are_years(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     if len(places) == 1:
         below = [row[places[0]].strip() for row in rows if places[0] < len(row)]
         return 2 * sum(_YEAR.fullmatch(text) is not None for text in below) < len(below)
-    # Years that follow each other at equal distances
+    # Years that follow each other at equal distances.
     steps = {int(header[after]) - int(header[before]) for before, after in itertools.pairwise(places)}
     return len(steps) == 1 and 0 < abs(steps.pop()) <= 10
 
@@ -323,7 +323,7 @@ def _numbered(header: Sequence[str]) -> list[str]:
     names: list[str] = []
     taken = {*header}
     counts = collections.Counter[str]()
-    # The first of a name keeps it; no number may make a name that is there already
+    # The first of a name keeps it; no number may make a name that is there already.
     for name in header:
         numbered = name
         while counts[name] and numbered in taken:
@@ -380,7 +380,7 @@ def read_batches(
     if dialect.delimiter == _SPACES:
         yield _read_spaced(stream, dialect, where, has_header=has_header, skip_footer=skip_footer or 0)
         return
-    # Rows of another length: blank ones are skipped, notes at the foot counted; others are dropped, or end the reading
+    # Rows of another length: blank ones are skipped, notes at the foot counted; others are dropped, or end the reading.
     ragged: list[pa.csv.InvalidRow] = []
     is_dropping = drops_bad_rows and skip_footer is None
     num_blank = 0
@@ -390,15 +390,15 @@ def read_batches(
         if _is_blank(row, dialect):
             num_blank += 1
             return "skip"
-        # All others are counted, and told of
+        # All others are counted, and told of.
         ragged.append(row)
         if is_dropping and _SEAL not in row.text:
             return "skip"
-        # The first odd row may be a note; with a second one these are a foot, which is checked at the end
+        # The first odd row may be a note; with a second one these are a foot, which is checked at the end.
         is_foot = _SEAL not in row.text and (skip_footer is not None or len(ragged) > 1 or _is_note(row, dialect))
         return "skip" if len(ragged) <= (_MAX_FOOT if skip_footer is None else skip_footer) and is_foot else "error"
 
-    # The seal, which is the last row, and the lines at the foot are held back
+    # The seal, which is the last row, and the lines at the foot are held back.
     held: pa.Table | None = None
     num_held = 1 + (skip_footer or 0)
     num_lines = 0
@@ -419,12 +419,12 @@ def read_batches(
         if bad:
             raise ValueError(_ragged(bad[0], bad[0].number - 1 - has_header, dialect, where)) from error
         raise ValueError(_unreadable(error, where)) from error
-    # An open quotation mark has swallowed the seal
+    # An open quotation mark has swallowed the seal.
     if held is None or not len(held) or any(column[len(held) - 1].as_py() != _SEAL for column in held.columns):
         row = num_lines - 1 - has_header
         place = f"row {row} (from 0)" if row >= 0 else "its line of names"
         raise ValueError(f"{where} has a quotation mark in {place} that is never closed; mend it.")
-    # Rows of another length are allowed at the foot only
+    # Rows of another length are allowed at the foot only.
     num_foot = len(ragged) if skip_footer is None else skip_footer
     is_cut = ragged and ragged[0].number < num_lines + num_blank + len(ragged) - num_foot  # lines of the table follow
     if is_cut and not is_dropping:
@@ -440,7 +440,7 @@ def read_batches(
 
 def _options(dialect: Dialect, judge: Callable[[pa.csv.InvalidRow], str]) -> dict[str, Any]:
     """How pyarrow reads the text: as strings, in columns of numbers for names, while `judge` decides on odd rows."""
-    # Numbers for names: those of the dialect may occur twice in the file
+    # Numbers for names: those of the dialect may occur twice in the file.
     names = [str(d) for d in range(len(dialect.names))]
     parsing = {"delimiter": dialect.delimiter, "newlines_in_values": True, "invalid_row_handler": judge}
     return {
@@ -482,7 +482,7 @@ def foot_of(table: pa.Table) -> int:
     limit = min(_MAX_FOOT, len(table) - 1)
     if limit < 1:
         return 0
-    # Upwards from the last row, as long as rows are empty or hold a text alone
+    # Upwards from the last row, as long as rows are empty or hold a text alone.
     tail = [column.slice(len(table) - limit).to_pylist() for column in table.columns]
     for row in range(limit - 1, -1, -1):
         filled = [d for d, column in enumerate(tail) if (column[row] or "").strip()]
@@ -502,7 +502,7 @@ def _read_spaced(stream: IO[bytes], dialect: Dialect, where: str, *, has_header:
     lines = [line for line in _line_ends(text)[dialect.num_titles :] if line.strip()][int(has_header) :]
     lines = lines[: len(lines) - skip_footer] if skip_footer else lines
     rows = [_cut(line, dialect.places) if dialect.places else _words(line) for line in lines]
-    # No value may reach from one column into the next
+    # No value may reach from one column into the next.
     ends = [place - 1 for place in dialect.places[1:]]
     if cut := next(
         (number for number, line in enumerate(lines) if any(line[end : end + 1].strip() for end in ends)), 0
@@ -517,7 +517,7 @@ def _read_spaced(stream: IO[bytes], dialect: Dialect, where: str, *, has_header:
             f"{where} must have {len(dialect.names)} values between white space in each row, got {len(rows[bad])} in "
             f"row {bad} (from 0): {lines[bad][:60]!r}; correct it."
         )
-    # Columns of strings, also without any row
+    # Columns of strings, also without any row.
     columns = zip(*rows, strict=True) if rows else [[] for _ in dialect.names]
     return pa.table([pa.array(column, pa.string()) for column in columns], names=list(dialect.names))
 
@@ -527,14 +527,14 @@ def _places_of(text: str, rows: dict[str, list[tuple[int, list[str]]]], is_whole
 
     All lines have spaces between them, the first has a name for each, and one of them holds numbers alone.
     """
-    # A text that some sign divides has no fixed width
+    # A text that some sign divides has no fixed width.
     if any(len(row) > 1 for numbered_rows in rows.values() for _, row in numbered_rows):
         return ()
     lines = [line.rstrip() for line in _line_ends(text) if line.strip()]
     lines = (lines if is_whole else lines[:-1])[: _HEAD_ROWS + 1]
     if len(lines) < 4:
         return ()
-    # A column begins where every line has a space before it, and the header a name
+    # A column begins where every line has a space before it, and the header a name.
     is_filled = [any(line[place : place + 1].strip() for line in lines) for place in range(max(map(len, lines)))]
     starts = [place for place, filled in enumerate(is_filled) if filled and not (place and is_filled[place - 1])]
     ends = [*starts[1:], len(is_filled)]
@@ -561,10 +561,10 @@ def check_quotes(stream: IO[bytes], dialect: Dialect, where: str) -> None:
     :raises ValueError: naming the line, if one does not.
     """
     lines = io.TextIOWrapper(stream, encoding=_CODECS.get(dialect.encoding, dialect.encoding), newline="")
-    # Titles may hold quotation marks of any kind
+    # Titles may hold quotation marks of any kind.
     for _ in range(dialect.num_titles):
         lines.readline()
-    # The strict reader of the standard library says where a mark is out of place
+    # The strict reader of the standard library says where a mark is out of place.
     reader = csv.reader(lines, delimiter=dialect.delimiter, strict=True)
     try:
         for _ in _long_rows(reader):
@@ -584,7 +584,7 @@ def _sealed(stream: IO[bytes], dialect: Dialect) -> Iterator[bytes]:
     num_titles = dialect.num_titles
     titles = bytearray()
     is_first = True
-    # The bytes become UTF-8, and the titles are cut off, piece by piece
+    # The bytes become UTF-8, and the titles are cut off, piece by piece.
     while piece := stream.read(PIECE):
         if decoder is not None:
             piece = decoder.decode(piece).encode()
@@ -607,10 +607,10 @@ def _sealed(stream: IO[bytes], dialect: Dialect) -> Iterator[bytes]:
 
 
 def _ragged(row: pa.csv.InvalidRow, number: int, dialect: Dialect, where: str) -> str:
-    # The last row was swallowed by a quotation mark
+    # The last row was swallowed by a quotation mark.
     if _SEAL in row.text:
         return f"{where} has a quotation mark in row {number} (from 0) that is never closed; mend it."
-    # What is wrong most often: a delimiter within a value, a file that was cut, or a note
+    # What is wrong most often: a delimiter within a value, a file that was cut, or a note.
     mark = DELIMITERS[dialect.delimiter]
     more = "more" if row.actual_columns > row.expected_columns else "fewer"
     cure = f"check its {mark}" if more == "more" else f"check its {mark}, and that the file is complete"
@@ -637,13 +637,13 @@ def is_of_encoding(error: BaseException | None) -> bool:
 
 def _decoded(head: bytes, where: str, is_whole: bool, encoding: str = "") -> tuple[str, str]:
     """The text of the first bytes, and its encoding."""
-    # What the user says
+    # What the user says.
     if encoding:
         try:
             return codecs.getincrementaldecoder(encoding)().decode(head).removeprefix("\ufeff"), encoding
         except (LookupError, UnicodeError) as error:
             raise ValueError(f"{where} is no text in {encoding} ({error}); give another --encoding.") from error
-    # UTF-16 is known by its mark; else UTF-8, of which zeros are no part
+    # UTF-16 is known by its mark; else UTF-8, of which zeros are no part.
     codec = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     if codec == "utf-8" and b"\0" in head:
         raise ValueError(
@@ -653,7 +653,7 @@ def _decoded(head: bytes, where: str, is_whole: bool, encoding: str = "") -> tup
     try:
         return codecs.getincrementaldecoder(_CODECS[codec])().decode(head, final=is_whole), codec
     except UnicodeDecodeError as error:
-        # A text that is UTF-8 above the first odd byte is none in another encoding
+        # A text that is UTF-8 above the first odd byte is none in another encoding.
         if codec == "utf-8" and _MULTIBYTE.search(head[: error.start]):
             raise ValueError(
                 f"{where} is text in UTF-8 up to byte {error.start}, {head[error.start]:#04x}, which is none; mend it, "
@@ -679,7 +679,7 @@ def _long_rows(reader: Iterator[list[str]]) -> Iterator[list[str]]:
 def _rows(text: str, delimiter: str, where: str, is_whole: bool) -> list[tuple[int, list[str]]]:
     """The first whole rows without empty lines, each with the number of lines above it."""
     rows: list[tuple[int, list[str]]] = []
-    # The reader knows how many lines each row takes
+    # The reader knows how many lines each row takes.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     above = 0
     try:
@@ -691,7 +691,7 @@ def _rows(text: str, delimiter: str, where: str, is_whole: bool) -> list[tuple[i
                 return rows
     except csv.Error as error:
         raise ValueError(f"{where} is no readable, complete CSV file in UTF-8 ({error}); write it again.") from error
-    # The last row may have been cut
+    # The last row may have been cut.
     return rows if is_whole or len(rows) < 2 else rows[:-1]
 
 
@@ -703,7 +703,7 @@ def _spaced(
     All rows have equally many values; all are numbers, or one column is, or some are and several spaces line them up. R
     writes names of rows and none above them: then the line of names has one value less.
     """
-    # Another sign divides the text
+    # Another sign divides the text.
     others = (row for delimiter in rows if delimiter != "\t" for _, row in rows[delimiter])
     if any(len(row) > 1 and row[0][:1] not in ("#", "%") for row in others):
         return None
@@ -725,14 +725,14 @@ def _spaced(
             cells = [heads[0 if has_units else -1], *cells] if heads else cells
     except csv.Error:
         return None
-    # As R writes names of rows: the line of names has one value less
+    # As R writes names of rows: the line of names has one value less.
     widths = {len(row) for _, row in cells}
     if len(cells) > 2 and widths == {len(cells[0][1]), len(cells[0][1]) + 1} and lines[0][1].startswith('"'):
         ids = [row[0] for _, row in cells[1:]]
         return cells if {len(row) for _, row in cells[1:]} == {max(widths)} and len(set(ids)) == len(ids) else None
     if len(cells) < 2 or len(widths) != 1 or widths == {1}:
         return None
-    # Numbers alone, a column of numbers, or some numbers and spaces that line the values up
+    # Numbers alone, a column of numbers, or some numbers and spaces that line the values up.
     values = [value for _, row in cells[1:] for value in row]
     is_number = [_NUMBER.fullmatch(value) is not None for value in values]
     is_aligned = any("  " in line.strip() for _, line in lines)
@@ -742,7 +742,7 @@ def _spaced(
 
 def _delimiter(rows: dict[str, list[tuple[int, list[str]]]], where: str, *, is_known: bool = False) -> tuple[str, int]:
     """The delimiter with which all rows have as many values as the header, two or more, and the row of the header."""
-    # The delimiters that leave several values in the header, and the row of this header
+    # The delimiters that leave several values in the header, and the row of this header.
     starts = {
         delimiter: 0 if is_known else _start_of([row for _, row in numbered_rows])
         for delimiter, numbered_rows in rows.items()
@@ -751,7 +751,7 @@ def _delimiter(rows: dict[str, list[tuple[int, list[str]]]], where: str, *, is_k
     candidates = {d: table_rows for d, table_rows in candidates.items() if table_rows and len(table_rows[0]) > 1}
     if not candidates:
         return ",", 0
-    # Those with which every row is as long; the header that is highest up wins
+    # Those with which every row is as long; the header that is highest up wins.
     fitting = [d for d, table_rows in candidates.items() if _num_alike(body := _body(table_rows)) == len(body)]
     least = min((starts[d] or 0 for d in fitting), default=0)  # the others would take the names for a title
     fitting = [d for d in fitting if starts[d] == least]
@@ -770,7 +770,7 @@ def _delimiter(rows: dict[str, list[tuple[int, list[str]]]], where: str, *, is_k
         )
     if fitting:
         return fitting[0], starts[fitting[0]] or 0
-    # With none of them: the one that fits most rows, so that the error names the others
+    # With none of them: the one that fits most rows, so that the error names the others.
     first = {d: [row for _, row in some] for d, some in rows.items() if some and len(some[0][1]) > 1}
     best = max(first or candidates, key=lambda d: _num_alike((first or candidates)[d]))
     return best, 0 if first else starts[best] or 0
@@ -788,14 +788,14 @@ def _start_of(rows: list[list[str]]) -> int | None:
     """
     if not rows:
         return None
-    # The usual width, and how many values of each row are not empty
+    # The usual width, and how many values of each row are not empty.
     widths = collections.Counter(len(row) for row in rows)
     width = max(widths, key=lambda size: (widths[size], size))
     if width < 2 or widths[width] < 2:
         return 0 if len(rows[0]) > 1 else None
     filled = [sum(bool(value.strip()) for value in row) for row in rows]
     usual = sorted(filled)[len(filled) // 2]
-    # The first row that is neither comment, title nor empty
+    # The first row that is neither comment, title nor empty.
     for number, row in enumerate(rows):
         if (row[0].lstrip().startswith(("# ", "% ")) and len(row) != width) or row[0].startswith("!"):
             continue  # a comment, or what is known of a series of GEO

@@ -138,13 +138,13 @@ def read_documents(path: str | os.PathLike[str], spec: TextSpec = TextSpec(), ta
     if wrong := [name for name in table.given() if name not in ("target", "features")]:
         raise ValueError(f"--{wrong[0]} is for tables, and {path} holds documents or a sparse matrix; leave it out.")
     check_file(path)
-    # Documents: their words become columns
+    # Documents: their words become columns.
     if is_json_lines(path):
         text, label = _keys(table)
         texts, labels = _read_lines(path, text, label, is_labelled=True)
         X, words = _learned(texts, spec, path)
         return _rows(path, X, labels, words, "presence" if not spec.counts else "counts")
-    # A sparse matrix: its labels are in the file or in one beside it
+    # A sparse matrix: its labels are in the file or in one beside it.
     if wrong := [name for name in spec.given() if name != "labels"]:
         raise ValueError(f"--{wrong[0]} is for documents, and {path} holds a sparse matrix; leave it out.")
     X, arrays = read_matrix(path)
@@ -182,7 +182,7 @@ def read_new(
             raise ValueError(f"{path} must have {num_columns} columns as the training data, got {X.shape[1]}.")
         key = next((name for name in (*table.target, *LABELS) if name in arrays), None)
         labels = [None] if key is None else [*checked_labels(arrays[key], X.shape[0], f"{key} in {path}")]
-    # There are scores only if each row has a label
+    # There are scores only if each row has a label.
     if any(label is None for label in labels):
         return X, None
     numbers = {name: number for number, name in enumerate(class_names)}
@@ -194,12 +194,12 @@ def read_new(
     return X, np.array([numbers[_name(label)] for label in labels])
 
 
-# Documents
+# Documents.
 
 
 def _keys(table: TableSpec) -> tuple[str, str]:
     """Of the text and of the label."""
-    # Each flag names one key; `text` and `label` go without saying
+    # Each flag names one key; `text` and `label` go without saying.
     for name in ("features", "target"):
         if len(getattr(table, name)) > 1:
             raise ValueError(f"--{name} must name one key of the lines, got {', '.join(getattr(table, name))}.")
@@ -213,7 +213,7 @@ def _read_lines(path: Path, text: str, label: str, *, is_labelled: bool) -> tupl
     """
     texts = []
     labels = []
-    # Each line has a text, and a label that is a text or a finite number
+    # Each line has a text, and a label that is a text or a finite number.
     for number, record in _objects(path):
         body = record.get(text)
         name = record.get(label)
@@ -240,7 +240,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         with open_unpacked(path) as stream:
             for number, line in enumerate(stream, start=1):
-                # Blank lines count in messages, and hold nothing
+                # Blank lines count in messages, and hold nothing.
                 if not line.strip():
                     continue
                 try:
@@ -256,7 +256,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _learned(texts: Sequence[str], spec: TextSpec, path: Path) -> tuple[scipy.sparse.csr_matrix, tuple[str, ...]]:
     """Rows of the documents, and the words of their columns."""
-    # A file of few documents cannot ask for words of more of them
+    # A file of few documents cannot ask for words of more of them.
     counter = _counter(
         spec.ngrams, spec.counts, min_df=min(spec.min_documents, len(texts)), max_features=spec.max_words
     )
@@ -276,14 +276,14 @@ def _counter(ngrams: int, counts: bool, **options: Any) -> Any:
     return CountVectorizer(ngram_range=(1, ngrams), binary=not counts, dtype=np.float32, **options)
 
 
-# Both
+# Both.
 
 
 def _rows(
     path: Path, X: scipy.sparse.csr_matrix, labels: Sequence[Label | None], words: tuple[str, ...], what: str
 ) -> Rows:
     """:raises ValueError: if there are fewer than two classes, or as many as rows."""
-    # The classes in the order of their numbers, or of their names; 1 and 1.0 are one class
+    # The classes in the order of their numbers, or of their names; 1 and 1.0 are one class.
     is_number = all(not isinstance(label, str) for label in labels)
     known_labels = {label for label in labels if label is not None}
     names = [_name(label) for label in sorted(known_labels, key=(float if is_number else str))]

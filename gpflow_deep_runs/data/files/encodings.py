@@ -73,12 +73,12 @@ def encoding_of(content: bytes, where: str) -> str:
 
     :raises ValueError: naming `where`, two encodings and the flag: it is a text of a language in either.
     """
-    # Pages of Latin letters with which the letters are those of a language; windows-1252 goes first
+    # Pages of Latin letters with which the letters are those of a language; windows-1252 goes first.
     texts = {page: text for page in _LATIN if (text := _decoded(content, page))}
     fitting = [page for page, text in texts.items() if any(_is_of(text, page, language) for language in _LATIN[page])]
     if "windows-1252" in fitting:
         return "windows-1252"
-    # Several pages may do only if they read the same text
+    # Several pages may do only if they read the same text.
     if others := [page for page in fitting if texts[page] != texts[fitting[0]]]:
         one = fitting[0]
         other = others[0]
@@ -89,12 +89,12 @@ def encoding_of(content: bytes, where: str) -> str:
         )
     if fitting:
         return fitting[0]
-    # Several languages in one text: all letters of western Europe
+    # Several languages in one text: all letters of western Europe.
     letters = "".join(language.letters for language in _LATIN["windows-1252"])
     for page in ("windows-1252", "mac_roman", "cp850"):
         if page in texts and _is_of(texts[page], page, _Language(letters)):
             return page
-    # Other scripts are told by a library; a text that stays odd has no known encoding
+    # Other scripts are told by a library; a text that stays odd has no known encoding.
     from charset_normalizer import from_bytes  # here, as few texts need it
 
     for pages, most_odd in zip(_OTHERS, (0.2, 0.3), strict=True):

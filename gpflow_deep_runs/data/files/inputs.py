@@ -27,7 +27,7 @@ WORDS = "words.json"
 
 def keep(folder: Path, data: Rows, texts: TextSpec = TextSpec()) -> None:
     """Write what new rows need to become inputs like those of `data`: its columns or its words."""
-    # Only sparse matrices have no columns of a table; those of documents have words
+    # Only sparse matrices have no columns of a table; those of documents have words.
     if not hasattr(data.parts["all"].X, "tocsr"):
         write_json(folder / COLUMNS, schema_of(data).to_json())
     elif data.feature_names:
@@ -58,7 +58,7 @@ def read(
             )
         X, Y = apply_schema(load_schema(folder / COLUMNS), path, new)
         return X, None if Y is None else Y[:, 0]
-    # Documents have words of their own, a sparse matrix has none
+    # Documents have words of their own, a sparse matrix has none.
     words = None
     if (folder / WORDS).is_file():
         words = Vectoriser.from_json(parse_json((folder / WORDS).read_bytes()))

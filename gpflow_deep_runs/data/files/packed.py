@@ -73,7 +73,7 @@ def open_unpacked(path: str | os.PathLike[str], max_bytes: int | None = None) ->
     packed = compression_of(path)
     if not packed:
         return open(path, "rb")
-    # An archive must hold a single file, beside what macOS adds
+    # An archive must hold a single file, beside what macOS adds.
     if packed == "zip":
         archive = zipfile.ZipFile(path)
         names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
@@ -81,7 +81,7 @@ def open_unpacked(path: str | os.PathLike[str], max_bytes: int | None = None) ->
             raise ValueError(f"{path} must hold one file, got {len(names)}; unpack it and give one of them.")
         stream: Any = archive.open(names[0])
     else:
-        # The others are streams, whose length is bounded while they are read
+        # The others are streams, whose length is bounded while they are read.
         openers: dict[str, Any] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
         openers["zst"] = lambda path, mode: pa.CompressedInputStream(pa.OSFile(str(path), mode), "zstd")
         stream = openers[packed](path, "rb")
@@ -111,7 +111,7 @@ class Pieces(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer as far as the next piece reaches; 0 at the end."""
-        # An empty piece is not the end
+        # An empty piece is not the end.
         while not self._rest:
             piece = next(self._pieces, None)
             if piece is None:
@@ -127,7 +127,7 @@ def _bounded(stream: IO[bytes], limit: int, path: Path) -> Iterator[bytes]:
     """The pieces of an unpacked stream, which is closed at its end."""
     size = 0
     with stream:
-        # Values take memory besides their characters, so delimiters count, too
+        # Values take memory besides their characters, so delimiters count, too.
         while piece := stream.read(PIECE):
             size += len(piece) + _PER_CELL * sum(map(piece.count, _SEPARATORS))
             if size > limit:

@@ -118,7 +118,7 @@ def read_source(source: object, *, names_optional: bool = False, spec: TableSpec
         return Table(_checked(_frame_columns(source, where), where), where, "table", left_out=_index_of(source))
     if re.match("[a-z][a-z0-9+.-]+://", str(source), re.IGNORECASE):
         raise ValueError(f"--data must be a file on this machine, got the address {source}; download it first.")
-    # A file, by how its name ends
+    # A file, by how its name ends.
     path = Path(source)
     where = str(path)
     name = path.name.split(".")[0]
@@ -148,7 +148,7 @@ def _other_table(path: Path, spec: TableSpec) -> Table:
     suffix = path.suffix.lower()
     where = str(path)
     sheets: dict[str, pd.DataFrame | None] | None = None
-    # Each kind of file by the library that knows it
+    # Each kind of file by the library that knows it.
     try:
         if suffix == ".dta":
             frame = pd.read_stata(path)
@@ -172,14 +172,14 @@ def _json_frame(content: str, budget: Budget, *, is_lines: bool) -> pd.DataFrame
 
     :raises ValueError: if it is something else, or larger than the budget.
     """
-    # One text of JSON, or one a line
+    # One text of JSON, or one a line.
     try:
         parsed = json.loads(content)
     except json.JSONDecodeError:
         parsed = None
     if is_lines or parsed is None:  # a single line is a row, too
         parsed = [json.loads(line) for line in content.split("\n") if line.strip()]  # texts may hold other line ends
-    # The orders in which pandas writes a frame, or a list of rows
+    # The orders in which pandas writes a frame, or a list of rows.
     if isinstance(parsed, dict) and isinstance(parsed.get("data"), list) and "columns" not in parsed:
         parsed = parsed["data"]  # of the order "table", or of a service
     if isinstance(parsed, dict):
@@ -191,7 +191,7 @@ def _json_frame(content: str, budget: Budget, *, is_lines: bool) -> pd.DataFrame
         frame = pd.DataFrame(rows)
     else:
         raise ValueError('each row must be an object, as {"a": 1, "b": "x"}')
-    # Lists stay texts
+    # Lists stay texts.
     for name in frame.columns[[pd.api.types.is_object_dtype(kind) for kind in frame.dtypes]]:
         frame[name] = frame[name].map(lambda value: json.dumps(value) if isinstance(value, list | dict) else value)
     return frame
@@ -215,7 +215,7 @@ def _frame_of(found: Mapping[str, Any]) -> pd.DataFrame:
     """A table as one object: of columns, of rows, or of names and rows."""
     if {"columns", "data"} <= set(found):
         return pd.DataFrame(found["data"], columns=found["columns"])
-    # Columns as lists of one length, or as objects of the same rows
+    # Columns as lists of one length, or as objects of the same rows.
     parts = list(found.values())
     if parts and all(isinstance(part, list) and len(part) == len(parts[0]) for part in parts):
         return pd.DataFrame(found)
@@ -229,7 +229,7 @@ def _sheets_of(path: Path, name: str) -> dict[str, pd.DataFrame | None]:
     """The sheets of a workbook up to the one that is wanted, or the first one that may be a table; the others None."""
     with pd.ExcelFile(path) as book:
         sheets: dict[str, pd.DataFrame | None] = dict.fromkeys(map(str, book.sheet_names))
-        # Titles alone are a single row or column
+        # Titles alone are a single row or column.
         for sheet in [name] if name else sheets:
             if sheet in sheets:
                 sheets[sheet] = book.parse(sheet, header=None, dtype=object, keep_default_na=False, na_values=[""])
@@ -248,7 +248,7 @@ def _sheet_table(sheets: Mapping[str, pd.DataFrame | None], path: Path, spec: Ta
     """
     if spec.file.sheet and spec.file.sheet not in sheets:
         raise ValueError(f"--sheet must be one of {', '.join(map(repr, sheets))} in {path}, got {spec.file.sheet!r}.")
-    # The last sheet that was read is the one that is wanted
+    # The last sheet that was read is the one that is wanted.
     chosen, cells = [(name, cells) for name, cells in sheets.items() if cells is not None][-1]
     where = str(path)
     notes = list[str]()
@@ -256,7 +256,7 @@ def _sheet_table(sheets: Mapping[str, pd.DataFrame | None], path: Path, spec: Ta
         said = f"the sheet {chosen!r} of {len(sheets)}"
         notes.append(f"{said} (--sheet=NAME reads another)")
         where = f"{path} ({said}; --sheet=NAME reads another)"
-    # Its cells become lines of text, whose titles and notes are found as in a file
+    # Its cells become lines of text, whose titles and notes are found as in a file.
     buffer = io.StringIO()
     cells.apply(_as_texts).to_csv(buffer, header=False, index=False, sep="\t")
     content = buffer.getvalue().encode()
@@ -283,7 +283,7 @@ def _cell(value: object, has_time: bool) -> str:
         return ""
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ") if has_time else value.date().isoformat()
-    # A duration may be longer than a day
+    # A duration may be longer than a day.
     if isinstance(value, datetime.timedelta):
         minutes, seconds = divmod(value.total_seconds(), 60)
         return f"{minutes // 60:.0f}:{minutes % 60:02.0f}:{seconds:02.0f}"
@@ -301,10 +301,10 @@ def _check_archive(path: Path, spec: TableSpec) -> None:
         budget.take(sum(info.file_size for info in archive.infolist()), "the sheets, unpacked")
         for name in archive.namelist():
             if name.startswith("xl/worksheets/") and name.endswith(".xml"):
-                # The last cell tells how large a sheet is before it is read
+                # The last cell tells how large a sheet is before it is read.
                 places = [(match[1], int(match[2])) for match in _PLACE.finditer(archive.read(name))]
                 num_rows = max((row for _, row in places), default=0)
-                # Of the columns A is 1 and AA is 27
+                # Of the columns A is 1 and AA is 27.
                 numbers = (
                     functools.reduce(lambda n, letter: 26 * n + letter - 64, letters, 0) for letters, _ in places
                 )
@@ -318,14 +318,14 @@ def _trimmed(table: Table, notes: Sequence[str], spec: TableSpec) -> Table:
     columns = table.columns
     left_out = []
     said = list(notes)
-    # Columns that have neither a name nor a value
+    # Columns that have neither a name nor a value.
     for name in columns.column_names:
         if name.startswith("Unnamed: ") and not _has_values(columns[name]):
             left_out.append((name, "it has no name and no values"))
     columns = columns.drop_columns([name for name, _ in left_out])
     if not columns.column_names:
         raise ValueError(f"{table.where} has neither names of columns nor values; check how it was written.")
-    # Keys of statistical offices, which are several columns in one
+    # Keys of statistical offices, which are several columns in one.
     if "," in (key := columns.column_names[0]) and "\\" in key and table.delimiter != ",":
         names = [name.strip() for name in key.partition("\\")[0].split(",")]
         parts = pc.split_pattern(columns[key], ",")
@@ -334,11 +334,11 @@ def _trimmed(table: Table, notes: Sequence[str], spec: TableSpec) -> Table:
             rest = {name: columns[name] for name in columns.column_names[1:]}
             columns = pa.table(keys | rest, metadata=columns.schema.metadata)
             said.append(f"{key!r} is {len(names)} columns")
-    # Rows that are further lines of names
+    # Rows that are further lines of names.
     for label in (labels := labels_of(columns, (*spec.categorical, *spec.ignore))):
         said.append(f"a row with {label!r} left out as a further line of names")
     columns = columns.slice(len(labels))
-    # Lines at the foot that are no rows: by their length, and by what they hold
+    # Lines at the foot that are no rows: by their length, and by what they hold.
     if foot := (columns.schema.metadata or {}).get(b"foot"):
         first = columns.schema.metadata[b"first"].decode()
         said.append(f"{foot.decode()} left out, the first {first!r} (--skip_footer=N leaves out N at the foot)")
@@ -365,7 +365,7 @@ def _text_table(path: Path, names_optional: bool, spec: TableSpec) -> Table:
             f"{path} has {len(dialect.names):,} columns, more than {_MAX_COLUMNS:,}; give --max_bytes=N if you "
             "trust the file."
         )
-    # Encodings are found out from the first lines, and again from all of them if these do not tell
+    # Encodings are found out from the first lines, and again from all of them if these do not tell.
     try:
         columns = joined(text_batches(path, dialect, spec))
     except ValueError as error:
@@ -387,7 +387,7 @@ def file_dialect(path: Path, spec: TableSpec, *, names_optional: bool) -> Dialec
 
     :raises ValueError: naming the file.
     """
-    # Who lets a file take more memory may have longer lines
+    # Who lets a file take more memory may have longer lines.
     with _readable(path), open_unpacked(path, spec.file.max_bytes) as stream:
         head_bytes = HEAD_BYTES if spec.file.max_bytes is None else max(HEAD_BYTES, spec.file.max_bytes // 8)
         head = stream.read(head_bytes)
@@ -415,7 +415,7 @@ def text_batches(path: Path, dialect: Dialect, spec: TableSpec) -> Iterator[pa.T
         ):
             is_odd |= any(map(_has_odd_quotes, table.columns))
             yield table
-    # A quotation mark in a value of several lines may have joined rows
+    # A quotation mark in a value of several lines may have joined rows.
     if is_odd and dialect.delimiter != " ":
         with _readable(path), open_unpacked(path, spec.file.max_bytes) as stream:
             check_quotes(stream, dialect, str(path))
@@ -453,7 +453,7 @@ def names_of_pandas(schema: pa.Schema) -> tuple[list[str], list[str]]:
         stored = schema.pandas_metadata
     except ValueError:  # no JSON
         return [], []
-    # Only lists of names of columns that are there
+    # Only lists of names of columns that are there.
     entries = {name: stored.get(name) if isinstance(stored, dict) else None for name in ("columns", "index_columns")}
     columns, index = (entry if isinstance(entry, list) else [] for entry in entries.values())
     categories = [c.get("name") for c in columns if isinstance(c, dict) and c.get("pandas_type") == "categorical"]
@@ -472,7 +472,7 @@ def _arrow_columns(path: Path, spec: TableSpec) -> tuple[pa.Table, tuple[tuple[s
     except (*_DAMAGED, pa.ArrowException) as error:
         raise ValueError(f"{path} is no readable {kind} file ({one_line(error)}); write it again.") from error
     levels, left_out = names_of_pandas(table.schema)
-    # Numbers that are categories of pandas stay such
+    # Numbers that are categories of pandas stay such.
     for name in levels:
         if not pa.types.is_dictionary(table[name].type):
             table = table.set_column(table.column_names.index(name), name, table[name].dictionary_encode())
@@ -490,7 +490,7 @@ def _feather_table(path: Path, budget: Budget) -> pa.Table:
             while True:
                 num_rows, size = _unpacked_size(messages.read_next_message())
                 budget.take(max(size, 8 * num_rows * num_columns), f"its next {num_rows:,} rows")
-        # What stands between the two signatures is a stream
+        # What stands between the two signatures is a stream.
         file.seek(8)
         table = pa.ipc.open_stream(file).read_all()
     _check_texts(table, budget)
@@ -518,7 +518,7 @@ def _unpacked_size(message: pa.ipc.Message) -> tuple[int, int]:
     rows = slot(batch, 0)
     buffers = behind(slot(batch, 2))
     pairs = [struct.unpack_from("<qq", content, buffers + 4 + 16 * i) for i in range(behind(buffers) - buffers)]
-    # A buffer that is packed begins with its length, or with -1 if it is none
+    # A buffer that is packed begins with its length, or with -1 if it is none.
     if slot(batch, 3):
         starts = [message.body[start : start + 8].to_pybytes() if length else bytes(8) for start, length in pairs]
         pairs = [
@@ -536,7 +536,7 @@ def _parquet_table(path: Path, budget: Budget) -> pa.Table:
     file = pa.parquet.ParquetFile(path)
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     texts = []
-    # What each column may take; texts are read as dictionaries, whose rows are counted below
+    # What each column may take; texts are read as dictionaries, whose rows are counted below.
     for i in range(file.metadata.num_columns):
         leaf = file.schema.column(i)
         chunks = [group.column(i) for group in groups]
@@ -565,7 +565,7 @@ def _index_of(frame: object) -> tuple[tuple[str, str], ...]:
     """The index of a frame of pandas, which is no column, unless it only counts the rows."""
     if not isinstance(frame, pd.DataFrame) or (isinstance(frame.index, pd.RangeIndex) and frame.index.name is None):
         return ()
-    # Numbers of rows say nothing; any other index is told of
+    # Numbers of rows say nothing; any other index is told of.
     names = [str(name) if name is not None else "(index)" for name in frame.index.names]
     if frame.index.nlevels == 1 and frame.index.name is None and pd.api.types.is_integer_dtype(frame.index.dtype):
         return ()  # numbers of rows of a larger frame
@@ -574,13 +574,13 @@ def _index_of(frame: object) -> tuple[tuple[str, str], ...]:
 
 def _frame_columns(frame: object, where: str) -> pa.Table:
     if isinstance(frame, pd.DataFrame):
-        # Any name becomes a text; one that is missing is none
+        # Any name becomes a text; one that is missing is none.
         names = ["" if name is None or (np.isscalar(name) and pd.isna(name)) else str(name) for name in frame.columns]
         check_names(names, where)
         columns = [_pandas_column(frame.iloc[:, d], f"column {name!r} of {where}") for d, name in enumerate(names)]
         return pa.table(dict(zip(names, columns, strict=True)))
     if hasattr(frame, "__arrow_c_stream__"):
-        # Frames of other libraries share the interface of Arrow
+        # Frames of other libraries share the interface of Arrow.
         with contextlib.suppress(pa.ArrowInvalid):  # of one column
             return pa.table(frame)
     raise ValueError(
@@ -589,14 +589,14 @@ def _frame_columns(frame: object, where: str) -> pa.Table:
 
 
 def _pandas_column(series: pd.Series, what: str) -> pa.ChunkedArray:
-    # Types of pandas that Arrow does not take
+    # Types of pandas that Arrow does not take.
     if isinstance(series.dtype, pd.SparseDtype):
         series = series.sparse.to_dense()
     elif isinstance(series.dtype, pd.PeriodDtype):
         series = series.dt.to_timestamp()
     elif isinstance(series.dtype, pd.IntervalDtype):
         series = series.astype("category")
-    # Levels of several kinds become texts, and so do texts beside numbers
+    # Levels of several kinds become texts, and so do texts beside numbers.
     if isinstance(series.dtype, pd.CategoricalDtype):
         levels = series.cat.categories
         if isinstance(levels.dtype, pd.IntervalDtype) or pd.api.types.infer_dtype(levels) in _MIXED:
@@ -633,7 +633,7 @@ def _plain_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if str(kind) in _TEXT_TYPES:
         return column.cast(pa.string())
     if pa.types.is_dictionary(kind) and str(kind.value_type) in _TEXT_TYPES:
-        # Levels that are texts, chunk by chunk: each has levels of its own
+        # Levels that are texts, chunk by chunk: each has levels of its own.
         chunks = [
             pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string()), ordered=kind.ordered)
             for chunk in column.chunks
@@ -643,7 +643,7 @@ def _plain_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _npz_table(arrays: Mapping[str, np.ndarray], where: str, name: str) -> Table:
-    # One array for each column
+    # One array for each column.
     if "X" not in arrays:
         wrong = [key for key, array in arrays.items() if array.shape != (len(array) if array.ndim else 0,)]
         lengths = {len(array) for array in arrays.values() if array.ndim}
@@ -660,7 +660,7 @@ def _npz_table(arrays: Mapping[str, np.ndarray], where: str, name: str) -> Table
             f"{where} may hold X, y or Y, feature_names, train_idx and test_idx, got "
             f"{', '.join(map(repr, sorted(arrays)))}; leave out the others."
         )
-    # A matrix of inputs, or images whose pixels are inputs, and perhaps a matrix of targets
+    # A matrix of inputs, or images whose pixels are inputs, and perhaps a matrix of targets.
     X = arrays["X"]
     shape = None
     if X.ndim in (3, 4) and 0 not in X.shape:  # images [N, H, W] or [N, H, W, C]
@@ -685,7 +685,7 @@ def _target_columns(key: str, array: np.ndarray, num_data: int, names: list[str]
     Y = np.atleast_1d(array)
     Y = Y[:, None] if Y.ndim == 1 else Y
     targets = (key,) if Y.shape[-1] == 1 else tuple(f"{key}{p}" for p in range(Y.shape[-1]))
-    # One column for each target, none of them named as a feature
+    # One column for each target, none of them named as a feature.
     if Y.ndim != 2 or len(Y) != num_data or set(targets) & set(names):
         raise ValueError(
             f"{key} in {where} must be [N] or [N, P] with N = {num_data} and be no feature's name, got {Y.shape}."
@@ -695,7 +695,7 @@ def _target_columns(key: str, array: np.ndarray, num_data: int, names: list[str]
 
 def _array_column(array: np.ndarray, what: str) -> pa.Array:
     array = decoded_texts(array, what)
-    # Arrow knows single and double precision
+    # Arrow knows single and double precision.
     if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
         array = array.astype(np.float64)
     if array.dtype.kind not in "biufUMm":

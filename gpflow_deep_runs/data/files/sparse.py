@@ -47,7 +47,7 @@ def read_matrix(path: Path) -> tuple[scipy.sparse.csr_matrix, dict[str, np.ndarr
     """
     try:
         arrays = read_npz(path)
-        # CSC has arrays of the same names
+        # CSC has arrays of the same names.
         kind = arrays.pop("format", np.array(b"csr")).item()
         if kind not in (b"csr", "csr"):
             raise ValueError(f"it holds a matrix of the format {kind!r:.20}; save matrix.tocsr()")
@@ -74,13 +74,13 @@ def _matrix(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: np
         raise ValueError("data must be numbers, indices and indptr whole numbers")
     if not (num_rows >= 1 and 1 <= num_columns <= MAX_COLUMNS):
         raise ValueError(f"it must have at least one row and 1 to {MAX_COLUMNS} columns, got {num_rows}, {num_columns}")
-    # The entries of row n are those from indptr[n] to indptr[n + 1]
+    # The entries of row n are those from indptr[n] to indptr[n + 1].
     starts = indptr.astype(np.int64)
     if len(starts) != num_rows + 1 or starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] != len(data):
         raise ValueError("indptr must rise from 0 to the number of entries, with one number more than rows")
     if len(indices) != len(data) or (len(indices) and not 0 <= indices.min() <= indices.max() < num_columns):
         raise ValueError(f"indices must be columns from 0 to {num_columns - 1}, one for each entry")
-    # What float32 does not hold becomes infinite, and is refused below
+    # What float32 does not hold becomes infinite, and is refused below.
     with np.errstate(over="ignore"):
         values = data.astype(np.float32)
     X = scipy.sparse.csr_matrix((values, indices.astype(np.int64), starts), shape=(num_rows, num_columns))
@@ -105,7 +105,7 @@ def labels_of(
     :param target: name of their array; one of :data:`LABELS` if it is empty.
     :raises ValueError: if there are none, or they do not fit.
     """
-    # In a file of their own, or in an array beside the matrix
+    # In a file of their own, or in an array beside the matrix.
     key = next((name for name in target or LABELS if name in arrays), None)
     if file is not None:
         labels = _label_file(Path(file))
@@ -127,7 +127,7 @@ def checked_labels(labels: np.ndarray, num_rows: int, where: str) -> list[Label]
     :param where: they are, for the error.
     :raises ValueError: if they are no labels of so many rows, or one is missing.
     """
-    # A matrix of one column is a vector
+    # A matrix of one column is a vector.
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.shape != (num_rows,) or labels.dtype.kind not in "biufUS":
         raise ValueError(f"{where} must be a label for each of {num_rows} rows, got {labels.dtype} {labels.shape}.")

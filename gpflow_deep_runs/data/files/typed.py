@@ -19,7 +19,7 @@ _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 def kind_of_type(kind: pa.DataType) -> TypeKind:
     """What values of an Arrow type are: "text" has to be looked at, "empty" has no values, "other" cannot be read."""
-    # Levels are of the kind of their values
+    # Levels are of the kind of their values.
     if pa.types.is_dictionary(kind):
         return "category" if kind_of_type(kind.value_type) not in ("other", "empty") else "other"
     if pa.types.is_boolean(kind):
@@ -48,7 +48,7 @@ def floats_of(values: pa.ChunkedArray) -> NDArray[np.float64]:
     values = _not_half(values)
     if pa.types.is_decimal(kind):
         values = values.cast(pa.string())  # then they are correctly rounded
-    # Nulls become NaN
+    # Nulls become NaN.
     floats = values.cast(pa.float64(), safe=False)
     floats = pc.fill_null(floats, np.nan) if floats.null_count else floats
     return np.array(floats.to_numpy(), dtype=np.float64)
@@ -100,7 +100,7 @@ def _not_half(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _scaled(values: pa.ChunkedArray, unit_seconds: int) -> NDArray[np.float64]:
     kind = values.type
-    # Counts in the unit of the type, and how many of these make one day or hour
+    # Counts in the unit of the type, and how many of these make one day or hour.
     if pa.types.is_date32(kind):
         counts = values.cast(pa.int32())
         per_unit = 1

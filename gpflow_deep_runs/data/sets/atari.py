@@ -110,7 +110,7 @@ def record_dataset(
         raise ValueError(f"the output must end in .npz, got {path}.")
     if seed < 0:
         raise ValueError(f"the seed of the play must not be negative, got {seed}.")
-    # The parts follow each other in time
+    # The parts follow each other in time.
     num_test = round(test_fraction * num_frames)
     num_valid = round(valid_fraction * num_frames)
     num_train = num_frames - num_test - num_valid
@@ -120,14 +120,14 @@ def record_dataset(
             f"test_fraction={test_fraction}; record more."
         )
     facts = {"game": game, "frames": num_frames, "seed": seed, "keep_probability": keep_probability}
-    # A file of just these frames is left as it is, whichever emulator played
+    # A file of just these frames is left as it is, whichever emulator played.
     if path.exists():
         stored = load_frames(path)
         sizes = tuple(map(len, stored[:3]))
         if {**stored.about, "emulator": 0} != {**facts, "emulator": 0} or sizes != (num_train, num_valid, num_test):
             raise ValueError(f"{path} holds other frames, {stored.about}; give another path, or delete it.")
         return path
-    # Play until there are enough frames, of which the edges are kept
+    # Play until there are enough frames, of which the edges are kept.
     frames = play(game, seed=seed, keep_probability=keep_probability)
     images = np.stack([edges(next(frames)).reshape(-1) for _ in range(num_frames)])
     ends = [num_train, num_train + num_valid]
@@ -141,7 +141,7 @@ def write_frames(path: str | os.PathLike[str], frames: Frames) -> None:
     """Write parts of edge images to an .npz file, packed to bits, and `about` beside it: files that are whole."""
     path = Path(path)
     arrays = {part: np.packbits(getattr(frames, part), axis=1) for part in _PARTS}
-    # The description first: a file of frames without it is damaged
+    # The description first: a file of frames without it is damaged.
     write_json(path.with_suffix(".json"), frames.about)
     with atomic_path(path) as temporary:
         np.savez_compressed(temporary, **arrays, n_features=np.prod(IMAGE_SHAPE), image_shape=IMAGE_SHAPE)
@@ -155,7 +155,7 @@ def load_frames(path: str | os.PathLike[str]) -> Frames:
     path = Path(path)
     try:
         arrays = read_npz(path)
-        # How they were recorded stands beside them, and their bits are packed
+        # How they were recorded stands beside them, and their bits are packed.
         facts = dict(json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
         count = int(np.prod(IMAGE_SHAPE))
         parts = [np.unpackbits(arrays[part], axis=1, count=count) for part in _PARTS]
@@ -170,7 +170,7 @@ def load_frames(path: str | os.PathLike[str]) -> Frames:
 def _kept_frames(emulator: Any, rng: np.random.Generator, probability: float) -> Iterator[NDArray[np.uint8]]:
     actions = emulator.getMinimalActionSet()
     while True:
-        # Actions, and which of the frames are kept, are drawn in blocks; a game that is over begins again
+        # Actions, and which of the frames are kept, are drawn in blocks; a game that is over begins again.
         choices = rng.integers(len(actions), size=_BLOCK)
         for choice, is_kept in zip(choices.tolist(), (rng.random(_BLOCK) < probability).tolist(), strict=True):
             if emulator.game_over():
@@ -191,7 +191,7 @@ def _emulator(game: str, seed: int) -> Any:
         raise ValueError(f"game must be one of those of ale-py ({', '.join(sorted(games))}), got {game!r}.")
     ALEInterface.setLoggerMode(LoggerMode.Error)
     emulator = ALEInterface()
-    # Without repeated actions the frames are a function of the seed and the actions
+    # Without repeated actions the frames are a function of the seed and the actions.
     emulator.setInt("random_seed", seed)
     emulator.setFloat("repeat_action_probability", 0.0)
     emulator.loadROM(roms.get_rom_path(game))

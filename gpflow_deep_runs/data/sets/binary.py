@@ -69,13 +69,13 @@ def read_packed_set(name: str, paths: Sequence[Path], *, known: Packed | None = 
     """
     (path,) = paths
     known = known or PACKED_SETS[name]
-    # All parts in one packed file, or a text file for each
+    # All parts in one packed file, or a text file for each.
     if path.suffix == ".npz":
         arrays = _read_packed(path)
         parts = {part: arrays[part] for part in PARTS}
     else:
         parts = {part: _read_text(path.with_name(path.name.replace("train", part))) for part in PARTS}
-    # The counts tell whether all rows are there
+    # The counts tell whether all rows are there.
     shapes = [parts[part].shape for part in PARTS]
     if shapes != [(rows, known.columns) for rows in known.rows]:
         raise ValueError(
@@ -94,7 +94,7 @@ def read_digits(name: str, paths: Sequence[Path]) -> Rows:
 
 def read_mnist(name: str, paths: Sequence[Path], *, counts: tuple[int, int] = _MNIST_COUNTS) -> Rows:
     """MNIST, thresholded; `counts` of the images train and validate, one after the other."""
-    # Training and test images one after the other, so that cuts give the parts
+    # Training and test images one after the other, so that cuts give the parts.
     images = raw.mnist(paths)
     rows = np.concatenate([images.train, images.test])
     rows = (rows.reshape(len(rows), -1) / 255.0 > 0.5).astype(np.uint8)
@@ -142,7 +142,7 @@ def read_caltech(name: str, paths: Sequence[Path]) -> Rows:
         "Caltech-101 silhouettes, 28 x 28, split 1; pixels stored column by column in MATLAB are turned to rows. "
         "Objects are 0 on a background of 1"
     )
-    # Pixels that MATLAB stores column by column are put row by row
+    # Pixels that MATLAB stores column by column are put row by row.
     upright = {part: arrays[part].reshape(-1, 28, 28).transpose(0, 2, 1).reshape(-1, 784) for part in PARTS}
     labels = {part: arrays[f"{part}_labels"] for part in PARTS}
     return density(name, upright, source, image_shape=(28, 28), labels=labels)
@@ -161,7 +161,7 @@ def _read_matlab(path: Path) -> dict[str, np.ndarray]:
 def read_web(name: str, paths: Sequence[Path]) -> Rows:
     """LIBSVM's w7a from a packed copy, or from w7a with w7a.t beside it."""
     (path,) = paths
-    # Both files together, whose division in the paper is not known
+    # Both files together, whose division in the paper is not known.
     if path.suffix == ".npz":
         arrays = _read_packed(path)
         rows = np.concatenate([arrays["train"], arrays["test"]])
@@ -179,7 +179,7 @@ def read_web(name: str, paths: Sequence[Path]) -> Rows:
         raise ValueError(
             f"{path} and w7a.t must hold 49749 rows of 300 columns together, got {rows.shape}; get them again."
         )
-    # Parts are blocks of an order that never changes
+    # Parts are blocks of an order that never changes.
     order = numpy_rng(0, "binary_data/web").permutation(len(rows))
     source = "LIBSVM w7a and w7a.t together: the rows of the set web of Larochelle and Murray (2011), not its parts"
     return _drawn(name, rows, labels, order, (14_000, 3188), source)
@@ -206,7 +206,7 @@ def _drawn(
     image_shape: tuple[int, int] | None = None,
 ) -> Rows:
     """Parts drawn at random: the first `counts` of `order` train and validate, the others test."""
-    # Blocks of the order are the parts
+    # Blocks of the order are the parts.
     numbers = dict(zip(PARTS, np.split(order, np.cumsum(counts)), strict=True))
     return density(
         name,
@@ -227,7 +227,7 @@ def _read_text(path: Path) -> Bits:
     """0 and 1 in lines, with commas or spaces between them."""
     if not path.is_file():
         raise ValueError(f"{path} is missing; the train, valid and test files belong into one folder, get them all.")
-    # Without signs between them, each character is a value, and all lines are equally long
+    # Without signs between them, each character is a value, and all lines are equally long.
     lines = read_bytes(path).translate(None, delete=b", \t\r").rstrip(b"\n") + b"\n"
     columns = lines.index(b"\n")
     characters = np.frombuffer(lines, np.uint8)

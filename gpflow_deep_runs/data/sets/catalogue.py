@@ -58,7 +58,7 @@ class Entry:
 
 def _entry(name: str, known: Mapping[str, Any]) -> Entry:
     views: dict[Any, Reader] = {}
-    # Readers are named in the file of facts
+    # Readers are named in the file of facts.
     for view, reader in known["views"].items():  # such as "uci.read"
         module, _, function = reader.partition(".")
         views[view] = getattr(_MODULES[module], function)
@@ -92,7 +92,7 @@ def read(name: str, view: View, data_dir: str | os.PathLike[str] | None = None) 
     """
     if name not in ENTRIES:
         raise ValueError(f"--dataset must be one of {', '.join(names(view))}, got {name!r}; for own data use --data.")
-    # The view must be one that the set has
+    # The view must be one that the set has.
     entry = ENTRIES[name]
     if view not in entry.views:
         raise ValueError(

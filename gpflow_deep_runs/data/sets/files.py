@@ -129,11 +129,11 @@ def located(files: Sequence[File], folder: Path | None, name: str, get: str) -> 
     :param folder: and `name` and `get`: as of :func:`find`.
     :raises ValueError: if a file is missing.
     """
-    # One of several files tells the folder of the others
+    # One of several files tells the folder of the others.
     if folder is not None and folder.is_file() and len(files) > 1:
         folder = folder.parent
     pairs = []
-    # A file, or one that may stand for it, or what to get
+    # A file, or one that may stand for it, or what to get.
     for file in files:
         path = _find_one(file, folder)
         if path is not None:
@@ -156,7 +156,7 @@ def files_of(known: Mapping[str, Any]) -> tuple[File, ...]:
 def _find_one(file: File, folder: Path | None) -> Path | None:
     if folder is None:
         return None
-    # The folder itself may be any of those in the path of the file
+    # The folder itself may be any of those in the path of the file.
     for path in (file.path, *file.alternatives):
         parts = path.split("/")
         if folder.is_file() and folder.name == parts[-1]:
@@ -202,13 +202,13 @@ def read_numbers(path: Path, shape: tuple[int | None, int], separator: str) -> N
     rows, columns = shape
     pieces = []
     start = 0
-    # With a known number of rows the pieces go straight into their array
+    # With a known number of rows the pieces go straight into their array.
     result = None if rows is None else np.empty((rows, columns))
     try:
         with pd.read_csv(
             path, sep=separator, header=None, dtype=np.float64, chunksize=CHUNK_ROWS, float_precision="round_trip"
         ) as reader:
-            # Each piece must have all columns; rows beyond the expected ones are only counted
+            # Each piece must have all columns; rows beyond the expected ones are only counted.
             for chunk in reader:
                 if chunk.shape[1] != columns:
                     raise ValueError(f"{chunk.shape[1]} columns instead of {columns}")
@@ -280,7 +280,7 @@ def parse_idx(content: bytes, path: Path) -> NDArray[np.uint8]:
     start = 4 + 4 * content[3]
     if len(content) < start:
         raise ValueError(f"{path} is not complete: {len(content)} bytes; get it again.")
-    # The sizes of the axes, and then as many bytes
+    # The sizes of the axes, and then as many bytes.
     shape = struct.unpack(f">{content[3]}I", content[4:start])
     if len(content) - start != np.prod(shape, dtype=np.int64):
         raise ValueError(f"{path} must hold {shape} bytes after its header, got {len(content) - start}; get it again.")

@@ -44,14 +44,14 @@ def read_airline(name: str, paths: Sequence[Path], *, num_train: int = 700_000, 
     needed = num_train + num_test
     if len(flights) < needed:
         raise ValueError(f"{flights_path} must have {needed} complete flights, got {len(flights)}; get it again.")
-    # Each split draws its rows by a stream of its own
+    # Each split draws its rows by a stream of its own.
     orders = [numpy_rng(0, f"airline/{split}").permutation(len(flights))[:needed] for split in range(_SPLITS)]
     splits = tuple((np.sort(order[:num_train]), np.sort(order[num_train:])) for order in orders)
     source = (
         f"{flights_path.name} and {planes_path.name}; flights of January to April 2008 with all values known; each "
         f"split draws {num_train} training and {num_test} test flights at random"
     )
-    # The inputs by the names of the other set of flights
+    # The inputs by the names of the other set of flights.
     X = flight_inputs({key: flights[column] for key, column in zip(_COLUMNS, _COLUMNS_2008, strict=True)}, 2008)
     Y = flights["ArrDelay"].to_numpy()[:, None]
     return undivided(
@@ -76,7 +76,7 @@ def read_airline_nyc(name: str, paths: Sequence[Path]) -> Rows:
         planes = pd.read_csv(folder / "planes.csv", usecols=["tailnum", "year"])
         used = [*_COLUMNS[1:5], *_COLUMNS[6:], "year", "tailnum", "arr_delay"]  # reading all takes twice as long
         flights = pd.read_csv(folder / "flights.csv.zip", usecols=used)
-        # The age of a plane comes from the table of planes
+        # The age of a plane comes from the table of planes.
         flights = flights.merge(planes.rename(columns={"year": "plane_year"}), on="tailnum")
         flights["dow"] = pd.to_datetime(flights[["year", "month", "day"]]).dt.dayofweek
         columns = flights[[*_COLUMNS, "arr_delay"]].dropna()
@@ -97,7 +97,7 @@ def read_taxi(name: str, paths: Sequence[Path], *, num_rows: int = 6433) -> Rows
     :raises ValueError: if the file is damaged, or has another number of rows.
     """
     (path,) = paths
-    # When trips began and ended
+    # When trips began and ended.
     try:
         trips = pd.read_csv(path, usecols=["pickup", "dropoff", "passengers", "distance", "color"])
         pickup, dropoff = (pd.to_datetime(trips[key], format="%Y-%m-%d %H:%M:%S") for key in ("pickup", "dropoff"))
@@ -105,7 +105,7 @@ def read_taxi(name: str, paths: Sequence[Path], *, num_rows: int = 6433) -> Rows
         raise ValueError(f"{path} is not the expected CSV file of taxi trips ({error}); get it again.") from error
     if len(trips) != num_rows:
         raise ValueError(f"{path} must have {num_rows} rows, got {len(trips)}: it is not complete or another version.")
-    # What is known at the end of a trip, but for what it cost
+    # What is known at the end of a trip, but for what it cost.
     inputs = {
         "distance_miles": trips["distance"],
         "passengers": trips["passengers"],
@@ -131,11 +131,11 @@ def _complete_flights(flights_path: Path, planes_path: Path) -> pd.DataFrame:
     columns = ["Month", "DayofMonth", "DayOfWeek", "DepTime", "ArrTime", "AirTime", "ArrDelay", "Distance", "TailNum"]
     pieces = []
     try:
-        # The years in which planes were built
+        # The years in which planes were built.
         planes = pd.read_csv(planes_path, usecols=["tailnum", "year"], na_values="None", encoding="latin-1")
         planes["year"] = pd.to_numeric(planes["year"], errors="coerce")
         planes = planes[planes["year"] > 0].drop_duplicates("tailnum")
-        # Flights of January to April with such planes, piece by piece
+        # Flights of January to April with such planes, piece by piece.
         with pd.read_csv(flights_path, usecols=columns, chunksize=files.CHUNK_ROWS, encoding="latin-1") as reader:
             for chunk in reader:
                 chunk = chunk[chunk["Month"] <= 4].merge(planes, left_on="TailNum", right_on="tailnum")
@@ -152,7 +152,7 @@ def flight_inputs(columns: Mapping[str, ArrayLike] | pd.DataFrame, year: ArrayLi
     :param year: of the flights.
     """
     X = np.stack([np.asarray(columns[key], dtype=np.float64) for key in _COLUMNS], axis=1)
-    # The year of the plane becomes its age
+    # The year of the plane becomes its age.
     X[:, 0] = np.asarray(year) - X[:, 0]
     X[:, 3:5] = 60 * (X[:, 3:5] // 100) + X[:, 3:5] % 100  # hhmm to minutes since midnight
     return X

@@ -46,7 +46,7 @@ def prepared(data: Rows, largest: int, *, num_valid: int = 5000, max_images: int
     if num_valid < 0 or (max_images is not None and max_images < 1):
         raise ValueError(f"num_valid must not be negative and max_images positive, got {num_valid} and {max_images}.")
     X, Y = data.train
-    # Which images are used and set aside depends on the name and the size of the set
+    # Which images are used and set aside depends on the name and the size of the set.
     order = numpy_rng(0, f"images/{data.name}").permutation(len(X))[:max_images]
     count = min(num_valid, len(order) // 10)
     numbers = {"train": np.sort(order[count:]), "valid": np.sort(order[:count])}
@@ -61,7 +61,7 @@ def read_digits(name: str, paths: Sequence[Path]) -> Rows:
     """Scikit-learn's digits, from 0 to 16; the test rows of all views test."""
     pixels, labels = raw.digits()
     images = pixels.reshape(-1, 8, 8, 1).astype(np.uint8)
-    # Divided as in all views, each part in the order of the source
+    # Divided as in all views, each part in the order of the source.
     order = raw.digits_order()
     num_train = sum(raw.DIGITS_COUNTS)
     train = np.sort(order[:num_train])
@@ -79,7 +79,7 @@ def read_mnist(name: str, paths: Sequence[Path]) -> Rows:
 def read_cifar10(name: str, paths: Sequence[Path], *, md5: str = CIFAR_MD5) -> Rows:
     """CIFAR-10 from the first of its six files, with the others beside it, or from the archive of that MD5."""
     (path,) = paths
-    # Six files beside each other, or the archive that holds them
+    # Six files beside each other, or the archive that holds them.
     if path.suffix == ".bin":
         missing = [file for file in _CIFAR_FILES if not path.with_name(file).is_file()]
         if missing:
@@ -87,7 +87,7 @@ def read_cifar10(name: str, paths: Sequence[Path], *, md5: str = CIFAR_MD5) -> R
         contents = {file: path.with_name(file).read_bytes() for file in _CIFAR_FILES}
     else:
         contents = _unpacked(path, md5)
-    # The last of them tests
+    # The last of them tests.
     X, labels = zip(*(_records(contents[file], file) for file in _CIFAR_FILES), strict=True)
     return _images(
         name,
@@ -107,7 +107,7 @@ def read_cifar10_jpeg(name: str, paths: Sequence[Path]) -> Rows:
     (path,) = paths
     stored = read_npz(path)
     pixels = []
-    # Images one after the other, and where each of them begins
+    # Images one after the other, and where each of them begins.
     for part in ("train", "test"):
         content = stored[f"{part}_jpeg"].tobytes()
         offsets = stored[f"{part}_offsets"]
@@ -133,7 +133,7 @@ def read_own(path: str | os.PathLike[str]) -> Rows:
     if sorted(arrays) != sorted(array_names):
         raise ValueError(f"{path} must hold {', '.join(array_names)}, got {', '.join(sorted(arrays))}; write it again.")
     X, labels, X_test, labels_test = (arrays[name] for name in array_names)
-    # Images of one shape, and a label for each of them
+    # Images of one shape, and a label for each of them.
     for name, part, part_labels in (("X", X, labels), ("X_test", X_test, labels_test)):
         if part.ndim != 4 or part.dtype != np.uint8 or part.shape[1:] != X.shape[1:] or 0 in part.shape:
             raise ValueError(f"{name} in {path} must be uint8 images [N, H, W, C], got {part.dtype} {part.shape}.")
@@ -143,7 +143,7 @@ def read_own(path: str | os.PathLike[str]) -> Rows:
                 f"{path} must have a label from 0 to {MAX_CLASSES - 1} for each image of {name}, got "
                 f"{part_labels.dtype} {part_labels.shape}{f' up to {part_labels.max()}' if is_label else ''}."
             )
-    # Labels count from 0, so the largest tells how many classes there are
+    # Labels count from 0, so the largest tells how many classes there are.
     num_classes = 1 + int(max(labels.max(), labels_test.max()))
     names = tuple(str(number) for number in range(num_classes))
     labels = labels.astype(np.int64)
@@ -160,7 +160,7 @@ def _images(
     class_names: tuple[str, ...],
     source: str,
 ) -> Rows:
-    # The checksum is that of all arrays and their shapes
+    # The checksum is that of all arrays and their shapes.
     digest = hashlib.sha256()
     for array in (X, labels, X_test, labels_test):
         digest.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
@@ -193,5 +193,5 @@ def _records(content: bytes, file: str) -> tuple[NDArray[np.uint8], NDArray[np.i
     labels = records[:, 0].astype(np.int64)
     if labels.max() > 9:
         raise ValueError(f"{file} of CIFAR-10 has the label {labels.max()}, above 9; it is damaged, get it again.")
-    # Planes of colours become the channels of a pixel
+    # Planes of colours become the channels of a pixel.
     return np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels

@@ -19,7 +19,7 @@ _PARTICLES = {"susy": (5_000_000, 18), "higgs": (11_000_000, 28)}  # rows and fe
 def read_year(name: str, paths: Sequence[Path], *, num_rows: int = 515_345, num_train: int = 463_715) -> Rows:
     """Songs; the first rows train, so that no artist is in both parts."""
     (path,) = paths
-    # The first column is the target
+    # The first column is the target.
     table = read_numbers(path, (num_rows, 91), ",")
     source = f"{path.name}; the first {num_train} rows train, the others test, so that no artist is in both"
     return undivided(
@@ -42,7 +42,7 @@ def read_particles(name: str, paths: Sequence[Path], *, num_rows: int | None = N
     (path,) = paths
     (rows, num_features) = _PARTICLES[name]
     rows = num_rows or rows
-    # The label, then the features
+    # The label, then the features.
     table = read_numbers(path, (rows, num_features + 1), ",")
     return undivided(
         name,
@@ -58,7 +58,7 @@ def read_particles(name: str, paths: Sequence[Path], *, num_rows: int | None = N
 
 def read_rectangles(name: str, paths: Sequence[Path], *, counts: tuple[int, int] = (12_000, 50_000)) -> Rows:
     """Textured rectangles: pixels and the label in each line of a training and a test file, with `counts` lines."""
-    # Pixels, then the label
+    # Pixels, then the label.
     table = np.concatenate([read_numbers(path, (rows, 785), r"\s+") for path, rows in zip(paths, counts, strict=True)])
     return undivided(
         name,
@@ -76,7 +76,7 @@ def read_rectangles(name: str, paths: Sequence[Path], *, counts: tuple[int, int]
 
 def read_mnist(name: str, paths: Sequence[Path]) -> Rows:
     """MNIST in [0, 1]; its test images test."""
-    # Training and test images one after the other, as the only standard split
+    # Training and test images one after the other, as the only standard split.
     train, train_labels, test, test_labels = raw.mnist(paths)
     images = np.concatenate([train, test])
     labels = np.concatenate([train_labels, test_labels])
@@ -103,7 +103,7 @@ def read_scikit(name: str, paths: Sequence[Path]) -> Rows:
     bunch = load(**({"scaled": False} if is_regression else {}))
     splits = None
     divided = "random splits"
-    # The digits are divided as in all views
+    # The digits are divided as in all views.
     if name == "digits":
         train, test = np.split(raw.digits_order(), [sum(raw.DIGITS_COUNTS)])
         splits = ((np.sort(train), np.sort(test)),)

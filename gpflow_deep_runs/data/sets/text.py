@@ -53,7 +53,7 @@ def read(name: str, paths: Sequence[Path]) -> Rows:
     task = TASKS[name]
     X, labels = task.read(path)
     source = f"{path.name}; {task.about}"
-    # Blocks of rows may be folds only if their order is random
+    # Blocks of rows may be folds only if their order is random.
     if task.is_sorted:
         order = numpy_rng(0, f"text/{name}").permutation(len(labels))
         X = X[order]
@@ -93,7 +93,7 @@ def _read_documents(path: Path) -> Labelled:
         labels = np.array([record["label"] for record in records])
     except _READ_ERRORS as error:
         raise ValueError(f"{path}: the file of documents cannot be read ({error}); get it again.") from error
-    # Words of two letters or more that two documents have
+    # Words of two letters or more that two documents have.
     counter = CountVectorizer(lowercase=True, token_pattern=r"[a-z]{2,}", min_df=2, binary=True, dtype=np.float32)
     return scipy.sparse.csr_matrix(counter.fit_transform(texts)), 2 * labels.astype(np.int64) - 1
 

@@ -45,14 +45,14 @@ def read(name: str, paths: Sequence[Path], *, num_rows: int | None = None) -> Ro
     (path,) = paths
     uci = SETS[name]
     features = tuple(uci.features)
-    # A packed copy, the public text, or another publisher's
+    # A packed copy, the public text, or another publisher's.
     if path.suffix == ".npz":
         X, y, splits = _read_copy(path)
     elif path.suffix == ".csv":
         X, y, splits = *_read_wine(path), None
     else:
         X, y, splits = _read_public(path, len(features) + 1)
-    # The counts tell whether the file is that of the set
+    # The counts tell whether the file is that of the set.
     shape = (num_rows or uci.rows, len(features))
     if X.shape != shape:
         raise ValueError(f"{path} must hold {shape[0]} rows of {shape[1]} features, got {X.shape}; get it again.")
@@ -82,7 +82,7 @@ def _read_public(path: Path, num_columns: int) -> tuple[NDArray[np.float64], NDA
     target = _read_indices(path.with_name("index_target.txt"))
     if len(target) != 1 or max([*features, *target]) >= table.shape[1]:
         raise ValueError(f"index_target.txt and index_features.txt do not fit {path}; get the whole folder again.")
-    # The rows of each standard split
+    # The rows of each standard split.
     count = int(_read_indices(path.with_name("n_splits.txt"))[0])
     splits = tuple(
         (

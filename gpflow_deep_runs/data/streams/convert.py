@@ -77,10 +77,10 @@ def convert(
     if rows_per_group < 1:
         raise ValueError(f"--rows_per_group must be at least 1, got {rows_per_group}.")
     sources = [_source(path, spec) for path in _find(pattern)]
-    # The types, which all files share
+    # The types, which all files share.
     types = _types(sources)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # The files, in a folder that gets its name when all are written
+    # The files, in a folder that gets its name when all are written.
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         num_rows = sum(_write(source, temporary, types, rows_per_group) for source in sources)
@@ -107,13 +107,13 @@ def _find(pattern: str) -> list[Path]:
     """
     parts = [pattern] if os.path.exists(pattern) else [part.strip() for part in pattern.split(",")]
     paths: set[Path] = set()
-    # Files of other kinds may lie in a folder, but not be named alone
+    # Files of other kinds may lie in a folder, but not be named alone.
     for part in filter(None, parts):
         part_paths = [Path(path) for path in find(part)[0]]
         if not part_paths:
             raise ValueError(f"--data must name files, but there are none at {part!r}; check the path.")
         paths |= {path for path in part_paths if _is_table(path)} if len(part_paths) > 1 else set(part_paths)
-    # The name of a Parquet file is that of its source, without how it is packed
+    # The name of a Parquet file is that of its source, without how it is packed.
     stems = sorted(map(_stem, paths))
     if twice := [stem for stem in stems if stems.count(stem) > 1]:
         raise ValueError(f"two files would become {twice[0]}.parquet; convert them into different folders.")
@@ -140,7 +140,7 @@ def _source(path: Path, spec: TableSpec) -> _Source:
         table = read_source(path, spec=spec)
         said = ("its standard splits are left out",) if table.splits else ()
         return _Source(path, lambda: iter([table.columns]), said=said)
-    # A text keeps its delimiter, which tells decimal commas from thousands
+    # A text keeps its delimiter, which tells decimal commas from thousands.
     dialect = _dialect(path, spec)
     metadata = {DELIMITER: dialect.delimiter.encode()}
     return _Source(path, lambda: text_batches(path, dialect, spec), metadata, dialect.notes)
@@ -158,7 +158,7 @@ def _types(sources: list[_Source]) -> dict[str, pa.DataType]:
     """The type of each column: numbers where all its texts in all files are plain numbers or missing."""
     types: dict[str, pa.DataType | None] = {}
     for source in sources:
-        # Typed columns of two types, and texts after numbers, need one that holds both
+        # Typed columns of two types, and texts after numbers, need one that holds both.
         for table in source.tables():
             for name, column in zip(table.column_names, table.columns, strict=True):
                 before = types.get(name)
@@ -173,7 +173,7 @@ def _types(sources: list[_Source]) -> dict[str, pa.DataType]:
 def _type_of(texts: pa.ChunkedArray, before: pa.DataType | None) -> pa.DataType | None:
     """What texts become, after what those above them did: whole numbers, numbers, texts, or None if all are missing."""
     plain = plain_column(texts, MARKERS, is_decimal=before == pa.float64())
-    # Texts that are no numbers, unless all of them are missing
+    # Texts that are no numbers, unless all of them are missing.
     if plain is None:
         unique = pc.utf8_trim_whitespace(pc.unique(pc.drop_null(texts)))
         return before if is_missing(unique, (), markers=True).all() else pa.string()
@@ -182,7 +182,7 @@ def _type_of(texts: pa.ChunkedArray, before: pa.DataType | None) -> pa.DataType 
         return pa.string()
     if sign or before == pa.float64():
         return pa.float64()
-    # Whole numbers, if int64 holds them
+    # Whole numbers, if int64 holds them.
     try:
         _numbers(texts, pa.int64())
     except pa.ArrowInvalid:
@@ -205,7 +205,7 @@ def _groups(source: _Source, types: Mapping[str, pa.DataType], size: int) -> Ite
         typed = {name: _typed(table[name], types[name]) for name in table.column_names}
         held.append(pa.table(typed))
         num_held += len(table)
-        # Full row groups; the rest waits for the next table
+        # Full row groups; the rest waits for the next table.
         while num_held >= size:
             joined = pa.concat_tables(held)
             yield joined.slice(0, size)
@@ -235,7 +235,7 @@ def _write(source: _Source, folder: Path, types: Mapping[str, pa.DataType], size
     if writer is None:
         raise ValueError(f"{source.path} must hold rows, but has none; leave it out.")
     writer.close()
-    # Read back what was written
+    # Read back what was written.
     with pa.parquet.ParquetFile(path) as written:
         for number, group in enumerate(_groups(source, types, size)):
             stored = written.read_row_group(number).replace_schema_metadata()
@@ -253,7 +253,7 @@ def _records_as_tables(path: str) -> Iterator[pa.Table]:
     """
     types = {"float_list": pa.float32(), "int64_list": pa.int64(), "bytes_list": pa.string()}
     try:
-        # How each feature is stored in all records, then their values
+        # How each feature is stored in all records, then their values.
         kinds: dict[str, str] = {}
         for features in _examples(path):
             for name, feature in features.items():
@@ -262,7 +262,7 @@ def _records_as_tables(path: str) -> Iterator[pa.Table]:
                     raise OSError(f"the feature {name!r} is stored as {kinds[name]} and as {kind}")
         if not kinds:
             raise OSError("it holds no records, or no features")
-        # Each feature has one type in all records
+        # Each feature has one type in all records.
         schema = pa.schema({name: types[kinds[name]] for name in sorted(kinds)})
         rows = ({name: _value(name, feature) for name, feature in features.items()} for features in _examples(path))
         while some := list(itertools.islice(rows, _BATCH)):

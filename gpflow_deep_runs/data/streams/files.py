@@ -90,7 +90,7 @@ class Shards:
         block = self.block(number)
         layout = {name: column for name, column in self.layouts[block.file].items() if names is None or name in names}
         rows = f" in rows {block.first_row} to {block.first_row + block.num_rows - 1}"
-        # Only these columns are read
+        # Only these columns are read.
         with _opened(self.files[block.file], rows) as file:
             table = file.read_row_group(block.group, columns=list(layout.values()))
             return pa.table({name: _with_strings(table[column]) for name, column in layout.items()})
@@ -118,10 +118,10 @@ def find(pattern: str) -> tuple[list[str], bool]:
     :return: the paths, sorted, and whether it is a folder.
     :raises OSError: if pyarrow has no such file system.
     """
-    # The folder above the first wildcard, and the patterns below it
+    # The folder above the first wildcard, and the patterns below it.
     folder, _, names = re.sub(r"/([^/]*[*?\[].*)$", r"\n\1", pattern).partition("\n")
     is_local = "://" not in pattern
-    # A local name, or one without a wildcard, is a file, a folder or a pattern
+    # A local name, or one without a wildcard, is a file, a folder or a pattern.
     if is_local or not names:
         system, place = located(pattern)
         kind = system.get_file_info(place).type
@@ -131,7 +131,7 @@ def find(pattern: str) -> tuple[list[str], bool]:
             return [pattern], False
         return sorted(filter(os.path.isfile, glob.glob(pattern))) if is_local else [], False
     system, place = located(folder)
-    # Elsewhere all files below the folder are listed, and compared name by name
+    # Elsewhere all files below the folder are listed, and compared name by name.
     parts = names.split("/")
     chosen = pa.fs.FileSelector(place, allow_not_found=True, recursive=len(parts) > 1)
     inner = [entry.path[len(place) :].strip("/") for entry in system.get_file_info(chosen) if entry.is_file]
@@ -156,7 +156,7 @@ def find_files(pattern: str) -> tuple[str, ...]:
             paths, is_folder = find(part)
         except OSError as error:
             raise ValueError(f"{part!r} must be a file, folder or pattern: {one_line(error)}.") from error
-        # A folder may hold other files beside those of Parquet
+        # A folder may hold other files beside those of Parquet.
         others = [path for path in paths if not path.lower().endswith(".parquet")]
         if is_folder and len(others) < len(paths):
             paths = [path for path in paths if path not in others]
@@ -187,7 +187,7 @@ def open_shards(pattern: str, *, layouts: Sequence[Layout], drop_bad_rows: bool 
     chosen = []
     sizes = []
     blocks = []
-    # The layout of each file, and a block for each of its row groups
+    # The layout of each file, and a block for each of its row groups.
     for number, path in enumerate(files):
         chosen.append(_layout(path, layouts, files[0]))
         first_row = 0
@@ -200,7 +200,7 @@ def open_shards(pattern: str, *, layouts: Sequence[Layout], drop_bad_rows: bool 
                     first_row += rows
     if not blocks:
         raise ValueError(f"{pattern} must hold rows, but its {len(files)} files have none; check the path.")
-    # Paths below the common folder, so that rows keep their parts where files move together
+    # Paths below the common folder, so that rows keep their parts where files move together.
     folder = os.path.commonpath([os.path.dirname(path) for path in files]) if len(files) > 1 else ""
     names = tuple(os.path.relpath(path, folder) if folder else os.path.basename(path) for path in files)
     return Shards(files, names, tuple(sizes), tuple(chosen), np.array(blocks, dtype=np.int64), drop_bad_rows)
@@ -237,7 +237,7 @@ def _opened(path: str, where: str = "") -> Iterator[pa.parquet.ParquetFile]:
         with pa.parquet.ParquetFile(place, filesystem=system) as file:
             yield file
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        # An error that names the file needs no more words
+        # An error that names the file needs no more words.
         if path in str(error) and not where:
             raise ValueError(str(error)) from error
         message = one_line(error).rstrip(".;")

@@ -41,7 +41,7 @@ class Moments:
             if np.isfinite(mean).all():  # no NaN
                 squares = np.square(array - mean).sum(axis=0)
                 return cls(np.full(num_columns, num_rows), mean, squares, array.min(axis=0), array.max(axis=0))
-        # With missing values only those that are there count
+        # With missing values only those that are there count.
         is_there = ~np.isnan(array)
         count = is_there.sum(axis=0)
         mean = np.where(is_there, array, 0.0).sum(axis=0) / np.maximum(count, 1)
@@ -95,7 +95,7 @@ class Sample:
 
     def add(self, order: NDArray[np.uint64], X: np.ndarray, Y: np.ndarray) -> None:
         """Rows X [n, D] and Y [n, P] with their hashes [n]."""
-        # Rows above the bound are in no sample of this size
+        # Rows above the bound are in no sample of this size.
         is_small = order <= self._bound
         self._pieces.append((order[is_small], X[is_small], Y[is_small]))
         self._held += int(is_small.sum())

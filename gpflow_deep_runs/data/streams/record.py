@@ -40,7 +40,7 @@ def save(stream: Stream, path: str | os.PathLike[str]) -> None:
         "schema": None if stream.preset.schema is None else stream.preset.schema.to_json(),
         "sha256": stream.sha256,
     }
-    # The samples as arrays, all else as JSON among them
+    # The samples as arrays, all else as JSON among them.
     content = io.BytesIO()  # a zip file that is cut short by a full disk would be closed again, with a traceback
     np.savez(content, facts=json.dumps(facts), num_train=stream.num_train, **arrays)
     with atomic_path(path) as temporary:
@@ -63,7 +63,7 @@ def load_stored(
     """What :func:`save` wrote, if it is of these very files (names and sizes) and settings; else None."""
     try:
         facts, arrays = _read(path)
-        # The files, what the user says and all that decides the parts must be the same
+        # The files, what the user says and all that decides the parts must be the same.
         if facts["settings"] != settings:
             return None
         num_train = arrays.pop("num_train")

@@ -91,7 +91,7 @@ def load(
     """
     if source.data is None:
         raise ValueError("--stream reads the files of --data; give their folder or pattern.")
-    # Columns that an earlier pass has found out need not be looked at again
+    # Columns that an earlier pass has found out need not be looked at again.
     schema = None if stored is None or spec.stream_preset else record.load_schema(stored, table)
     if spec.stream_preset is not None:
         shards, preset = _known(spec, source.data, table)
@@ -99,7 +99,7 @@ def load(
         shards, preset = own.reopen(source.data, table, schema)
     else:
         shards, preset = own.open_table(source.data, table, progress=progress)
-    # Neither need its rows, if the files are the same and are divided alike
+    # Neither need its rows, if the files are the same and are divided alike.
     settings = _settings(shards, preset, split, valid_fraction, spec.test_fraction, spec.stream_sample)
     stream = None if stored is None else record.load_stored(stored, shards, preset, settings)
     if stream is None and schema is not None:  # of other files
@@ -171,7 +171,7 @@ def scan(
             f"{valid_fraction}, {test_fraction} and {sample_rows}."
         )
     settings = _settings(shards, preset, split, valid_fraction, test_fraction, sample_rows)
-    # Blocks are read beside each other, and added up in their order
+    # Blocks are read beside each other, and added up in their order.
     divide = Divider(shards, preset, settings, may_miss=preset.schema is not None)
     found = _Found(shards, preset, sample_rows)
     num_blocks = len(shards.blocks)
@@ -200,19 +200,19 @@ class _Found:
         self.missing = np.zeros(num_inputs + num_targets, np.int64)
         self.first_missing: tuple[str, int] | None = None
         self.feet: list[own.Foot] = []
-        # Rows of each part with the smallest hashes
+        # Rows of each part with the smallest hashes.
         self.samples = {part: Sample(sample_rows) for part in (TRAIN, VALID, TEST)}
 
     def add(self, number: int, rows: BlockRows) -> None:
         X, Y, part, order = rows
         self.counts.append(np.bincount(part, minlength=len(PARTS)))
-        # Samples of each part, and moments of what is learned from
+        # Samples of each part, and moments of what is learned from.
         for number_of_part, sample in self.samples.items():
             chosen = part == number_of_part
             sample.add(order[chosen], X[chosen], Y[chosen])
         self.x = self.x.merge(Moments.of(X[part == TRAIN]))
         self.y = self.y.merge(Moments.of(Y[part == TRAIN]))
-        # Missing values of the rows that belong to a part
+        # Missing values of the rows that belong to a part.
         if np.isnan(X.min(initial=0.0)) or np.isnan(Y.min(initial=0.0)):
             is_missing = np.isnan(np.concatenate([X, Y], axis=1)) & np.isin(part, (TRAIN, VALID, TEST))[:, None]
             self.missing += is_missing.sum(axis=0)
@@ -220,7 +220,7 @@ class _Found:
                 block = self._shards.block(number)
                 row = block.first_row + int(is_missing.any(axis=1).argmax())
                 self.first_missing = (self._shards.files[block.file], row)
-        # What a total at the foot of a file would have summed up
+        # What a total at the foot of a file would have summed up.
         if (foot := own.foot_of(self._shards, self._preset, number, X, Y)) is not None:
             is_same_file = bool(self.feet) and self.feet[-1].file == foot.file
             self.feet.append(self.feet.pop().merge(foot) if is_same_file else foot)
@@ -240,7 +240,7 @@ def _stream(shards: Shards, preset: StreamPreset, settings: Settings, found: _Fo
     """All that was found, checked: parts that have rows, a target that varies, labels that occur in training."""
     _check_missing(preset, found)
     own.check_feet(shards, found.feet)
-    # Rows of each part, none of which may be empty
+    # Rows of each part, none of which may be empty.
     table = np.array(found.counts, np.int64)
     counts = {name: int(count) for name, count in zip(PARTS, table.sum(axis=0), strict=True)}
     required_parts = ("train", "test") if settings["valid_fraction"] == 0 else PARTS[:3]
@@ -254,15 +254,15 @@ def _stream(shards: Shards, preset: StreamPreset, settings: Settings, found: _Fo
         raise ValueError(f"the target {name!r} must vary, got {y.low[constant[0]]} in every training row.")
     if counts["bad"]:
         logging.warning("%d of %d rows cannot be read or miss values, and are left out.", counts["bad"], table.sum())
-    # The samples, with labels as whole numbers
+    # The samples, with labels as whole numbers.
     samples = {PARTS[part]: sample.rows() for part, sample in found.samples.items() if counts[PARTS[part]]}
     class_names = _class_names(preset, y, samples)
     if class_names:
         samples = {name: Part(part.X, part.Y.astype(np.int64)) for name, part in samples.items()}
-    # Values that may stand for missing ones, before means are put in for these
+    # Values that may stand for missing ones, before means are put in for these.
     own.check_sentinels(preset, samples["train"], (x, y))
     preset = own.completed(preset, np.where(x.count > 0, x.mean, np.nan))
-    # What is put in counts in the moments, too
+    # What is put in counts in the moments, too.
     if preset.schema is not None and found.first_missing is not None:
         x = x.merge(Moments.constant(counts["train"] - x.count, np.array(preset.schema.fills)))
         samples = {name: Part(preset.schema.filled(part.X), part.Y) for name, part in samples.items()}
@@ -276,7 +276,7 @@ def _class_names(preset: StreamPreset, y: Moments, samples: dict[str, Part]) -> 
         return ()
     if y.low[0] == y.high[0]:
         raise ValueError(f"the target {preset.target_names[0]!r} must vary, but every training label is {y.low[0]:g}.")
-    # Without names of its own a label is called by its number
+    # Without names of its own a label is called by its number.
     num_classes = 2 if preset.task == "binary" else int(y.high[0]) + 1
     names = preset.class_names or tuple(map(str, range(num_classes)))
     for name, part in samples.items():

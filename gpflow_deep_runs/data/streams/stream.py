@@ -134,7 +134,7 @@ class Divider:
         block = self._shards.block(number)
         X, Y, is_used, is_bad = self._preset.select(self._shards, number)
         rows = block.first_row + np.arange(len(X))
-        # Rows whose values are numbers, and labels where there are classes
+        # Rows whose values are numbers, and labels where there are classes.
         is_good = self._is_good(X).all(axis=1) & self._is_good(Y).all(axis=1)
         if self._preset.task != "regression":
             is_good &= (Y[:, 0] >= 0) & (Y[:, 0] < self._num_classes()) & (Y[:, 0] % 1 == 0)
@@ -142,7 +142,7 @@ class Divider:
             is_good &= ~is_bad
         if not self._shards.drop_bad_rows and not is_good[is_used].all():
             self._raise(number, X, Y, is_used & ~is_good)
-        # The part of each row, unless it cannot be read or is left out
+        # The part of each row, unless it cannot be read or is left out.
         part = self._parts(number, rows)
         part[~is_good] = BAD
         part[~is_used] = UNUSED
@@ -155,7 +155,7 @@ class Divider:
         """TRAIN, VALID or TEST for each of the rows of a block."""
         settings = self._settings
         name = self._shards.names[self._shards.block(number).file]
-        # A hash of the file's name and the row's number, as a uniform number, decides
+        # A hash of the file's name and the row's number, as a uniform number, decides.
         part = np.full(len(rows), TRAIN)
         part[_uniform(f"valid/{settings['split']}/{name}", rows) < settings["valid_fraction"]] = VALID
         if self._preset.num_test_rows:
@@ -165,18 +165,18 @@ class Divider:
         return part
 
     def _num_classes(self) -> int:
-        # As many as there are names, or as labels may be
+        # As many as there are names, or as labels may be.
         return len(self._preset.class_names) or (2 if self._preset.task == "binary" else _MAX_CLASSES)
 
     def _raise(self, number: int, X: np.ndarray, Y: np.ndarray, is_bad: NDArray[np.bool_]) -> None:
         block = self._shards.block(number)
         preset = self._preset
-        # The first bad row, and the first of its values that is none
+        # The first bad row, and the first of its values that is none.
         row = int(np.argmax(is_bad))
         values = np.concatenate([X[row], Y[row]])
         names = (*preset.feature_names, *preset.target_names)
         column = int(np.argmax(~np.isfinite(values))) if not np.isfinite(values).all() else X.shape[1]
-        # A target of classes has labels
+        # A target of classes has labels.
         expected = "a number" if preset.task == "regression" or column < X.shape[1] else "a label 0, 1, ..."
         if preset.task == "binary" and column == X.shape[1]:
             expected = "a label 0 or 1"
@@ -190,7 +190,7 @@ class Divider:
 def in_order(function: Callable[[_T], _R], arguments: Iterable[_T], *, ahead: int = _NUM_THREADS) -> Iterator[_R]:
     """`map(function, arguments)`, of which a few calls run ahead in threads; there may be no end of arguments."""
     with ThreadPoolExecutor(ahead) as pool:
-        # Results come in the order of the arguments
+        # Results come in the order of the arguments.
         running: collections.deque[Future[_R]] = collections.deque()
         for argument in arguments:
             running.append(pool.submit(function, argument))
@@ -203,7 +203,7 @@ def in_order(function: Callable[[_T], _R], arguments: Iterable[_T], *, ahead: in
 def _hash(name: str, rows: Indices) -> NDArray[np.uint64]:
     """A hash of each row number: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014), keyed by `name`."""
     key = np.uint64(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little"))
-    # The state of SplitMix64 after n + 1 steps from the key, and then the finaliser
+    # The state of SplitMix64 after n + 1 steps from the key, and then the finaliser.
     z = (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + key
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -112,7 +112,7 @@ class Column:
                 f"{subject} must be of version {_VERSION}, got {stored.get('version')!r}; read it with the version of "
                 "the software that wrote it, or train again."
             )
-        # Tuples are lists in JSON
+        # Tuples are lists in JSON.
         entries: dict[str, Any] = {
             key: tuple(v) if isinstance(v, list) else v for key, v in stored.items() if key != "version"
         }
@@ -175,7 +175,7 @@ def misfit(what: str, column: Column, text: str, row: int, count: int, *, more: 
     :param count: how many there are;
     :param more: another cure.
     """
-    # How the cells should be written, as far as the kind has ways
+    # How the cells should be written, as far as the kind has ways.
     written = column.date_format or (f"with {column.unit!r}" if column.unit else "")
     if column.kind == "number" and column.decimal == ",":
         written = ", ".join(filter(None, ["decimal comma", written]))
@@ -199,7 +199,7 @@ def _read(
         raise ValueError(
             f"{subject} has no values to read ({column.kind}, type {values.type}); give --ignore={column.name}."
         )
-    # Levels stay texts, of whatever type the source has them
+    # Levels stay texts, of whatever type the source has them.
     if column.kind in ("category", "text"):
         return _levels(values, na_values, cells), None, ()
     values = decoded(values)
@@ -208,20 +208,20 @@ def _read(
         return np.full(len(values), np.nan), None, ()
     if kind == "text":
         return _from_texts(values, column, na_values, cells)
-    # Whole numbers may be dates without signs between their parts, such as 20200131
+    # Whole numbers may be dates without signs between their parts, such as 20200131.
     if column.kind in ("date", "time") and column.date_format and are_whole(values):
         return _from_texts(texts_of(values), column, na_values)
     if kind != column.kind and {kind, column.kind} != {"number", "boolean"}:
         raise ValueError(
             f"{subject} must hold {_MEANING[column.kind]}, got values of type {values.type}; convert them."
         )
-    # A typed source: days, hours or numbers as they are
+    # A typed source: days, hours or numbers as they are.
     if column.kind == "date":
         _check_zone(values.type, column, subject)
         floats = days_of(values, is_local=column.zone == "local")
     else:
         floats = hours_of(values) if column.kind == "time" else floats_of(values)
-    # Values that stand for missing ones by --na_values
+    # Values that stand for missing ones by --na_values.
     if na_values:
         absent = values_of(na_values, is_date=column.kind == "date")
         floats = np.where(np.isin(np.floor(floats) if column.kind == "date" else floats, absent), np.nan, floats)
@@ -258,7 +258,7 @@ def _levels(values: pa.ChunkedArray, na_values: Sequence[str], cells: Cells | No
     texts = pc.replace_substring_regex(cells.texts, "^([-+]?(?:0|[1-9][0-9]*))\\.0+$", "\\1")
     levels = np.array([*texts.to_pylist(), None], dtype=object)[:-1]
     levels[is_missing(cells.texts, na_values, markers=False)] = None
-    # Numbers of the levels, in the order in which they occur
+    # Numbers of the levels, in the order in which they occur.
     codes, names = pd.factorize(levels)
     return pd.Categorical.from_codes(cells.spread(codes, -1), pd.Index(names, dtype=object))
 
@@ -266,7 +266,7 @@ def _levels(values: pa.ChunkedArray, na_values: Sequence[str], cells: Cells | No
 def _from_texts(
     values: pa.ChunkedArray, column: Column, na_values: Sequence[str], cells: Cells | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None, Sequence[str]]:
-    # The fast way, if all cells are plain numbers
+    # The fast way, if all cells are plain numbers.
     if column.kind == "number" and style_of(column) == Style():
         plain = numerals.plain_numbers(values, missing_texts(na_values, markers=True))
         if plain is not None:
@@ -276,7 +276,7 @@ def _from_texts(
         iso = times.plain_dates(values, missing_texts((), markers=True), date_format=column.date_format)
         if iso is not None:
             return iso[1], None, ()
-    # Otherwise each different text is read once, and spread over its rows
+    # Otherwise each different text is read once, and spread over its rows.
     cells = cells or cells_of(values)
     is_word = column.kind == "boolean" and "true" not in {word.casefold() for word in column.true}
     missing = is_missing(cells.texts, na_values, markers=not is_word)
@@ -292,7 +292,7 @@ def _from_texts(
         missing |= np.isin(np.floor(text_values), values_of(na_values, is_date=True))
     else:
         text_values = times.read_times(cells.texts, column.date_format or "%H:%M:%S")
-    # A text that is no missing value and cannot be read does not fit
+    # A text that is no missing value and cannot be read does not fit.
     bad = np.isnan(text_values) & ~missing
     return (
         cells.spread(np.where(missing, np.nan, text_values), np.nan),
@@ -303,7 +303,7 @@ def _from_texts(
 
 def _truths(texts: pa.Array, column: Column) -> NDArray[np.float64]:
     truths = np.full(len(texts), np.nan)
-    # Also 0 and 1, whatever the words are
+    # Also 0 and 1, whatever the words are.
     for value, words in ((0.0, (*column.false, "0")), (1.0, (*column.true, "1"))):
         known_words = pa.array(sorted({word.casefold() for word in words}), texts.type)
         truths[truths_of(pc.is_in(pc.utf8_lower(texts), value_set=known_words))] = value
@@ -316,7 +316,7 @@ def _problem(entries: Mapping[str, Any]) -> str:
     unknown = sorted(set(entries) - set(defaults))
     if unknown or not {"name", "kind"} <= set(entries):
         return f"its entries are {', '.join(sorted(map(str, entries)))}"
-    # Each entry is of the type of its default
+    # Each entry is of the type of its default.
     for key, value in entries.items():
         expected_type = str if key in ("name", "kind") else type(defaults[key])
         if type(value) is not expected_type or (
@@ -324,7 +324,7 @@ def _problem(entries: Mapping[str, Any]) -> str:
         ):
             return f"{key} is {value!r:.80}"
     column = Column(**entries)
-    # No entry may say what cannot be
+    # No entry may say what cannot be.
     if column.kind not in get_args(Kind):
         return f"its kind is {column.kind!r:.80}"
     if (

@@ -94,7 +94,7 @@ def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOW
     with np.errstate(invalid="ignore", over="ignore"):
         rest = values if np.isfinite(values.sum()) else values[np.isfinite(values)]
     sentinels: list[float] = []
-    # Peel off the least or the largest value as long as it lies apart
+    # Peel off the least or the largest value as long as it lies apart.
     for _ in range(_MOST_PEELED):
         if len(rest) < 4:
             break
@@ -111,7 +111,7 @@ def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOW
                 end for end, other in ((low, high), (high, low)) if end in known and _is_beyond(end, other, known)
             ]
             break
-        # The farther end first, and all the values for it
+        # The farther end first, and all the values for it.
         ends = _nearest(inner, low, high, known)
         odd = next((end for end in ends if _is_apart(end, rest, known)), None)
         if odd is None:
@@ -123,11 +123,11 @@ def sentinels_of(values: NDArray[np.float64], *, known: frozenset[float] = _KNOW
 
 def _nearest(inner: NDArray[np.float64], low: float, high: float, known: frozenset[float]) -> list[float]:
     """The ends of a range that may be odd, the farther first: known ones, and those that are far from inner values."""
-    # The gaps between each end and the next value
+    # The gaps between each end and the next value.
     least = float(inner[inner != low].min(initial=high))
     largest = float(inner[inner != high].max(initial=low))
     ends = [low, high] if least - low >= high - largest else [high, low]
-    # An end that is near says something only if it is a known sentinel
+    # An end that is near says something only if it is a known sentinel.
     near = {low} if least - low <= _FAR_OFTEN * (high - least) else set[float]()
     near |= {high} if high - largest <= _FAR_OFTEN * (largest - low) else set[float]()
     return [end for end in ends if end not in near or not _is_usual(end, known)]
@@ -145,14 +145,14 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
     count = len(values) - len(others)
     if value in known:
         others = _without_ends(others, known)
-    # The gap before the value, and the spread of the others
+    # The gap before the value, and the spread of the others.
     low = float(others.min())
     high = float(others.max())
     gap = low - value if value < low else value - high
     spread = high - low
     if gap <= 0 or spread <= 0 or (_is_usual(value, known) and gap <= _FAR_OFTEN * spread):
         return False
-    # Rules for the values that surveys, counts and measurements write
+    # Rules for the values that surveys, counts and measurements write.
     distinct = np.unique(others[:: max(1, len(others) // 10_000)])
     is_whole = bool((others == np.rint(others)).all())
     if len(distinct) < 3:  # two codes, such as 1 and 2, and one for what is not known
@@ -176,7 +176,7 @@ def _is_apart(value: float, values: NDArray[np.float64], known: frozenset[float]
         half = others[others > middle] if value > high else others[others < middle]
         usual = len(half) / max(1, len(np.unique(half)))
         return count >= max(3, 0.02 * len(values), 2 * usual) and gap >= 0.1 * spread
-    # Any other number must be far off and occur more than once
+    # Any other number must be far off and occur more than once.
     least_positive = others[others > 0].min(initial=np.inf)
     if value > high > least_positive and low >= 0 and value / high < high / least_positive:  # 1, 10, 100, ...
         return False
@@ -219,13 +219,13 @@ def check_sentinels(
     whole = {name: np.floor(values) if name in dates else values for name, values in columns.items()}
     known_days = frozenset(np.array(_DATES, "datetime64[D]").astype(np.float64).tolist())
     candidates = {name: sentinels_of(v, known=known_days if name in dates else _KNOWN) for name, v in whole.items()}
-    # Those that the user does not want to keep, the farthest first
+    # Those that the user does not want to keep, the farthest first.
     kept = {is_date: values_of(keep, is_date=is_date) for is_date in (True, False)}
     asked = {name: [v for v in some if v not in kept[name in dates]] for name, some in candidates.items()}
     odd = {name: [_written(value, name in dates) for value in some] for name, some in asked.items() if some}
     if not odd:
         return
-    # The first value, where it is, and the range of the others
+    # The first value, where it is, and the range of the others.
     (name, texts), *more = odd.items()
     values = whole[name]
     equal = values == asked[name][0]
@@ -234,7 +234,7 @@ def check_sentinels(
     places = f"in {int(equal.sum())} rows, the first is row {int(equal.argmax())} (from 0)"
     if is_sample:
         places = f"in {equal.mean():.2g} of its rows, in a sample"
-    # Other columns with such values are named, so that one flag answers for all
+    # Other columns with such values are named, so that one flag answers for all.
     flag = ",".join(dict.fromkeys(itertools.chain(*odd.values())))
     absent = ",".join(dict.fromkeys(f"{n}=0" if text == "0" else text for n in odd for text in odd[n]))
     also = "".join(f"; so has {other!r} {', '.join(other_texts)}" for other, other_texts in more)
@@ -299,9 +299,9 @@ def check_codes(contents: Contents) -> None:
     """
     texts = contents.cells.texts
     some = contents.sample(_HEAD)
-    # Codes are few, each of them twice on average
+    # Codes are few, each of them twice on average.
     are_few = contents.is_value.sum() <= min(_MAX_CODES, contents.counts[contents.is_value].sum() / 2)
-    # Kind by kind: a few texts first, then all of them
+    # Kind by kind: a few texts first, then all of them.
     for codes in (*_CODES, *([_DECIMALS] if are_few else [])):
         if any(part.share(matches(part.cells.texts, codes.every)) < 1 for part in (some, contents)):
             continue
@@ -336,7 +336,7 @@ def check_numbers(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]
     head = found[:_HEAD][np.isfinite(found[:_HEAD])]
     if not len(head):
         return
-    # Codes, times of the day with a point, and times without one
+    # Codes, times of the day with a point, and times without one.
     if _are_codes(head) and len(head) >= _MIN_VALUES:
         finite = found[np.isfinite(found)]
         count = len(np.unique(finite))
@@ -384,7 +384,7 @@ def _are_clocks(values: NDArray[np.float64]) -> bool:
 
 def _are_varied_clocks(hours: NDArray[np.float64]) -> bool:
     """Whether there are so many hours and minutes, or quarters of hours, that numbers would not happen to be these."""
-    # Hours of a whole day at any minute, or at quarters
+    # Hours of a whole day at any minute, or at quarters.
     minutes = set(np.unique(np.rint(100 * hours) % 100).tolist())
     if len(np.unique(hours // 1)) <= 5:
         return False
@@ -412,13 +412,13 @@ def totals_of_texts(table: pa.Table) -> dict[int, str]:
         column = column.slice(first)
         if not _has_letters(column):
             continue
-        # The different texts, and which of them stand in one row alone
+        # The different texts, and which of them stand in one row alone.
         counts = pc.value_counts(column)
         texts = counts.field("values")
         often = counts.field("counts").to_numpy(zero_copy_only=False)
         is_level = 2 * len(texts) <= num_rows
         is_once = often == 1
-        # Words that mean nothing but a sum, and words that may mean one
+        # Words that mean nothing but a sum, and words that may mean one.
         is_sure = matches(texts, TOTAL_WORD) & is_once | matches(texts, _PART)
         is_sure |= _totals_of_parts(texts)
         is_word = matches(texts, _TOTAL) & is_once
@@ -426,7 +426,7 @@ def totals_of_texts(table: pa.Table) -> dict[int, str]:
         is_of = matches(texts, _TOTAL_OF) & is_once
         if not (is_sure | is_word | is_of | is_statistic).any():
             continue
-        # The latter count among levels, at the ends of the table, or as several statistics at its foot
+        # The latter count among levels, at the ends of the table, or as several statistics at its foot.
         sure = _rows_of(column, texts, is_sure | (is_word & is_level))
         words = _rows_of(column, texts, is_word | is_of)
         ends = words[(first + words < 1) | (first + words >= num_rows - _FOOT)]
@@ -455,7 +455,7 @@ def _totals_of_parts(texts: pa.Array) -> NDArray[np.bool_]:
     is_part = matches(texts, "(?i:.+ totals?|totals? .+)")
     if not is_part.any():
         return is_part
-    # The part is another text of the column, in whatever case
+    # The part is another text of the column, in whatever case.
     folded_texts = {text.strip().casefold() for text in texts.to_pylist() if text}
     words = [
         re.sub("^totals? (?:of |for )?| totals?$", "", (text or "").strip().casefold()) for text in texts.to_pylist()
@@ -474,7 +474,7 @@ def _rows_of(column: pa.Array, texts: pa.Array, chosen: NDArray[np.bool_]) -> ND
 def names_again(table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which rows of a table of texts hold nothing, or a line drawn by dashes, and which the names; [n] each."""
     is_empty, repeats = np.full((2, len(table)), len(table.column_names) > 1)
-    # Column by column, until no row can be either
+    # Column by column, until no row can be either.
     for name in table.column_names:
         if not (is_empty.any() or repeats.any()):
             break
@@ -483,7 +483,7 @@ def names_again(table: pa.Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
             matches(column, "\\s*|\\s*:?[-=]{3,}:?\\s*") if is_empty.any() or name.startswith("Unnamed: ") else is_empty
         )
         is_empty &= blank
-        # A column without a name has nothing where the names stand again
+        # A column without a name has nothing where the names stand again.
         if repeats.any():
             is_name = truths_of(pc.equal(pc.utf8_trim_whitespace(column), name))
             repeats &= is_name | (blank & name.startswith("Unnamed: "))
@@ -502,7 +502,7 @@ def labels_of(table: pa.Table, without: Collection[str] = ()) -> list[str]:
         head = one_chunk(table[name].slice(0, _HEAD))
         if name not in without and pa.types.is_string(head.type) and len(head) > 3:
             heads.append(pc.utf8_trim_whitespace(pc.fill_null(head, "")))
-    # Two lines of labels, or one: above nothing but numbers in each of their columns
+    # Two lines of labels, or one: above nothing but numbers in each of their columns.
     for count in (2, 1):
         labels: list[tuple[str, ...]] = []
         for head in heads:
@@ -510,7 +510,7 @@ def labels_of(table: pa.Table, without: Collection[str] = ()) -> list[str]:
             is_rest = is_number | is_missing(head, (), markers=True)
             if is_number[count:].any() and is_rest[count:].all() and not is_rest[:count].all():
                 labels.append(tuple(head.slice(0, count).to_pylist()))
-        # Names and units differ, and look like such
+        # Names and units differ, and look like such.
         rows = list(zip(*labels, strict=True))
         if rows and all(len({*row}) > 1 and all(re.fullmatch(_LABEL, text) for text in row) for row in rows):
             return [row[0] for row in rows]
@@ -534,7 +534,7 @@ def total_of_numbers(found: Mapping[str, np.ndarray]) -> str:
     has_rates = has_sum = False
     num_columns = 0
     alike = np.ones(len(numeric[0]) - 1, np.bool_) if numeric else np.zeros(0, np.bool_)
-    # Each column of numbers leaves the statistics that its last value agrees with
+    # Each column of numbers leaves the statistics that its last value agrees with.
     for values in numeric:
         end = float(values[-1])
         above = values[:-1]
@@ -550,7 +550,7 @@ def total_of_numbers(found: Mapping[str, np.ndarray]) -> str:
         agreeing = [name for name in fitting if _agrees(name, finite_above, end, tolerance, "sums" in fitting)]
         is_rate = not is_beyond and "sums" in fitting and "sums" not in agreeing
         has_rates |= is_rate
-        # Columns are taken as independent: the chances that they agree multiply
+        # Columns are taken as independent: the chances that they agree multiply.
         fitting = {
             name: chance
             * _share(finite_above, end, _width(name, finite_above, tolerance))
@@ -560,7 +560,7 @@ def total_of_numbers(found: Mapping[str, np.ndarray]) -> str:
         } | ({"sums": fitting["sums"]} if is_rate else {})
         if not fitting:
             return ""
-        # A row above with the same numbers says that the last one is a row, too
+        # A row above with the same numbers says that the last one is a row, too.
         alike &= np.abs(above - end) <= tolerance
     if not num_columns or alike.any():
         return ""

@@ -71,7 +71,7 @@ class Feature:
     @property
     def value_names(self) -> tuple[str, ...]:
         """Names of its columns of X, but for the one that says where values are missing."""
-        # A column for each bin, level or part, or the number itself
+        # A column for each bin, level or part, or the number itself.
         if self.bins is not None:
             return tuple(f"{self.name}={name}" for name in self.bins.names)
         match self.column.kind:
@@ -96,7 +96,7 @@ class Feature:
         """
         if self.column.kind != "category":
             return np.asarray(cells)
-        # All rare levels have the number of the column that they share
+        # All rare levels have the number of the column that they share.
         level_numbers = pd.Index([*self.levels, *self.rare], dtype=object).get_indexer(cells.categories)
         return np.append(np.minimum(level_numbers, len(self.levels)), np.nan)[cells.codes]
 
@@ -114,7 +114,7 @@ class Feature:
         :param into: its columns of X, zeros [n, number of names], which become NaN where a value is missing.
         """
         width = len(self.value_names)
-        # The values: a one in the column of the level, parts of the date, bins, or the number itself
+        # The values: a one in the column of the level, parts of the date, bins, or the number itself.
         if self.column.kind == "category":
             codes = np.where(coded < 0, len(self.levels), coded) if self.rare else coded
             rows = np.flatnonzero((codes >= 0) & (codes < width))
@@ -122,7 +122,7 @@ class Feature:
         else:
             numbers = date_parts(coded[:, None], self.parts) if self.column.kind == "date" else coded[:, None]
             into[:, :width] = numbers if self.bins is None else self.bins.levels(self.moments(numbers))
-        # Where a value is missing: NaN in all of these, and a one in the column that says so
+        # Where a value is missing: NaN in all of these, and a one in the column that says so.
         has_levels = self.column.kind == "category" or self.bins is not None
         if has_levels and (is_missing := np.isnan(coded)).any():
             into[is_missing, :width] = np.nan
@@ -138,7 +138,7 @@ class Feature:
         """
         if self.column.kind != "category" or self.is_open:
             return
-        # The first unknown level names its row
+        # The first unknown level names its row.
         known_levels = [*self.levels, *self.rare]
         is_unknown = self.coded(values) < 0
         if is_unknown.any():
@@ -162,7 +162,7 @@ class Feature:
 
         :raises ValueError, KeyError or TypeError: if entries are missing or of another kind.
         """
-        # What is not stored is the default
+        # What is not stored is the default.
         levels, rare, parts = (tuple(map(str, stored.get(key, ()))) for key in ("levels", "rare", "parts"))
         if unknown := set(parts) - set(PARTS):
             raise ValueError(f"{sorted(unknown)[0]!r} is no part of a date")
@@ -182,7 +182,7 @@ def date_parts(days: NDArray[np.float64], parts: Sequence[DatePart] = PARTS) -> 
     the millisecond.
     """
     days = np.asarray(days, np.float64)
-    # Milliseconds are whole, so that rounding does not move a moment into the day before
+    # Milliseconds are whole, so that rounding does not move a moment into the day before.
     is_known = np.isfinite(days)
     milliseconds = np.rint(np.where(is_known, days, 0.0) * _DAY)
     day = np.floor(milliseconds / _DAY)

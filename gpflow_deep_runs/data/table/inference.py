@@ -131,7 +131,7 @@ def infer_columns(
     :raises ValueError: as :func:`infer`.
     """
     forced = forced or {}
-    # What each column is by itself; numbers wait for the decimal signs of the others
+    # What each column is by itself; numbers wait for the decimal signs of the others.
     first: dict[str, tuple[Column | _Numbers, Sign]] = {
         name: _looked_at(name, columns[name], where, forced.get(name), na_values, is_tolerant, seen)
         for name in columns.column_names
@@ -188,7 +188,7 @@ def _looked_at(
     if forced is not None and forced.kind == "category":
         order = _order_of(values) if kind == "category" else ()
         return Column(name, "category", order=order, note=notes.of_levels(texts_of(values), na_values)), ""
-    # Types that stand for others: levels of pandas, and whole numbers that are dates
+    # Types that stand for others: levels of pandas, and whole numbers that are dates.
     if kind == "category" and forced is not None:
         values = decoded(values)
         kind = kind_of_type(values.type)
@@ -197,7 +197,7 @@ def _looked_at(
         kind = "text"
     if kind != "text":
         return _typed_column(name, values, where, forced, na_values), ""
-    # Plain numbers take the fast way, unless they are ids, days in digits, or codes
+    # Plain numbers take the fast way, unless they are ids, days in digits, or codes.
     if forced is None or forced.kind == "number":
         sign_and_floats = plain_column(values, na_values)
         if sign_and_floats is not None:
@@ -214,7 +214,7 @@ def _looked_at(
             if seen is not None:
                 seen[name] = floats
             return Column(name, "number", note=notes.of_values(name, floats)), sign
-        # So do numbers with decimal commas
+        # So do numbers with decimal commas.
         if forced is None and (with_comma := _with_commas(values, na_values)) is not None:
             row, floats = with_comma
             if seen is not None:
@@ -222,7 +222,7 @@ def _looked_at(
             note = f"{shown(values[row].as_py().strip())} is {floats[row]:.15g}"
             note = "; ".join(filter(None, [note, notes.of_values(name, floats)]))
             return Column(name, "number", decimal=",", note=note), ","
-    # And moments as programs write them
+    # And moments as programs write them.
     if forced is None and not na_values and (iso := plain_dates(values, missing_texts((), markers=False))) is not None:
         return Column(name, "date", date_format=iso[0]), ""
     contents = _contents(name, where, values, na_values)
@@ -241,7 +241,7 @@ def _typed_column(
     name: str, values: pa.ChunkedArray, where: str, forced: Forced | None, na_values: Sequence[str]
 ) -> Column:
     kind = kind_of_type(values.type)
-    # Columns without a value, then what the user says
+    # Columns without a value, then what the user says.
     if kind == "empty" or (forced is None and values.null_count == len(values)):
         return Column(name, "ignored", note=_EMPTY_NOTE)
     if forced is not None and forced.kind == "number" and kind in ("number", "boolean"):
@@ -251,7 +251,7 @@ def _typed_column(
             f"column {name!r} of {where} must hold {forced.kind}s, as the flag says, got type {values.type}; leave the "
             "flag out, or convert it."
         )
-    # Numbers may be ids or codes; truths, times and moments are what they are
+    # Numbers may be ids or codes; truths, times and moments are what they are.
     if kind == "number":
         floats = floats_of(values)
         if np.isnan(floats).all():
@@ -265,7 +265,7 @@ def _typed_column(
         return Column(name, "boolean", true=("True",), false=("False",))
     if kind == "time":
         return Column(name, "time", note="durations in hours" if pa.types.is_duration(values.type) else "")
-    # Levels of a typed source are judged as those of texts
+    # Levels of a typed source are judged as those of texts.
     if kind == "category":
         column = _text_column(_contents(name, where, texts_of(values), na_values), na_values, "")
         return replace(column, order=_order_of(values))
@@ -289,7 +289,7 @@ def plain_column(
     """
     if plain_numbers(values.slice(0, _SAMPLE), missing_texts(na_values, markers=False)) is None:
         return None  # before all texts are looked at
-    # Whether points are decimal, and what the bytes of the texts say
+    # Whether points are decimal, and what the bytes of the texts say.
     is_decimal = is_decimal or bool(matches(values.slice(0, _SAMPLE), _POINT).any())
     marks = marks_of(values) or marks_of(pc.utf8_trim_whitespace(values))
     if marks is None or (marks.has_point and not is_decimal):
@@ -312,7 +312,7 @@ def _with_commas(values: pa.ChunkedArray, na_values: Sequence[str]) -> tuple[int
     has_comma = matches(head, "[-+]?[0-9]*,[0-9]+")
     if not has_comma.any() or not matches(head, "[-+]?[0-9]*(?:,[0-9]+)?|\\pL*").all():
         return None
-    # The commas become points, in the bytes of the texts
+    # The commas become points, in the bytes of the texts.
     chunks = []
     for chunk in values.chunks:
         is_valid, places, content = chunk.buffers()
@@ -334,13 +334,13 @@ def _form_of_days(values: pa.ChunkedArray | pa.Array, found: np.ndarray) -> str:
 
     :param found: their numbers, NaN where missing, or which of them are values.
     """
-    # Numbers out of range are no days in digits
+    # Numbers out of range are no days in digits.
     if found.dtype.kind == "f" and not np.nanmin(found[:_SAMPLE], initial=np.inf) >= 1e7:
         return ""
     is_value = found if found.dtype.kind == "b" else ~np.isnan(found)
     if found.dtype.kind == "f" and (not 1e7 <= found[is_value].min() <= found[is_value].max() < 1e14):
         return ""
-    # The first texts, then all: one format must read nearly all of them as days of these centuries
+    # The first texts, then all: one format must read nearly all of them as days of these centuries.
     value_rows = pa.array(np.flatnonzero(is_value))
     for size in (100, len(values)):
         texts = pa.concat_arrays(one_chunk(values.take(value_rows.slice(0, size))).chunks)
@@ -368,7 +368,7 @@ def _read(
     name = contents.name
     manner = forced.how if forced else ""
     if not contents.is_value.any():
-        # Stars are marks, unless one text is all that there is
+        # Stars are marks, unless one text is all that there is.
         stars = matches(contents.cells.texts, "\\*+")
         is_mark = stars.any() and 0 < contents.counts[stars].max() < len(contents.cells.rows)
         return _text_column(contents, na_values, "") if is_mark else Column(name, "ignored", note=_EMPTY_NOTE), ""
@@ -378,7 +378,7 @@ def _read(
         manner = "%t"
     if forced is None:
         check_codes(contents)
-    # Numbers; digits that are none may be days, or codes with leading zeros
+    # Numbers; digits that are none may be days, or codes with leading zeros.
     if forced is None or forced.kind == "number":
         result = _as_numbers(contents, is_forced=forced is not None, is_tolerant=is_tolerant)
         if isinstance(result, _Numbers):
@@ -393,14 +393,14 @@ def _read(
             note = f"digits with leading zeros, {contents.example(is_code_text)}; --numeric={name} reads numbers"
             return _text_column(contents, na_values, note), ""
         hint = result
-    # Dates, then times of the day and durations
+    # Dates, then times of the day and durations.
     manner = "" if manner == LOCAL else manner
     days: str | None = None
     if not is_time_format(manner):
         try:
             days = find_date_format(contents, manner, is_forced=forced is not None, is_tolerant=is_tolerant)
         except ValueError:
-            # One date in all rows says nothing, however it is read
+            # One date in all rows says nothing, however it is read.
             if forced is not None or contents.is_value.sum() > 1 or contents.counts.max() < 2:
                 raise
             _, text, _ = contents.cells.first(contents.is_value)
@@ -412,14 +412,14 @@ def _read(
     if clock is not None:
         note = notes.of_time(contents, read_times(contents.cells.texts, clock))
         return Column(name, "time", date_format=clock, note=note), ""
-    # Two words for true and false; all else is levels or text
+    # Two words for true and false; all else is levels or text.
     return _boolean_column(contents, na_values) or _text_column(contents, na_values, hint), ""
 
 
 def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _Numbers | str:
     """The numbers of a column, or, if it holds none: "code", or a note."""
     if (bare := _without_flags(contents)) is not None:
-        # Numbers with flags are numbers without them
+        # Numbers with flags are numbers without them.
         result = _as_numbers(bare, is_forced=is_forced, is_tolerant=is_tolerant)
         if isinstance(result, _Numbers):
             is_changed = truths_of(pc.not_equal(bare.cells.texts, contents.cells.texts))
@@ -427,7 +427,7 @@ def _as_numbers(contents: Contents, *, is_forced: bool, is_tolerant: bool) -> _N
     found = find_style(contents, is_forced=is_forced)
     if found is not None and (is_forced or not is_code(contents, found)):
         return _Numbers(contents, is_tolerant, found)
-    # The user says that these are numbers: the first that is none
+    # The user says that these are numbers: the first that is none.
     if is_forced:
         bad = contents.is_value & np.array([apart(text) is None for text in contents.cells.texts.to_pylist()], bool)
         row, text, count = contents.cells.first(bad if bad.any() else contents.is_value)
@@ -447,7 +447,7 @@ def _without_flags(contents: Contents) -> Contents | None:
     """A column of numbers, of which some have flags after them, without these; None if it is none."""
     some = contents.sample(_SAMPLE)
     texts = contents.cells.texts
-    # Years in parentheses, which are no sums below zero
+    # Years in parentheses, which are no sums below zero.
     if some.share(matches(some.cells.texts, f"\\(?{YEAR}\\)?")) == 1 and contents.is_value.sum() >= _MIN_DAYS:
         bare = without_flags(texts, are_years=True)
         is_year = contents.share(matches(bare, YEAR)) == 1 and not bare.equals(texts)
@@ -469,7 +469,7 @@ def _number_column(
     contents = pending.contents
     told: Sign = SIGNS.get(forced.how, "") if forced else ""
     style, values = pending.found.readings[told or decimal_of(contents, pending.found, signs, delimiter)]
-    # Texts that are no numbers in this style
+    # Texts that are no numbers in this style.
     bad = contents.is_value & np.isnan(values)
     is_one = bad.sum() > 1 and (values[contents.is_value & ~bad] == values[contents.is_value & ~bad][:1]).all()
     if bad.any() and forced is None and (is_one or _are_lettered(contents, bad)):  # 0, a, b, c
@@ -478,7 +478,7 @@ def _number_column(
     if bad.any() and (not pending.is_tolerant or contents.share(bad) >= 0.5):
         row, text, count = contents.cells.first(bad)
         raise ValueError(_misfit(contents, column, text, row, count))
-    # Whole numbers that are all different, under the name of an id
+    # Whole numbers that are all different, under the name of an id.
     is_id = forced is None and not style.unit and _is_id_name(contents.name) and contents.counts.max() == 1
     if is_id and contents.is_value.all() and (values == np.round(values)).all():
         return Column(contents.name, "ignored", note=_ID_NOTE)
@@ -492,13 +492,13 @@ def _number_column(
 
 def _are_lettered(contents: Contents, bad: NDArray[np.bool_]) -> bool:
     """Whether numbers, and texts among them that are none, are codes of which some have letters, as C536365."""
-    # Codes of letters and digits, and digits alone beside them
+    # Codes of letters and digits, and digits alone beside them.
     texts = contents.cells.texts
     is_lettered = matches(texts, _LETTERED) & bad
     is_digits = matches(texts, "[0-9]{4,}") & ~bad
     if contents.share(matches(texts, _DIAGNOSIS)) == 1 and matches(texts, "V.*").any():
         return True
-    # A few odd texts among numbers are mistakes
+    # A few odd texts among numbers are mistakes.
     are_many = is_lettered.sum() >= 2 and contents.counts[bad].sum() >= 3 and contents.share(bad) >= 0.02
     good = contents.is_value & ~bad
     return bool(
@@ -525,7 +525,7 @@ def _check_digits(contents: Contents) -> None:
     if some.share(matches(some.cells.texts, "[-+]?[\\p{Nd}.,][\\p{Nd}.,_-]*(?:[eE][-+]?[0-9]+)?")) <= 0.5:
         return
     texts = contents.cells.texts
-    # Digits of other scripts, underscores between thousands, or a sign behind
+    # Digits of other scripts, underscores between thousands, or a sign behind.
     odd = matches(texts, "[-+]?\\p{Nd}[\\p{Nd}.,]*") & matches(texts, "(?s:.*)[^\\x00-\\x7f](?s:.*)")
     odd |= matches(texts, "[-+]?[0-9]{1,3}(?:_[0-9]{3})+|[0-9]+(?:[.,][0-9]+)?-")
     if odd.any() and contents.share(odd | ~np.isnan(numbers(texts, Style()))) > 0.5:
@@ -550,7 +550,7 @@ def _is_id(name: str, values: pa.ChunkedArray, found: NDArray[np.float64]) -> bo
         return False
     if not (found == np.round(found)).all():
         return False
-    # Numbers that differ are different texts, too
+    # Numbers that differ are different texts, too.
     return len(np.unique(found)) == len(found) or pc.count_distinct(values).as_py() == len(values)
 
 
@@ -558,7 +558,7 @@ def _boolean_column(contents: Contents, na_values: Sequence[str]) -> Column | No
     """A column of two words that are yes and no, or of true or false alone."""
     lower = pc.utf8_lower(contents.cells.texts)
     is_word = (contents.counts > 0) & ~is_missing(contents.cells.texts, na_values, markers=False)
-    # Each pair of words for yes and no; of the words of programs, the first pair, one is enough
+    # Each pair of words for yes and no; of the words of programs, the first pair, one is enough.
     for pairs, is_value in ((_WORDS[:1], contents.is_value), (_WORDS[1:], is_word)):
         words = set(pc.unique(lower.filter(pa.array(is_value))).slice(0, 3).to_pylist())
         is_program = pairs == _WORDS[:1]
@@ -586,7 +586,7 @@ def _text_column(contents: Contents, na_values: Sequence[str], note: str) -> Col
     is_value = ~is_missing(texts, na_values, markers=False) & (contents.counts > 0)
     num_levels = len(pc.unique(texts.filter(pa.array(is_value))))
     num_values = int(contents.counts[is_value].sum())
-    # Ids go first, then texts of too many levels
+    # Ids go first, then texts of too many levels.
     if num_levels == num_values and num_values > 1 and _is_id_name(contents.name):
         return Column(contents.name, "ignored", note=_ID_NOTE)
     if num_levels > MAX_LEVELS or (num_levels == num_values >= _ALL_DIFFERENT):

@@ -27,7 +27,7 @@ _MIN_DAYS = 20
 
 def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> str:
     """Of numbers as text: how one of them is read, what stands for a missing value, and digits that are lost."""
-    # Texts that are not written as a program writes their numbers; the best example has all the signs
+    # Texts that are not written as a program writes their numbers; the best example has all the signs.
     is_odd = contents.is_value & ~np.isnan(found) & (numbers(contents.cells.texts, Style()) != found)
     odd = np.flatnonzero(is_odd)[:_EXAMPLES]
     parts = []
@@ -42,7 +42,7 @@ def of_numbers(contents: Contents, style: Style, found: NDArray[np.float64]) -> 
 def of_date(contents: Contents, form: str, zone: str = "") -> str:
     """Of dates: how one of them is read, unless they are written as programs write them."""
     _, text, _ = contents.cells.first(contents.is_value)
-    # Dates as programs write them need no example
+    # Dates as programs write them need no example.
     parts = []
     if form not in ISO_FORMATS or "%z" in form:
         days = float(read_dates(pa.array([text]), form, is_local=zone == "local")[0])
@@ -75,12 +75,12 @@ def of_levels(values: pa.ChunkedArray, na_values: Sequence[str]) -> str:
     keep = ~is_missing(cells.texts, na_values, markers=False)
     texts = pc.unique(cells.texts.filter(pa.array(keep)))
     parts = []
-    # Levels that stand for a missing value in other columns
+    # Levels that stand for a missing value in other columns.
     marked = texts.filter(pc.is_in(texts, value_set=pa.array(MARKERS, texts.type))).to_pylist()
     if marked:
         are = "is a level" if len(marked) == 1 else "are levels"
         parts.append(f"{_some(marked)} {are} (--na_values={marked[0]} makes it missing)")
-    # Levels that differ by case, blanks or points alone
+    # Levels that differ by case, blanks or points alone.
     lower = pc.utf8_normalize(pc.utf8_lower(texts), "NFKC")
     lower = pc.replace_substring_regex(lower, "[\\s.,;:_-]+", "")
     counts = pc.value_counts(lower)
@@ -106,7 +106,7 @@ def of_markers(contents: Contents) -> list[str]:
 
 def of_values(name: str, found: NDArray[np.float64]) -> str:
     """Of numbers: whole ones that lose digits in float64, and those such as 20201231 that all could be dates."""
-    # A few values rule out most columns
+    # A few values rule out most columns.
     some = found[:_EXAMPLES][np.isfinite(found[:_EXAMPLES])]
     if (some != np.round(some)).any():
         return ""
@@ -117,10 +117,10 @@ def of_values(name: str, found: NDArray[np.float64]) -> str:
     is_low = low < _FIRST_SHORT_DAY
     if largest < _FIRST_SHORT_DAY or (is_low and largest < _EXACT) or (finite != np.round(finite)).any():
         return ""
-    # Digits that float64 does not hold
+    # Digits that float64 does not hold.
     if largest >= _EXACT:
         return "whole numbers above 2^53 lose digits"
-    # Months and days in the last digits
+    # Months and days in the last digits.
     last = finite % 100
     middle = finite // 100 % 100
     is_varied = len(np.unique(last)) > 2

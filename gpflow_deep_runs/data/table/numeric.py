@@ -55,11 +55,11 @@ def undivided(
             f"{subject} must have one name for each of {X.shape[1]} features and {Y.shape[1]} targets, got "
             f"{len(names)} and {len(targets)} names."
         )
-    # No value may be infinite, or missing unless it will be imputed; targets must fit the task
+    # No value may be infinite, or missing unless it will be imputed; targets must fit the task.
     check_finite(X, names, f"X of {subject}", may_miss=schema is not None and schema.missing == "impute")
     check_finite(Y, targets, f"Y of {subject}")
     Y = _checked_targets(Y, task, len(class_names), subject, targets)
-    # Each standard split names a row once at most
+    # Each standard split names a row once at most.
     pairs = None if splits is None else tuple(splits)
     for number, pair in enumerate(pairs or ()):
         _check_split(pair, len(X), f"split {number} of {subject}")
@@ -82,11 +82,11 @@ def check_finite(array: np.ndarray, names: Sequence[str], what: str, *, may_miss
 
     :param may_miss: whether NaN stands for a value that is missing.
     """
-    # Few rows at a time, which stay in the processor's memory: most matrices need no second look
+    # Few rows at a time, which stay in the processor's memory: most matrices need no second look.
     blocks = (array[start : start + _ROWS] for start in range(0, len(array), _ROWS))
     if not any((np.isinf(block) if may_miss else ~np.isfinite(block)).any() for block in blocks):
         return
-    # Column by column, to name the first that has such a value
+    # Column by column, to name the first that has such a value.
     for d in range(array.shape[1]):
         bad = np.isinf(array[:, d]) if may_miss else ~np.isfinite(array[:, d])
         if bad.any():
@@ -107,7 +107,7 @@ def _numbers(values: ArrayLike | None, what: str) -> np.ndarray:
 
 
 def _checked_targets(Y: np.ndarray, task: str, num_classes: int, what: str, names: Sequence[str]) -> np.ndarray:
-    # Numbers of a regression must vary
+    # Numbers of a regression must vary.
     if task == "regression":
         constant = np.flatnonzero(np.all(Y[0] == Y, axis=0))
         if len(constant):
@@ -116,7 +116,7 @@ def _checked_targets(Y: np.ndarray, task: str, num_classes: int, what: str, name
                 "choose another target."
             )
         return Y.astype(np.float64, copy=False)
-    # Labels are one column of the numbers of known classes
+    # Labels are one column of the numbers of known classes.
     if task not in ("binary", "multiclass"):
         raise ValueError(f"the task of {what} must be 'regression', 'binary' or 'multiclass', got {task!r}.")
     if Y.shape[1] != 1:
@@ -124,7 +124,7 @@ def _checked_targets(Y: np.ndarray, task: str, num_classes: int, what: str, name
     if num_classes < 2 or (task == "binary" and num_classes != 2):
         expected = "2" if task == "binary" else "at least 2"
         raise ValueError(f"{task} {what} must have {expected} class names, got {num_classes}.")
-    # They count from 0, and at least two of them occur
+    # They count from 0, and at least two of them occur.
     labels = np.unique(Y)
     if not np.isin(labels, np.arange(num_classes)).all():
         raise ValueError(
@@ -137,7 +137,7 @@ def _checked_targets(Y: np.ndarray, task: str, num_classes: int, what: str, name
 
 
 def _check_split(pair: tuple[Indices, Indices], num_data: int, what: str) -> None:
-    # No row trains and tests
+    # No row trains and tests.
     is_used = np.zeros(num_data, dtype=bool)
     for name, rows in zip(("training", "test"), map(np.asarray, pair), strict=True):
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or len(rows) == 0:

@@ -85,10 +85,10 @@ class Schema:
         :raises ValueError: naming the columns and the flags that help: missing values, unless they are to be imputed;
             text of too many levels; targets that do not fit the task, or do not vary.
         """
-        # Missing values end the reading unless they are to be imputed
+        # Missing values end the reading unless they are to be imputed.
         if spec.missing != "impute":
             check_missing({name: survey[name].num_missing for name in columns if name in survey}, where)
-        # What the inputs become, and what the targets are
+        # What the inputs become, and what the targets are.
         inputs = [column for name, column in columns.items() if name not in targets]
         features = features_of(inputs, survey, spec, where, chooses=chooses)
         chosen = tuple(columns[name] for name in targets)
@@ -139,13 +139,13 @@ class Schema:
         if self.missing == "error":
             self._check_missing(found, where)
         X = np.zeros((len(next(iter(found.values()), ())), len(self.feature_names)))
-        # Levels become their numbers, and those that are not known are refused
+        # Levels become their numbers, and those that are not known are refused.
         used = [feature for feature in self.columns if feature.is_used] if X.size else []
         coded = [feature.coded(found[feature.name]) for feature in used]
         for feature, codes in zip(used, coded, strict=True):
             if self.unknown == "error" and feature.column.kind == "category" and (codes < 0).any():
                 feature.check_known(found[feature.name], where, first_row)
-        # Each feature writes its own columns of X, of few rows at a time
+        # Each feature writes its own columns of X, of few rows at a time.
         ends = np.cumsum([len(feature.names) for feature in used]).tolist()
         places = [slice(end - len(feature.names), end) for feature, end in zip(used, ends, strict=True)]
         for first in range(0, len(X), _ROWS):
@@ -183,7 +183,7 @@ class Schema:
                     f"column {feature.name!r} of {where} has no value in the training rows, so nothing can be put in "
                     f"where it is missing; leave it out with --ignore={feature.name}."
                 )
-            # Of levels, bins and booleans the most frequent; the column that says where values are missing gets 0
+            # Of levels, bins and booleans the most frequent; the column that says where values are missing gets 0.
             if feature.column.kind == "category" or feature.bins is not None:
                 values = np.arange(len(values)) == values.argmax()
             elif feature.column.kind == "boolean":
@@ -253,7 +253,7 @@ class Schema:
             schema = _from_json(stored)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"the stored table schema is damaged ({error}); take an undamaged copy.") from error
-        # One fill for each input
+        # One fill for each input.
         if schema.fills is not None and len(schema.fills) != len(schema.feature_names):
             raise ValueError(
                 f"the stored table schema is damaged ({len(schema.fills)} fills for {len(schema.feature_names)} "
@@ -265,11 +265,11 @@ class Schema:
 def _from_json(stored: Mapping[str, Any]) -> Schema:
     if stored["version"] != _VERSION:
         raise ValueError(f"its version is {stored['version']!r}, not {_VERSION}")
-    # What is put in must be numbers
+    # What is put in must be numbers.
     fills = stored["fills"]
     if fills is not None and not np.isfinite(fills).all():
         raise ValueError("a fill is not finite")
-    # Every entry must be of its kind; the last three may be absent
+    # Every entry must be of its kind; the last three may be absent.
     return Schema(
         tuple(map(Feature.from_json, stored["columns"])),
         tuple(map(Column.from_json, stored["target_columns"])),
@@ -303,7 +303,7 @@ def _rows(alike: Sequence[Feature]) -> Iterator[list[str]]:
 
 def _details(feature: Feature) -> str:
     details = []
-    # What was found out, then what it does not say itself
+    # What was found out, then what it does not say itself.
     column = feature.column
     if column.kind == "ignored" and not column.note:
         details.append("by --ignore")

@@ -139,7 +139,7 @@ class TableSpec:
     file: FileSpec = FileSpec()
 
     def __post_init__(self) -> None:
-        # A text would be taken for its letters
+        # A text would be taken for its letters.
         for name in (*_COLUMNS, "date_parts", "na_values", "keep_value"):
             object.__setattr__(self, name, _checked_names(name, getattr(self, name)))
         if unknown := [part for part in self.date_parts if part not in PARTS]:
@@ -149,7 +149,7 @@ class TableSpec:
 
     def given(self) -> tuple[str, ...]:
         """Names of the fields that differ from their defaults."""
-        # Fields of the file count as those of the table
+        # Fields of the file count as those of the table.
         defaults = flat(TableSpec, vars(TableSpec()))
         return tuple(name for name, value in flat(TableSpec, vars(self)).items() if value != defaults[name])
 
@@ -217,7 +217,7 @@ def forced_columns(
     )
     forced: dict[str, Forced] = {}
     chosen_by: dict[str, str] = {}
-    # Each column is in one flag at most
+    # Each column is in one flag at most.
     for flag, kind, values in flags:
         for value in values:
             name, manner = _split(value, names) if kind in ("number", "date") else (value, "")
@@ -257,7 +257,7 @@ def _split(value: str, names: Sequence[str]) -> tuple[str, str]:
 def _check_how(flag: str, kind: Kind, name: str, how: str) -> None:
     if kind == "number" and how not in ("", *SIGNS):
         raise ValueError(f"{flag}={name}:HOW must have point or comma for HOW, the decimal sign, got {how!r}.")
-    # An order, the local clock, or a format that can be read
+    # An order, the local clock, or a format that can be read.
     if kind == "date" and how not in ("", LOCAL, *ORDERS):
         problem = times.check_format(how)
         if problem:

@@ -89,7 +89,7 @@ class Facts:
 
     def merge(self, other: Facts) -> Facts:
         """The facts of the cells of both."""
-        # Levels of both; numbers of a target no longer if they become too many
+        # Levels of both; numbers of a target no longer if they become too many.
         counts = collections.Counter(self.counts)
         counts.update(other.counts)
         is_number = self.is_number or other.is_number
@@ -132,7 +132,7 @@ def parsed(
     :param cells: of columns of texts of the table, where they are known.
     :raises ValueError: as `columns.parse`.
     """
-    # Ignored columns are not read
+    # Ignored columns are not read.
     known_cells = cells or {}
     used = [column for column in columns.values() if column.kind != "ignored"]
     return {
@@ -173,7 +173,7 @@ def labels(values: Any, column: Column) -> pd.Categorical:
     """Parsed cells of a target as the texts of its classes: 1.0 is "1"."""
     if values.dtype.kind != "f":
         return values
-    # Each different number has one name
+    # Each different number has one name.
     codes = np.full(len(values), -1)
     is_known = np.isfinite(values)
     different, codes[is_known] = np.unique(values[is_known], return_inverse=True)
@@ -191,21 +191,21 @@ def _facts(values: Any, column: Column, *, is_target: bool) -> Facts:
     missing = is_missing(values)
     num_missing = int(missing.sum())
     has_parts = column.kind == "date" and num_missing < len(values)
-    # Of inputs that are numbers nothing but the missing ones
+    # Of inputs that are numbers nothing but the missing ones.
     if values.dtype.kind == "f" and not has_parts and not is_target:
         return Facts(num_missing)
     present_values = values[~missing]
-    # Of dates the range of each part
+    # Of dates the range of each part.
     if has_parts:
         moments = date_parts(present_values[:, None], ("day", "hour"))
         calendar = date_parts(pd.unique(moments[:, 0])[:, None], ("day", "day_of_year", "weekday"))  # of few days
         lows, highs = ((*most(calendar, axis=0).tolist(), float(most(moments[:, 1]))) for most in (np.min, np.max))
         return Facts(num_missing, low=lows, high=highs)
-    # Of levels how often each occurs
+    # Of levels how often each occurs.
     if values.dtype.kind != "f":
         counts = np.bincount(present_values.codes, minlength=len(present_values.categories)).tolist()
         return Facts(num_missing, {level: n for level, n in zip(present_values.categories, counts, strict=True) if n})
-    # Of targets that are numbers the same, as long as they may be labels
+    # Of targets that are numbers the same, as long as they may be labels.
     if not np.all((np.abs(present_values) < 2**53) & (present_values == np.rint(present_values))):
         return Facts(num_missing, is_whole=False)
     different, counts = np.unique(present_values, return_counts=True)
@@ -230,7 +230,7 @@ def check_missing(counts: Mapping[str, int], where: str, *, is_new: bool = False
     :param is_new: whether these are new rows, whose columns cannot be left out.
     :raises ValueError: if columns have missing values; names them with their counts and the flags that help.
     """
-    # All columns with their counts, in one error
+    # All columns with their counts, in one error.
     bad = [f"{name!r} ({count})" for name, count in counts.items() if count]
     if bad:
         more = f" and {len(bad) - MAX_NAMED} more columns" if len(bad) > MAX_NAMED else ""
@@ -257,7 +257,7 @@ def features_of(
         facts = survey.get(column.name, Facts())
         levels, rare = _levels(facts.counts, spec.rare, column.order)
         is_allowed = len(levels) <= MAX_FORCED_LEVELS
-        # Texts are levels if the rare ones are joined
+        # Texts are levels if the rare ones are joined.
         if column.kind == "text":
             if chooses and spec.rare is None and column.name not in spec.features and (made := _chosen(column, facts)):
                 features.append(made)
@@ -270,7 +270,7 @@ def features_of(
         features.append(Feature(column, levels, rare, _parts(column, facts, spec), facts.num_missing))
     if too_many:
         _refuse_levels(too_many, spec, where)
-    # No two inputs may have one name
+    # No two inputs may have one name.
     counts = collections.Counter(name for feature in features for name in feature.names)
     if twice := [name for name, count in counts.items() if count > 1]:
         raise ValueError(
@@ -292,7 +292,7 @@ def _chosen(column: Column, facts: Facts) -> Feature | None:
             return None
     if _share(_PERIOD, texts) > 0.9 or _share("[0-9]{1,3}", texts) == 1:  # numbers with zeros in front, or codes
         return None
-    # The levels of more rows than the first one that would be too many
+    # The levels of more rows than the first one that would be too many.
     ordered = sorted(facts.counts.values(), reverse=True)
     least = 1 + (ordered[MAX_LEVELS] if len(ordered) > MAX_LEVELS else 1)
     if 2 * sum(count for count in ordered if count >= least) >= sum(ordered):
@@ -331,7 +331,7 @@ def _parts(column: Column, facts: Facts, spec: TableSpec) -> tuple[DatePart, ...
     """
     if not facts.low:
         return ()
-    # How far each part ranges
+    # How far each part ranges.
     ranges = dict(zip(PARTS, np.subtract(facts.high, facts.low), strict=True))
     has_day = not column.date_format or "%d" in column.date_format
     says_more = {"day_of_year": ranges["day"] > _YEAR, "weekday": has_day}
@@ -340,7 +340,7 @@ def _parts(column: Column, facts: Facts, spec: TableSpec) -> tuple[DatePart, ...
 
 
 def _refuse_levels(too_many: Mapping[str, str], spec: TableSpec, where: str) -> None:
-    # One error for all of them, with flags that can be copied
+    # One error for all of them, with flags that can be copied.
     first = list(too_many)[:MAX_NAMED]
     more = f" and {len(too_many) - len(first)} more columns" if len(too_many) > len(first) else ""
     names = ",".join(first) + (",..." if more else "")
@@ -392,7 +392,7 @@ def usable(
     is_imputed = spec.missing == "impute"
     is_dropping = spec.bad_rows == "drop"
     is_bad, is_open = np.zeros((2, len(table)), bool)
-    # Rows with a cell that does not fit its column
+    # Rows with a cell that does not fit its column.
     if is_dropping:
         used = [column for column in columns.values() if column.kind != "ignored"]
         for column in used:
@@ -402,7 +402,7 @@ def usable(
             cells = None
     rows = np.flatnonzero(~is_bad)
     found = parsed(columns, table, na_values=spec.na_values, where=where, first_row=first_row, cells=cells)
-    # Rows with a missing or an infinite value
+    # Rows with a missing or an infinite value.
     for name, values in found.items():
         if name in targets if is_imputed else is_dropping:
             is_open[rows] |= is_missing(values)

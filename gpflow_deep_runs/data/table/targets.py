@@ -42,7 +42,7 @@ def task_of(columns: Sequence[Column], survey: Survey, task: Task | None, where:
     column = columns[0]
     facts = survey[columns[0].name]
     chosen_task = task or _inferred(column, facts, where)
-    # The values must fit the task
+    # The values must fit the task.
     misfit = f"--task={chosen_task} does not fit the target {column.name!r} of {where}: it"
     if chosen_task == "regression" and _is_text(column):
         raise ValueError(f"{misfit} holds text, not numbers; choose binary or multiclass, or another target.")
@@ -76,7 +76,7 @@ def encoded(
     """
     if task == "regression":
         return np.stack([np.asarray(found[column.name], np.float64) for column in columns], axis=1)
-    # The numbers of the classes, and -1 where there is no value
+    # The numbers of the classes, and -1 where there is no value.
     column = columns[0]
     texts = labels(found[column.name], column)
     class_numbers = pd.Index(classes, dtype=object).get_indexer(texts.categories)
@@ -131,14 +131,14 @@ def _check_several(columns: Sequence[Column], task: Task | None, where: str) -> 
 def _inferred(column: Column, facts: Facts, where: str) -> Task:
     if not facts.is_whole or column.kind == "time":
         return "regression"
-    # Few different values are labels, where they are also few beside the rows
+    # Few different values are labels, where they are also few beside the rows.
     distinct = len(facts.counts)
     num_known = sum(facts.counts.values())
     if distinct == 2:
         return "binary"
     if not _is_text(column):
         return "multiclass" if distinct <= min(MAX_CLASSES, _CLASS_FRACTION * num_known) else "regression"
-    # Texts cannot be a regression
+    # Texts cannot be a regression.
     if distinct > max(MAX_CLASSES, _CLASS_FRACTION * num_known):
         raise ValueError(
             f"target {column.name!r} of {where} is text with {distinct} different values in {num_known} rows, too many "

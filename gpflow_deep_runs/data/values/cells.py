@@ -60,7 +60,7 @@ class Cells(NamedTuple):
         """Values of the texts as values of the rows; `missing` where there is no text."""
         extended = np.empty(len(values) + 1, dtype=values.dtype)
         extended[:-1] = values
-        # The number -1 of a row without a text is the last place
+        # The number -1 of a row without a text is the last place.
         extended[-1] = missing
         return extended[self.rows]
 
@@ -95,11 +95,11 @@ class Contents(NamedTuple):
         values = np.flatnonzero(self.is_value)
         if len(values) <= 2 * size:
             return self
-        # Values spread over the column, and the most frequent ones
+        # Values spread over the column, and the most frequent ones.
         spread = values[np.linspace(0, len(values) - 1, size).astype(int)]
         frequent = values[np.argsort(-self.counts[values], kind="stable")[:size]]
         chosen = np.union1d(spread, frequent)
-        # Rows of other texts have no text in the sample
+        # Rows of other texts have no text in the sample.
         number = np.full(len(self.counts) + 1, -1, dtype=np.int32)
         number[chosen] = np.arange(len(chosen))
         cells = Cells(self.cells.texts.take(pa.array(chosen)), number[self.cells.rows])
@@ -148,7 +148,7 @@ def cells_of(values: pa.ChunkedArray | pa.Array) -> Cells:
     encoded = one_chunk(values).dictionary_encode()  # all chunks get the same dictionary
     if encoded.num_chunks == 0:
         return Cells(pa.array([], pa.string()), np.empty(0, dtype=np.int32))
-    # Texts without the spaces around them, which may then occur twice
+    # Texts without the spaces around them, which may then occur twice.
     texts = pc.utf8_trim_whitespace(encoded.chunk(0).dictionary)
     parts = [chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
     return Cells(texts, np.concatenate(parts).astype(np.int32, copy=False))

@@ -97,7 +97,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             unknown=self.unknown,
             rare=self.rare,
         )
-        # Columns are read as those of a file, but no row may be left out
+        # Columns are read as those of a file, but no row may be left out.
         table = read_source(_framed(X), spec=spec)
         encoded = encode_table(table, (), spec)
         if len(encoded.kept) < len(table.columns):
@@ -105,7 +105,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_finite(encoded.X, encoded.schema.feature_names, f"X of {table.where}", may_miss=True)
         if encoded.notes:
             logging.warning("%s: %s.", table.where, "; ".join(encoded.notes))
-        # Missing values stay NaN, or become what these rows say
+        # Missing values stay NaN, or become what these rows say.
         if self.missing == "keep":
             plain = tuple(replace(feature, num_missing=0) for feature in encoded.schema.columns)
             self.schema_ = replace(encoded.schema, columns=plain)
@@ -131,7 +131,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # Gaps and texts are read, not refused
+        # Gaps and texts are read, not refused.
         tags.input_tags.allow_nan = True
         tags.input_tags.string = tags.input_tags.categorical = True
         return tags

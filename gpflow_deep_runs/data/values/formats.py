@@ -97,14 +97,14 @@ def find_date_format(
     candidates = [how] if is_given else _candidates(contents, [*_NUMERIC, *_NAMED, *(_COMPACT if is_forced else ())])
     if how in ORDERS:
         candidates = [form for form in candidates if _has_order(form, how)]
-    # Seasons from one year to the next are no months
+    # Seasons from one year to the next are no months.
     if not is_given and not is_forced and {"%Y-%m", "%Y/%m"} & {*candidates} and _are_seasons(contents):
         return None
-    # The formats that read the most values
+    # The formats that read the most values.
     fits = _fits(contents, candidates)
     best_forms = _best(contents, fits, "dates", is_forced=is_forced, is_tolerant=is_tolerant)
     if not best_forms:
-        # The day may stand before the month where nothing else reads the dates, as in 17.14.11
+        # The day may stand before the month where nothing else reads the dates, as in 17.14.11.
         rare = [form for form in _RARE if not how and contents.share(~np.isnan(read_dates(texts, form))) == 1]
         if rare and contents.is_value.sum() > 1:
             _check_two_digit_years(contents, rare, how)
@@ -116,10 +116,10 @@ def find_date_format(
                 f"--ignore={contents.name} or --categorical={contents.name}."
             )
         return None
-    # The first of months, and not days of January
+    # The first of months, and not days of January.
     if len(best_forms) > 1:
         best_forms = [form for form in best_forms if _are_first_days(contents, form)] or best_forms
-    # Dates that may be of another century
+    # Dates that may be of another century.
     if not is_given:
         best_forms = _of_few_years(contents, best_forms)
         _check_two_digit_years(contents, best_forms, how)
@@ -138,7 +138,7 @@ def find_time_format(contents: Contents, how: str = "", *, is_tolerant: bool = F
         minutes and seconds.
     """
     texts = contents.cells.texts
-    # Times are not looked for where no text is like one
+    # Times are not looked for where no text is like one.
     is_value = contents.is_value
     if not how and not matches(texts, _LIKE_A_TIME).any():
         return None
@@ -146,7 +146,7 @@ def find_time_format(contents: Contents, how: str = "", *, is_tolerant: bool = F
         return None
     fits = {form: ~np.isnan(read_times(texts, form)) & is_value for form in ([how] if how else _TIMES)}
     best_forms = _best(contents, fits, "times", is_forced=bool(how), is_tolerant=is_tolerant)
-    # More than 24 hours may be minutes with seconds
+    # More than 24 hours may be minutes with seconds.
     if not how and best_forms and best_forms[0] == "%H:%M":
         is_long = is_value & (read_times(texts, best_forms[0]) >= 24)
         if is_long.any():
@@ -169,7 +169,7 @@ def _fits(contents: Contents, candidates: list[str]) -> dict[str, NDArray[np.boo
     """Which texts each format reads; of one that reads them all alone, as some of them tell, only this one."""
     texts = contents.cells.texts
     is_value = contents.is_value
-    # A sample leaves the formats that may read all values
+    # A sample leaves the formats that may read all values.
     some = contents.sample(_SAMPLE)
     is_sure = [not np.isnan(read_dates(some.cells.texts, form)[some.is_value]).any() for form in candidates]
     fits = {}
@@ -177,7 +177,7 @@ def _fits(contents: Contents, candidates: list[str]) -> dict[str, NDArray[np.boo
         fits[form] = ~np.isnan(read_dates(texts, form)) & is_value
     if len(fits) == 1 and fits[form][is_value].all():
         return fits
-    # No single one does: how many values each of the formats reads
+    # No single one does: how many values each of the formats reads.
     rest = [form for form in candidates if form not in fits]
     return {**fits, **{form: ~np.isnan(read_dates(texts, form)) & is_value for form in rest}}
 
@@ -191,7 +191,7 @@ def _best(
     best_forms = [form for form, share in shares.items() if share == best]
     if best == 1 or (best > 0.5 and is_tolerant):
         return best_forms
-    # One format reads most values: the others are mistakes
+    # One format reads most values: the others are mistakes.
     if best > 0.5 or (is_forced and best > 0):
         bad = contents.is_value & ~fits[best_forms[0]]
         row, text, count = contents.cells.first(bad)
@@ -207,7 +207,7 @@ def _best(
             f"{contents.what} must hold dates, as --dates says, but has {contents.example(contents.is_value)} (from 0) "
             f"in no known format; give --dates={contents.name}:FORMAT (as of strptime), or leave the flag out."
         )
-    # Several formats read most values together
+    # Several formats read most values together.
     union = np.any([*fits.values(), np.zeros_like(contents.is_value)], axis=0)
     if contents.share(union) > 0.5:
         first = max(shares, key=lambda form: shares[form])
@@ -238,7 +238,7 @@ def _formats_of(text: str, dates: list[str]) -> list[str]:
     for form in ("%a %b %d %H:%M:%S %Y", *dates):
         if ("%b" in form) != has_month or ("%a" in form and not has_weekday):
             continue
-        # The date at the start of the text, and then a time of the day or nothing
+        # The date at the start of the text, and then a time of the day or nothing.
         start = re.match(full_pattern(form), text)
         if start is None:
             continue
@@ -272,7 +272,7 @@ def _of_few_years(contents: Contents, forms: list[str]) -> list[str]:
     if len(forms) < 2 or not all("%y" in form for form in forms):
         return forms
     counts = {}
-    # How many years each of the formats makes of the dates
+    # How many years each of the formats makes of the dates.
     for form in forms:
         days = read_dates(contents.cells.texts, form)[contents.is_value]
         counts[form] = len(np.unique(days.astype("datetime64[D]").astype("datetime64[Y]")))
@@ -283,7 +283,7 @@ def _of_few_years(contents: Contents, forms: list[str]) -> list[str]:
 def _check_two_digit_years(contents: Contents, forms: list[str], how: str) -> None:
     if how or not any("%y" in form for form in forms):
         return
-    # Years up to 2029 in a single order are sure
+    # Years up to 2029 in a single order are sure.
     if len(forms) == 1 and np.nanmax(read_dates(contents.cells.texts, forms[0])) < _DAY_2030:
         return
     row, text, _ = contents.cells.first(contents.is_value & ~np.isnan(read_dates(contents.cells.texts, forms[0])))
@@ -302,11 +302,11 @@ def _are_seasons(contents: Contents) -> bool:
     """
     if contents.share(matches(contents.cells.texts, "[0-9]{4}[-/][0-9]{1,2}")) < 1:
         return False
-    # The second year follows the first
+    # The second year follows the first.
     pairs = [re.split("[-/]", text) for text in contents.cells.texts.filter(pa.array(contents.is_value)).to_pylist()]
     if any((int(year) + 1) % 100 != int(end) for year, end in pairs):
         return False
-    # Unless all could be months as well
+    # Unless all could be months as well.
     if all(1 <= int(end) <= 12 for _, end in pairs):
         raise ValueError(
             f"{contents.what} has values such as {contents.example(contents.is_value)} (from 0), which may be months "
@@ -319,7 +319,7 @@ def _two_readings(contents: Contents, forms: list[str]) -> str:
     texts = contents.cells.texts
     one, other = (read_dates(texts, form) for form in forms[:2])
     is_read = contents.is_value & ~np.isnan(one)
-    # A date that is another one in the other format, if there is one
+    # A date that is another one in the other format, if there is one.
     row, text, _ = contents.cells.first(is_read & (one != other) if (is_read & (one != other)).any() else is_read)
     orders = ["".join(re.findall("%([dmY])", form)).lower() for form in forms[:2]]
     return (

@@ -100,14 +100,14 @@ def marks_of(values: pa.ChunkedArray | pa.Array) -> Marks | None:
         raw = text.tobytes()
         if not raw.isascii() or any(space in raw for space in (b" ", b"\t", b"\n", b"\r", b"\v", b"\f")):
             return None
-        # The first two bytes of texts of several characters
+        # The first two bytes of texts of several characters.
         starts = offsets[:-1][np.diff(offsets) > 1]
         second = text[starts + 1]
         is_zero = text[starts] == ord("0")
         has_zero |= bool(is_zero.any())
         may_be_code |= bool((text[starts] == ord("+")).any()) or ((b"e" in raw or b"E" in raw) and _is_exponent(text))
         may_be_code |= bool((is_zero & (second >= ord("1")) & (second <= ord("9"))).any())
-        # Texts with points are compared at the end, when all lengths are known
+        # Texts with points are compared at the end, when all lengths are known.
         if b"." in raw:
             pieces.append((text, offsets))
             ends_with_zero |= _has_last_zero(text, offsets)
@@ -129,7 +129,7 @@ def _has_last_zero(text: NDArray[np.uint8], offsets: NDArray[np.int32]) -> bool:
     is_such = text[ends - 1] == ord("0")
     if not is_such.any():
         return False
-    # The last point before each end, which must be of the same text
+    # The last point before each end, which must be of the same text.
     points = np.flatnonzero(text == ord("."))
     last = points[np.searchsorted(points, ends[is_such]) - 1]  # of an earlier text, if it has none
     return bool(((last >= starts[is_such]) & (ends[is_such] - last > 2)).any())
@@ -153,7 +153,7 @@ def plain_numbers(values: pa.ChunkedArray | pa.Array, missing: Sequence[str] = M
         return _without_nan(values)
     except pa.ArrowInvalid:
         pass
-    # What stands for a missing value becomes null
+    # What stands for a missing value becomes null.
     trimmed = pc.utf8_trim_whitespace(values)
     is_missing = pc.is_in(trimmed, value_set=pa.array(missing, values.type))
     try:
@@ -185,12 +185,12 @@ def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
         return _scaled(texts, style)
     if style.unit in COMPOUND:
         return np.array([_compound(text or "", style.unit) for text in texts.to_pylist()], np.float64)
-    # Texts that are no numbers become null; the sign is read before unit and groups are taken away
+    # Texts that are no numbers become null; the sign is read before unit and groups are taken away.
     rest = pc.if_else(pa.array(matches(texts, pattern_of(style))), texts, pa.scalar(None, texts.type))
     is_negative = pc.match_substring_regex(rest, "^[^0-9]*[-\u2212(]")
     for text in (style.unit, singular_of(style.unit), *GROUPS[style.thousands]):
         rest = pc.replace_substring(rest, text, "") if text else rest
-    # Only digits, the decimal sign and the exponent are left
+    # Only digits, the decimal sign and the exponent are left.
     rest = pc.utf8_trim(rest, f"(){SIGNS}{SPACES}")
     if style.decimal != ".":
         rest = pc.replace_substring(rest, style.decimal, ".")
@@ -202,14 +202,14 @@ def numbers(texts: pa.Array, style: Style) -> NDArray[np.float64]:
 
 def _compound(text: str, unit: str) -> float:
     """A number of several parts; NaN if it is none."""
-    # Signs such as 1/2 in one character become digits
+    # Signs such as 1/2 in one character become digits.
     text = re.sub("[\u00bc-\u00be\u2150-\u215e]", lambda sign: " " + unicodedata.normalize("NFKC", sign[0]), text)
     found = COMPOUND[unit].fullmatch(text.strip()) if text else None
     if found is None:
         return float("nan")
     part = {name: value for name, value in found.groupdict().items() if value}
     whole, small, smallest, divisor = (float(part.get(*default)) for default in zip("abcd", "0001", strict=True))
-    # How much one of the first part is, and how many of the second make one
+    # How much one of the first part is, and how many of the second make one.
     scale, minutes = {"ft in": (12.0, 1.0), "1/2": (1.0, divisor)}.get(unit, (1.0, 60.0))
     number = scale * whole + small / minutes + smallest / 3600
     return -number if "sign" in part or part.get("side") in ("S", "W") else number
@@ -230,7 +230,7 @@ def _scaled(texts: pa.Array, style: Style) -> NDArray[np.float64]:
     """The numbers of texts of which some are thousands or millions, such as 19M and 201k."""
     factors = {**SCALES, "m": 1e6} if style.unit else SCALES  # £300m
     words = "|".join(map(re.escape, sorted(factors, key=len, reverse=True)))
-    # The number, the word that scales it, and the unit behind
+    # The number, the word that scales it, and the unit behind.
     parts = pc.extract_regex(texts, f"^(?P<body>(?s:.*)[0-9.,])[{SPACES}]*(?P<word>{words})(?P<rest>[^0-9]*)$")
     body, word, rest = (pc.struct_field(parts, [i]) for i in range(3))
     bare = pc.if_else(parts.is_valid(), pc.binary_join_element_wise(body, rest, ""), texts)
@@ -244,7 +244,7 @@ def pattern_of(style: Style) -> str:
     group = f"[{re.escape(GROUPS[style.thousands])}]" if style.thousands else ""
     sign = f"[{SIGNS}]"
     gap = f"[{SPACES}]*"
-    # The digits, alone or in groups: of three, and of two as in India
+    # The digits, alone or in groups: of three, and of two as in India.
     whole_part = "[0-9]+"
     if group:
         whole_part = f"(?:[0-9]+|[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+)"
@@ -252,7 +252,7 @@ def pattern_of(style: Style) -> str:
         whole_part = f"(?:{whole_part}|[1-9][0-9]?(?:,[0-9]{{2}})+,[0-9]{{3}})"  # 12,34,567
     digits = f"{whole_part}(?:{point}[0-9]*)?{EXPONENT}"
     body = f"(?:{digits}|{point}[0-9]+{EXPONENT}|(?i:inf|infinity))"
-    # The unit on either side of the number, and a sign before or between them
+    # The unit on either side of the number, and a sign before or between them.
     if not style.unit:
         cells = [f"{sign}?{gap}{body}"]
         bare = [body]

@@ -107,7 +107,7 @@ def apart(text: str) -> Part | None:
     cell = _CELL.fullmatch(text)
     if cell is None or sum(map(bool, cell.group("open", "sign", "inner"))) > 1 or not _BODY.fullmatch(cell["body"]):
         return None
-    # What stands beside the number: a rating's best, or a unit
+    # What stands beside the number: a rating's best, or a unit.
     before, after = cell.group("before", "after")
     best = _OUT_OF.fullmatch(after)
     if best and not 0 <= _float(cell["body"]) <= float(best[1]):
@@ -115,7 +115,7 @@ def apart(text: str) -> Part | None:
     is_unit = not after or after[0].isalpha() or after[0] in "%‰°º+" or _is_money(after) or best is not None
     if not is_unit or bool(cell["open"]) != bool(cell["close"]):
         return None
-    # Units that need no flag
+    # Units that need no flag.
     is_known = (not before or _is_money(before)) and (
         not after or _is_money(after) or after in UNITS or best is not None
     )
@@ -142,7 +142,7 @@ def find_style(contents: Contents, *, is_forced: bool = False) -> Found | None:
     if matches(some.cells.texts, _MAY_BE_COMPOUND).any() and (compound := _compound(contents, is_forced)):
         return compound
     if some is not contents and not is_forced:
-        # Errors name the first of all texts; where no text of the sample is a number, there is none
+        # Errors name the first of all texts; where no text of the sample is a number, there is none.
         found = None
         with contextlib.suppress(ValueError):
             found = _found(some)
@@ -167,13 +167,13 @@ def _compound(contents: Contents, is_forced: bool) -> Found | None:
 def _of_all(found: Found, contents: Contents) -> Found | None:
     """What was found in some texts, if it reads all of them; else None."""
     texts = contents.cells.texts
-    # With either sign, unless one is sure
+    # With either sign, unless one is sure.
     signs = [found.decimal] if found.decimal else list(found.readings)
     readings = {
         sign: found.readings[sign]._replace(values=numbers(texts, found.readings[sign].style)) for sign in signs
     }
     values = [reading.values[contents.is_value] for reading in readings.values()]
-    # All values must be numbers, and the same ones with both signs
+    # All values must be numbers, and the same ones with both signs.
     if np.isnan(values[0]).any() or (values[0] != values[-1]).any():
         return None
     return Found(contents.is_value, readings, found.decimal, np.zeros_like(contents.is_value))
@@ -182,24 +182,24 @@ def _of_all(found: Found, contents: Contents) -> Found | None:
 def _found(contents: Contents, *, any_unit: bool = False) -> Found | None:
     parts = list(map(apart, contents.cells.texts.to_pylist()))
     is_number = contents.is_value & np.array([part is not None and (part.is_known or any_unit) for part in parts], bool)
-    # Numbers are most values, or nearly all of the different ones beside a few words
+    # Numbers are most values, or nearly all of the different ones beside a few words.
     are_many = is_number.sum() >= max(_MIN_NUMBERS, 0.9 * contents.is_value.sum())
     if contents.share(is_number) <= 0.5 and not are_many:
         return None
-    # Zeros may lack the unit that the others have
+    # Zeros may lack the unit that the others have.
     units = np.array([part.unit if part else "" for part in parts], object)
     singular = {singular_of(unit): unit for unit in set(units)}
     units = np.array([singular.get(unit, unit) if unit else "" for unit in units], object)
     bodies = np.array([part.body if part else "" for part in parts], object)
     is_zero = (units == "") & np.array([_ZERO.fullmatch(body) is not None for body in bodies], bool)
     used = is_number & ~is_zero if (is_number & ~is_zero).any() else is_number
-    # Letters as in 5V and 5W are codes, and no units
+    # Letters as in 5V and 5W are codes, and no units.
     if len(set(units[used])) > 1 and _are_codes(set(units[used]), bodies[used]):
         is_number &= units == ""
         used = is_number
         if contents.share(is_number) <= 0.5:
             return None
-    # One unit for all, apart from thousands and millions
+    # One unit for all, apart from thousands and millions.
     base = _base(set(units[used]))
     has_plus = set(units[used]) == {"", "+"} or (set(units[used]) == {"+"} and set(map(len, bodies[used])) == {1})
     if has_plus and contents.is_value.sum() <= _FEW_LEVELS:
@@ -224,7 +224,7 @@ def _signs(contents: Contents, bodies: NDArray[np.object_], is_number: NDArray[n
     characters = set("".join(bodies))
     groups = [group for group in GROUPS if not group or characters & set(GROUPS[group])]
     for sign in (".", ","):
-        # In the style that most of the numbers have, and in any style whose signs occur
+        # In the style that most of the numbers have, and in any style whose signs occur.
         tried = [known._replace(decimal=sign, thousands=group) for group in groups if group != sign]
         values = [numbers(contents.cells.texts, style) for style in tried]
         best = int(np.argmax([contents.counts[is_number & ~np.isnan(found)].sum() for found in values]))
@@ -233,7 +233,7 @@ def _signs(contents: Contents, bodies: NDArray[np.object_], is_number: NDArray[n
     point, comma = (is_number & ~np.isnan(first[sign]) for sign in (".", ","))
     is_doubtful = point & comma & (first["."] != first[","])
     has_point = is_doubtful & np.array(["." in body for body in bodies], bool)
-    # Numbers that are read with one of the signs only, or else those that are read with both in two ways
+    # Numbers that are read with one of the signs only, or else those that are read with both in two ways.
     is_sure = bool((point ^ comma).any())
     signs = (point & ~comma, comma & ~point) if is_sure else (has_point, is_doubtful & ~has_point)
     if all(mask.any() for mask in signs):
@@ -244,7 +244,7 @@ def _signs(contents: Contents, bodies: NDArray[np.object_], is_number: NDArray[n
     sign = "." if signs[0].any() else "," if signs[1].any() else ""
     if is_sure or not sign:
         return Found(is_number, readings, sign, np.zeros_like(is_number))
-    # Numbers without a sign beside some with a zero at the end: these are thousands
+    # Numbers without a sign beside some with a zero at the end: these are thousands.
     is_whole = point & comma & ~is_doubtful & np.array([bool(body.strip("0")) for body in bodies], bool)
     is_long = is_doubtful & np.array([body.endswith("0") for body in bodies], bool)
     return Found(is_number, readings, "", is_doubtful, sign, bool(is_whole.any() and is_long.any()))
@@ -259,7 +259,7 @@ def decimal_of(contents: Contents, found: Found, table: Set[str], delimiter: str
     """
     if not found.doubt:
         return found.decimal or "."
-    # The other columns, or else the delimiter
+    # The other columns, or else the delimiter.
     chosen: Sign = ""
     if len(table) == 1:
         chosen = "." if "." in table else ","
@@ -267,7 +267,7 @@ def decimal_of(contents: Contents, found: Found, table: Set[str], delimiter: str
         chosen = "." if found.is_grouped or delimiter == "," else ""
     elif not table:
         chosen = "." if delimiter != ";" else "," if found.is_grouped else ""
-    # But not against the column itself or the delimiter, nor may money have three decimals
+    # But not against the column itself or the delimiter, nor may money have three decimals.
     is_against = found.is_grouped or _is_money(found.readings["."].style.unit)
     if chosen == found.doubt and is_against:
         chosen = ""
@@ -275,7 +275,7 @@ def decimal_of(contents: Contents, found: Found, table: Set[str], delimiter: str
         chosen = ""
     if chosen:
         return chosen
-    # Nothing tells, so the user has to
+    # Nothing tells, so the user has to.
     row, text, _ = contents.cells.first(found.is_doubtful)
     place = int(found.is_doubtful.argmax())
     one, other = (found.readings[sign].values[place] for sign in (".", ","))
@@ -307,7 +307,7 @@ def _without_scale(unit: str) -> str:
     before, _, last = unit.rpartition(_BOTH)
     if last in SCALES or (last == "m" and before):  # £300m
         return before
-    # A scale before a currency, as in 3 Mio EUR
+    # A scale before a currency, as in 3 Mio EUR.
     for word in SCALES:
         rest = last.removeprefix(word).strip()
         if last.startswith(word) and not before and _is_money(rest):
@@ -322,7 +322,7 @@ def _is_money(unit: str) -> bool:
 
 
 def _check_units(contents: Contents, units: NDArray[np.object_], used: NDArray[np.bool_]) -> None:
-    # Two units at one number, or one at each
+    # Two units at one number, or one at each.
     different = list(dict.fromkeys(units[used]))
     double = [unit for unit in different if _BOTH in unit]
     if len(different) < 2 and not double:

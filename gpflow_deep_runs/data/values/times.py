@@ -89,7 +89,7 @@ def check_format(text: str) -> str:
         directives = _directives(text)
     except ValueError as error:
         return str(error)
-    # Times need no date; dates need a year, and days a month
+    # Times need no date; dates need a year, and days a month.
     if is_time_format(text):
         return ""
     if not directives & {"Y", "y"}:
@@ -117,7 +117,7 @@ def full_pattern(text: str) -> str:
     pieces = [match.groups() for match in _PIECE.finditer(text)]
     directives = [piece[0] for piece in pieces]
     pattern = []
-    # Each directive is a group; beside another one it has a fixed number of digits
+    # Each directive is a group; beside another one it has a fixed number of digits.
     for i, (directive, space, literal, percent) in enumerate(pieces):
         following = directives[i + 1] if i + 1 < len(pieces) else None
         if percent or (directive and directive not in _DIRECTIVES and directive != "%"):
@@ -135,7 +135,7 @@ def full_pattern(text: str) -> str:
             pattern.append(f"[{SPACES}]{'*' if following == 'p' else '+'}")
         else:
             pattern.append(re.escape(literal))
-    # Which directives go together
+    # Which directives go together.
     group_names = [{"B": "b", "A": "a"}.get(d, d) for d in directives if d and d != "%"]
     if len(set(group_names)) < len(group_names):
         raise ValueError("a directive occurs twice")
@@ -151,7 +151,7 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
 
     :param is_local: leave zones out of account: days and hours of the clock on the wall.
     """
-    # Moments as programs write them are read in a tenth of the time
+    # Moments as programs write them are read in a tenth of the time.
     length = _LENGTHS.get(date_format, 0)
     if length and len(texts) > _MANY:
         is_long = pc.fill_null(pc.equal(pc.binary_length(texts), length), False)
@@ -163,7 +163,7 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
             days[~is_iso] = read_dates(texts.filter(pc.invert(is_long)), date_format)
             return days
     part, is_match = _parts(texts, date_format)
-    # Year, month and day as numbers, as short years and as names
+    # Year, month and day as numbers, as short years and as names.
     year = part("Y", 0)
     short = part("y", -1)
     year = np.where(short >= 0, short + np.where(short < 69, 2000, 1900), year)
@@ -175,22 +175,22 @@ def read_dates(texts: pa.Array, date_format: str, *, is_local: bool = False) -> 
     month = np.where(quarter > 0, 3 * quarter - 2, np.where(half > 0, 6 * half - 5, month))
     day = part("d", 1)
     is_good = is_match & (year > 0) & (month >= 1) & (month <= 12) & (day >= 1)
-    # Days from 1970 to the first of the month, and to that of the next month
+    # Days from 1970 to the first of the month, and to that of the next month.
     first = np.where(is_good, (year - 1970) * 12 + month - 1, 0).astype("datetime64[M]")
     start = first.astype("datetime64[D]").astype(np.int64)
     end = (first + 1).astype("datetime64[D]").astype(np.int64)
     days = start + day - 1
-    # The first week of a year is that of the fourth of January
+    # The first week of a year is that of the fourth of January.
     if "%V" in date_format:
         next_year = (first + 12).astype("datetime64[D]").astype(np.int64)
         monday, end = (january + 3 - (january + 6) % 7 for january in (start, next_year))
         week = part("V", 0)
         days = monday + 7 * (week - 1)
         is_good &= week > 0
-    # A weekday must be the right one: 1970-01-01 was a Thursday
+    # A weekday must be the right one: 1970-01-01 was a Thursday.
     weekday = part("a", -1)
     is_good &= (days < end) & ((weekday < 0) | (weekday == (days + 3) % 7))
-    # The time of the day, and by how many minutes its zone is ahead of UTC
+    # The time of the day, and by how many minutes its zone is ahead of UTC.
     seconds, is_time = _seconds(part)
     ahead = part("z", 0)
     is_good &= is_time & (np.abs(ahead) < 24 * 60) & (seconds < 86400)
@@ -210,7 +210,7 @@ def plain_dates(
         is_missing = pc.is_in(pc.utf8_trim_whitespace(values), value_set=pa.array(missing, values.type))
         values = pc.if_else(is_missing, pa.scalar(None, values.type), values)
         lengths = pc.unique(pc.drop_null(pc.binary_length(values)))
-    # One length and one sign before the time of the day tell the format
+    # One length and one sign before the time of the day tell the format.
     signs = pc.unique(pc.drop_null(pc.utf8_slice_codeunits(values, 10, 11))).to_pylist() if len(lengths) == 1 else []
     forms = [form for form, length in _LENGTHS.items() if [length] == lengths.to_pylist() and [form[8:9]] == signs]
     if not forms or date_format not in ("", forms[0]):
@@ -247,7 +247,7 @@ def _parts(texts: pa.Array, text_format: str) -> tuple[Part, NDArray[np.bool_]]:
         if name not in names:
             return np.full(len(texts), default, dtype=np.int64)
         piece = pc.struct_field(groups, [names.index(name)])
-        # Words become their places, fractions nanoseconds and zones minutes
+        # Words become their places, fractions nanoseconds and zones minutes.
         if name in _NAMES:
             start = pc.utf8_slice_codeunits(pc.utf8_lower(piece), 0, len(_NAMES[name][0]))
             piece = pc.index_in(start, value_set=pa.array(_NAMES[name], start.type))
@@ -270,7 +270,7 @@ def _seconds(part: Part) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     minute = part("M", 0)
     second = part("S", 0)
     is_good = (twelve >= 1) & (twelve <= 12) & (second < 60)
-    # Minutes without hours may be more than 59
+    # Minutes without hours may be more than 59.
     if (part("H", -1) >= 0).any() or (half >= 0).any():
         is_good &= minute < 60
     hour = np.where(half >= 0, twelve % 12 + 12 * half, hour)
@@ -279,10 +279,10 @@ def _seconds(part: Part) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 
 def _minutes(zones: pa.Array) -> pa.Array:
     """Minutes of zones such as "Z", "+02", "+0230", "-02:30" and "EST"."""
-    # Names of zones become their hours
+    # Names of zones become their hours.
     numbers = pc.index_in(zones, value_set=pa.array(list(_WORDS_OF_ZONES), zones.type))
     zones = pc.coalesce(pc.take(pa.array(list(_WORDS_OF_ZONES.values()), zones.type), numbers), zones)
-    # Two digits of hours, two of minutes
+    # Two digits of hours, two of minutes.
     digits = pc.replace_substring_regex(zones, "^[-+]([0-9])(:|$)", "0\\1")  # of +2
     digits = pc.utf8_rpad(pc.replace_substring_regex(digits, "[^0-9]", ""), 4, "0")
     hours = pc.cast(pc.utf8_slice_codeunits(digits, 0, 2), pa.int64())
