@@ -97,7 +97,7 @@ class ReportConfig:
             )
 
 
-# In training
+# In training.
 
 
 def training_scalars(observed: Observed) -> dict[str, float]:
@@ -152,7 +152,7 @@ def curves(records: Sequence[Mapping[str, Any]], model: DARN) -> dict[str, dict[
     return titled_curves
 
 
-# At the end
+# At the end.
 
 
 def final(

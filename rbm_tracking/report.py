@@ -61,7 +61,7 @@ class Curve(NamedTuple):
 def filter_scalars(trainer: Trainer) -> dict[str, float]:
     """What the filter measured in the last update, the ladder, and swap rates since the last call; nothing if there was
     no update in between."""
-    # Swap rates and temperatures by their numbers, from 1; then what the filter measured
+    # Swap rates and temperatures by their numbers, from 1; then what the filter measured.
     rates = trainer.mean_swap_rates()
     observed = trainer.observed
     if rates is None or observed is None:
@@ -100,7 +100,7 @@ def filter_curves(records: Records, num_temps: int) -> dict[str, dict[str, Curve
 
 def likelihood_curves(records: Records) -> dict[str, Curve]:
     """Log-likelihood of "train" and "valid" by each estimate of log Z, nats per row."""
-    # The mean log q~ of a part is its log-likelihood plus the tracked log Z: less another log Z where that is known
+    # The mean log q~ of a part is its log-likelihood plus the tracked log Z: less another log Z where that is known.
     curves = {}
     for part in ("train", "valid"):
         tag = f"{part}/log_likelihood_nats"
@@ -136,7 +136,7 @@ def pictures(state: SMLState, shape: tuple[int, int] | None) -> dict[str, NDArra
     """
     if shape is None:
         return {}
-    # Filters by the largest weight of all; probabilities given means of the hidden units
+    # Filters by the largest weight of all; probabilities given means of the hidden units.
     filters = state.rbm.W.numpy()[:100].reshape(-1, *shape)
     hidden = state.rbm.hidden.mean(tf.boolean_mask(state.chains.a, tf.equal(state.chains.level, 0)), TENSORS)
     samples = visible_probs(state.rbm, hidden).numpy().reshape(-1, *shape)
@@ -163,7 +163,7 @@ def table(result: Mapping[str, Any]) -> list[list[str]]:
 
 def _interval(entry: Mapping[str, Any]) -> str:
     """What is known of an estimate of log Z, as a cell."""
-    # Of the filter to either side; of AIS and of all evidence from end to end
+    # Of the filter to either side; of AIS and of all evidence from end to end.
     for name in ("half_width_nats", "std_nats"):
         if name in entry:
             return f"± {entry[name]:.2f}"
@@ -180,7 +180,7 @@ def notes(result: Mapping[str, Any], errors: Mapping[str, Any], ais_chains: int)
     :param errors: of :func:`logged_errors`.
     :param ais_chains: how many chains the effective ones are of.
     """
-    # What the columns of the table are, what makes them doubtful, and the verdict with its reasons
+    # What the columns of the table are, what makes them doubtful, and the verdict with its reasons.
     lines = ["log-likelihoods: nats per row, mean over the rows"]
     lines.append("intervals: 95 % of the filter and of all evidence, three standard errors of AIS")
     estimates = {name.replace("_", " "): result[name] for name in ESTIMATES if name in result}
@@ -206,7 +206,7 @@ def title(settings: str) -> str:
 
     :param settings: "--name=value", one a line.
     """
-    # A table of one's own goes by the name of its file
+    # A table of one's own goes by the name of its file.
     values = dict(line.removeprefix("--").split("=", 1) for line in settings.splitlines() if "=" in line)
     if data := values.get("data"):
         values["data"] = PurePath(data).name

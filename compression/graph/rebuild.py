@@ -172,7 +172,7 @@ class _Builder:
                 copy_weights(node.layer, layers[node.name], self._kept.get(node.name))
         return Rebuilt(model, layers, self._kept)
 
-    # The kinds of calls
+    # The kinds of calls.
 
     def _weighted(self, node: Node) -> None:
         kept_indices = self._kept[node.name]
@@ -255,7 +255,7 @@ class _Builder:
         for number in node.outputs:
             self._record(number, np.arange(num_channels(self._graph, number)) if is_there else _NOTHING)
 
-    # Tensors and calls
+    # Tensors and calls.
 
     def _record(self, number: int, present: np.ndarray, tensor: int | None = None) -> None:
         """The tensor `number` is there with these channels, maybe as the new tensor of another number."""

@@ -100,7 +100,7 @@ class BayesianLayer(keras.layers.Layer):
         self.is_sampling = False
         self._log_var_constraint = None if std_cap is None else StdCap(std_cap, self.scale_speed)
 
-    # The model
+    # The model.
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """For Keras: make the variables."""
@@ -172,7 +172,7 @@ class BayesianLayer(keras.layers.Layer):
             outputs = self._linear(inputs, self.posterior_mean_kernel())
         return self.activation(outputs + self.bias if self.use_bias else outputs)
 
-    # The objective
+    # The objective.
 
     def kl_divergence(self) -> tf.Tensor:
         """KL(q || p) of the groups that are not masked, in nats; without `kl_weight`."""
@@ -184,7 +184,7 @@ class BayesianLayer(keras.layers.Layer):
         weights = kl.gaussian_kl(tf.convert_to_tensor(self.kernel_mean), self.kernel_log_var)
         return {"weights": tf.reduce_sum(self.group_to_kernel(self.mask) * weights), **self._scale_kl_parts()}
 
-    # Pruning and prediction
+    # Pruning and prediction.
 
     def prune_scores(self) -> tf.Tensor:
         """A group is pruned where this is at or above the threshold; of the shape of `mask`."""
@@ -214,7 +214,7 @@ class BayesianLayer(keras.layers.Layer):
         """One value for each group, shaped to be broadcast against the kernel."""
         raise NotImplementedError
 
-    # Keras
+    # Keras.
 
     def get_config(self) -> dict[str, Any]:
         """For Keras: the arguments."""
@@ -231,7 +231,7 @@ class BayesianLayer(keras.layers.Layer):
             "seed": self.seed,
         }
 
-    # What subclasses provide
+    # What subclasses provide.
 
     _group_role: str
 

@@ -30,7 +30,7 @@ K3 = 1.48695
 _SWITCH = 6.0  # Dawson's integral: Chebyshev polynomial below, asymptotic series above
 _DAWSON = np.polynomial.Chebyshev.interpolate(dawsn, 60, domain=[0.0, _SWITCH])
 _TWICE_INTEGRAL = 2.0 * _DAWSON.integ(lbnd=0.0)
-# D(x) ~ sum_k a_k / x^(2k+1), a_k = (2k-1)!! / 2^(k+1); the terms at x = 6 fall below 1e-12
+# D(x) ~ sum_k a_k / x^(2k+1), a_k = (2k-1)!! / 2^(k+1); the terms at x = 6 fall below 1e-12.
 _SERIES = [math.prod(range(1, 2 * k, 2)) / 2 ** (k + 1) for k in range(16)]
 
 

@@ -161,7 +161,7 @@ def relu_moments(mu: Array, sigma2: Array) -> Moments:
 
     With z = mu / sigma: <v> = mu Phi(z) + sigma phi(z) and <v^2> = (mu^2 + sigma^2) Phi(z) + mu sigma phi(z).
     """
-    # Phi(z), phi(z) / sigma
+    # Phi(z), phi(z) / sigma.
     positive = scipy.special.ndtr(mu / np.sqrt(sigma2))
     density = _density(mu, sigma2)
     mean = np.maximum(mu * positive + sigma2 * density, 0.0)

@@ -75,18 +75,18 @@ def result_of(log_weights: Array, v: np.ndarray, *, is_reverse: bool = False, nu
         are not part of the error.
     :raises ValueError: if weights are not finite, or of a single chain.
     """
-    # Down the path inverse weights are averaged: log Z is minus the log of their mean
+    # Down the path inverse weights are averaged: log Z is minus the log of their mean.
     sign = -1.0 if is_reverse else 1.0
     relative = _spread(sign * log_weights, num_strata)
     log_z = sign * (float(logsumexp(sign * log_weights)) - np.log(len(log_weights)))
-    # Three standard errors of the mean weight to either side, on the scale of the logarithm
+    # Three standard errors of the mean weight to either side, on the scale of the logarithm.
     ends = sorted(sign * _log1p(sign * side * relative) for side in (-3.0, 3.0))
     return AISResult(log_z, relative, (log_z + ends[0], log_z + ends[1]), effective(sign * log_weights), log_weights, v)
 
 
 def effective(log_weights: Array) -> float:
     """The effective sample size of chains by the logs of their weights, [C]."""
-    # Relative weights: their scale cancels
+    # Relative weights: their scale cancels.
     w = _weights(log_weights)
     return float(w.sum() ** 2 / (w**2).sum())
 
@@ -146,11 +146,11 @@ def ais(
         raise ValueError(f"chunk must be at least 1, got {chunk}.")
     if num_chains < 2:
         raise ValueError(f"num_chains must be at least 2 for a standard error, got {num_chains}.")
-    # Exact samples of independent units at beta = 0
+    # Exact samples of independent units at beta = 0.
     first = key_at(seed, tf.constant(0), SITE_FIRST)
     v = sample_visible(rbm.visible, tf.broadcast_to(base, [num_chains, base.shape[-1]]), first)
     is_moved = base_b is not None
-    # Up the path: E[w] = Z / Z_base
+    # Up the path: E[w] = Z / Z_base.
     v, change = annealed(rbm, base, is_moved, betas, v, seed, generator, jit_compile, chunk)
     log_weights = log_z_independent(base, rbm.c.shape[0], rbm.visible, rbm.hidden).numpy() + change
     return result_of(log_weights, v)
@@ -179,7 +179,7 @@ def reverse_ais(
     v = tf.constant(rbm.visible.check(samples, n_v=base.shape[0], name="samples"), rbm.W.dtype)
     if v.shape[0] < 2:
         raise ValueError(f"samples must have at least 2 rows for a standard error, got {v.shape[0]}.")
-    # Down the path: E[1 / w] = Z_base / Z
+    # Down the path: E[1 / w] = Z_base / Z.
     is_moved = base_b is not None
     v, change = annealed(rbm, base, is_moved, betas[::-1], v, seed, generator, jit_compile)
     log_weights = float(log_z_independent(base, rbm.c.shape[0], rbm.visible, rbm.hidden)) - change
@@ -208,13 +208,13 @@ def bracket(
     """
     forward_seed, choice_seed, burn_seed, reverse_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 4))
     options: Execution = {"generator": generator, "jit_compile": jit_compile}
-    # From below
+    # From below.
     lower = ais(rbm, betas, num_chains=num_chains, seed=forward_seed, base_b=base_b, **options)
-    # Without samples, the last states of the forward run are drawn again by their weights
+    # Without samples, the last states of the forward run are drawn again by their weights.
     if samples is None:
         choice = tf.random.stateless_categorical(lower.log_weights[None], num_chains, choice_seed)[0]
         samples = burn_in(rbm, lower.v[choice.numpy()], burn_in_steps, seed=burn_seed, **options)
-    # From above
+    # From above.
     return Bracket(lower, reverse_ais(rbm, betas, samples, seed=reverse_seed, base_b=base_b, **options))
 
 
@@ -242,7 +242,7 @@ def _check(
     rbm: RBM, betas: ArrayLike, base_b: ArrayLike | None, num_chains: int | None = None
 ) -> tuple[Array, tf.Tensor]:
     check_rbm(rbm)
-    # Temperatures that increase from 0 to 1
+    # Temperatures that increase from 0 to 1.
     schedule = np.asarray(betas, np.float64)
     if schedule.ndim != 1 or len(schedule) < 2 or schedule[0] != 0 or schedule[-1] != 1:
         ends = f" from {schedule[0]:g} to {schedule[-1]:g}" if schedule.ndim == 1 and len(schedule) else ""
@@ -253,7 +253,7 @@ def _check(
     if not (np.diff(schedule) > 0).all():
         i = int(np.argmax(~(np.diff(schedule) > 0)))
         raise ValueError(f"betas must increase, got {schedule[i]:g} then {schedule[i + 1]:g}; sort them.")
-    # Biases of the independent units
+    # Biases of the independent units.
     base = rbm.b if base_b is None else tf.constant(np.asarray(base_b), rbm.b.dtype)
     if base.shape not in (rbm.b.shape, (num_chains, *rbm.b.shape)) or not np.isfinite(base.numpy()).all():
         raise ValueError(
@@ -272,7 +272,7 @@ def _spread(log_weights: Array, num_strata: int) -> float:
             f"{np.sum(~np.isfinite(log_weights))} of {len(log_weights)} AIS weights are not finite: parameters are too "
             "large for their float type; use float64 or smaller weights."
         )
-    # Their variance within strata
+    # Their variance within strata.
     w = _weights(log_weights)
     std = np.sqrt(w.reshape(num_strata, -1).var(axis=1, ddof=1).mean())
     return float(std / np.sqrt(len(w)) / w.mean())

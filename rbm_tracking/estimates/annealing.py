@@ -50,7 +50,7 @@ def annealed(
         return _annealed_plain(rbm, base, is_moved, betas, v, seed)
     if is_sparse(rbm, v):
         return _annealed_sparse(rbm, base, is_moved, betas, v, seed, generator)
-    # All calls have one size, so that one graph serves them: the last is filled up
+    # All calls have one size, so that one graph serves them: the last is filled up.
     run = _chunk_compiled if jit_compile else _chunk_plain
     total = len(betas) - 1
     padded = np.append(betas, np.full(chunk, betas[-1]))
@@ -75,14 +75,14 @@ def _annealed_plain(
     # exp may overflow to infinity, of which draws are right
     with np.errstate(over="ignore"):
         for old, new in itertools.pairwise(betas.tolist()):
-            # Weigh v by the next temperature: log q~_new(v) - log q~_old(v)
+            # Weigh v by the next temperature: log q~_new(v) - log q~_old(v).
             more, h = plain.annealing_step(plain.activations(at, rows), old, new, rng, at.hidden)
             change += more
             b = at.b
             if is_moved:
                 change += (new - old) * np.einsum("...n,...n->...", rows, d_b)
                 b = start_b + np.asarray(new, rows.dtype) * d_b
-            # Move v there: v | h
+            # Move v there: v | h.
             rows = plain.draw_visible(at, h, rng, new, b)
     return rbm.visible.stored(rows), change
 
@@ -98,12 +98,12 @@ def _annealed_sparse(
     change = np.zeros(v.shape[0])
     d_b = weights.b - start_b
     for k, (old, new) in enumerate(itertools.pairwise(betas.astype(np.float32))):
-        # Weigh v by the next temperature: log q~_new(v) - log q~_old(v)
+        # Weigh v by the next temperature: log q~_new(v) - log q~_old(v).
         log_ratios(rows.a, old, new, change)
         if is_moved:
             change += (new - old) * (rows.v @ d_b)
         at_new = weights._replace(b=start_b + new * d_b) if is_moved else weights
-        # Move v there: h | v and v | h, with the noise of the graph
+        # Move v there: h | v and v | h, with the noise of the graph.
         of_h = uniform(key_at_numpy(words, k, _SITE_HIDDEN), rows.a.shape, generator)
         of_v = uniform(key_at_numpy(words, k, _SITE_VISIBLE), rows.v.shape, generator)
         gibbs(rows, at_new, new, (of_h, of_v))
@@ -123,13 +123,13 @@ def _chunk(
     generator: str,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """`count` temperatures: weigh v by the next one, then move it there by h | v and v | h; Wv serves both."""
-    # Once for all temperatures
+    # Once for all temperatures.
     W_up = tf.transpose(rbm.W)
 
     def step(k: tf.Tensor, v: tf.Tensor, change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         old = betas[k]
         new = betas[k + 1]
-        # Weigh v by the next temperature, and draw h | v there
+        # Weigh v by the next temperature, and draw h | v there.
         a = tf.linalg.matmul(v, W_up) + rbm.c
         key = key_at(seed, start + k, _SITE_HIDDEN)
         h, log_ratio = _hidden_step(rbm.hidden, a, old, new, key, generator)
@@ -137,7 +137,7 @@ def _chunk(
         if is_moved:
             log_ratio += (new - old) * tf.linalg.matvec(v, rbm.b - base)
             b = base + new * (rbm.b - base)
-        # Move v there: v | h
+        # Move v there: v | h.
         field = new * tf.linalg.matmul(h, rbm.W) + b
         v = sample_visible(rbm.visible, field, key_at(seed, start + k, _SITE_VISIBLE), generator)
         return k + 1, v, change + tf.cast(log_ratio, tf.float64)

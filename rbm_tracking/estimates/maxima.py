@@ -63,16 +63,16 @@ def unlike_rows(rbm: RBM, base_b: Array, rng: np.random.Generator) -> Array:
     layer = _moving(parts)
     if layer is None:
         return np.zeros((0, base_b.shape[1]))
-    # States at random, which climb to a maximum each
+    # States at random, which climb to a maximum each.
     count = np.clip(_MOST_WORK / (layer.W.size * (_SWEEPS + _CLIMBING)), _FEW_STATES, _MOST_STATES)
     drawn = rng.random((int(count), len(layer.c))) < 0.5
     states = _climbed(layer, drawn, rng)
     mu = states if layer.is_hidden else plain.hidden_mean(parts.hidden, plain.activations(parts, states))
-    # The mean field from there and from the rows, and how much of the mass there is
+    # The mean field from there and from the rows, and how much of the mass there is.
     of_rows = np.asarray(parts.visible.mean(base_b), parts.W.dtype)
     near = plain.hidden_mean(parts.hidden, plain.activations(parts, of_rows))
     x, m, log_z = _mean_field(parts, np.concatenate([near, mu]))
-    # The highest of those that are apart from the rows' and from each other
+    # The highest of those that are apart from the rows' and from each other.
     known = list(range(len(near)))
     new: list[int] = []
     for i in np.argsort(-log_z):
@@ -105,7 +105,7 @@ def _climbed(layer: _Collapsed, is_high: NDArray[np.bool_], rng: np.random.Gener
     with np.errstate(over="ignore"):
         for beta in betas:
             for j in rng.permutation(len(layer.c)):
-                # The change of log q~ by the other value of unit j
+                # The change of log q~ by the other value of unit j.
                 change = (layer.low + layer.high - 2 * state[:, j]).astype(W.dtype)
                 new_x = x + change[:, None] * W[j]
                 new_log_z = plain.hidden_sum(layer.other, new_x)
@@ -119,7 +119,7 @@ def _climbed(layer: _Collapsed, is_high: NDArray[np.bool_], rng: np.random.Gener
 
 def _mean_field(rbm: RBM, mu: Array) -> tuple[Array, Array, Array]:
     """Fields x and means m of visible units [C, n_v], and the bound of log Z there, [C], from hidden means mu."""
-    # Means of one layer by those of the other, in turn
+    # Means of one layer by those of the other, in turn.
     for _ in range(_MEAN_FIELD):
         x = mu @ rbm.W + rbm.b
         m = np.asarray(rbm.visible.mean(x), x.dtype)

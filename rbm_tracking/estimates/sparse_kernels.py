@@ -33,7 +33,7 @@ def sums(Wt: Floats, c: Floats, places: Ints, number: Ints, out: Floats) -> None
         for r in range(len(number)):
             a = out[r, first:last]
             a[:] = c[first:last]
-            # Four rows of W' at a time, then the rest one by one
+            # Four rows of W' at a time, then the rest one by one.
             end_of_fours = number[r] - number[r] % 4
             for k in range(0, end_of_fours, 4):
                 w0 = Wt[places[r, k], first:last]
@@ -123,7 +123,7 @@ def noise_threefry(key: NDArray[np.uint32], out: Floats) -> None:
     k1 = key[1]
     flat = out.reshape(-1)
     k2 = np.uint32(k0 ^ k1 ^ np.uint32(0x1BD11BDA))
-    # Five times four rounds, with words of the key between them
+    # Five times four rounds, with words of the key between them.
     for i in range(flat.size):
         x0, x1 = _four(np.uint32(np.uint32(i) + k0), k1, True)
         x0, x1 = _four(np.uint32(x0 + k1), np.uint32(x1 + k2 + np.uint32(1)), False)
@@ -161,7 +161,7 @@ def draw_visible(x: Floats, beta: np.float32, b: Floats, noise: Floats, v: Float
             y = beta * row[i] + b[i]
             e = _exp(-abs(y))
             out[i] = one if u[i] * (one + e) < (one if y >= 0 else e) else zero
-        # The numbers of the units that are 1, without a branch
+        # The numbers of the units that are 1, without a branch.
         n = 0
         for i in range(x.shape[1]):
             places[r, n] = i

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 HAS_NUMBA = importlib.util.find_spec("numba") is not None
-# The kernels import Numba
+# The kernels import Numba.
 if HAS_NUMBA:
     from rbm_tracking.estimates import sparse_kernels as kernels
 
@@ -92,7 +92,7 @@ def gibbs(rows: Rows, weights: Weights, beta: np.float32, noise: tuple[Floats, F
 
     :param noise: of h [R, n_h] and of v [R, n_v], in [0, 1).
     """
-    # Many of h are ones, and its product is one of matrices; of v few are, and sums of rows do
+    # Many of h are ones, and its product is one of matrices; of v few are, and sums of rows do.
     h = np.empty_like(rows.a)
     kernels.draw_hidden(rows.a, beta, noise[0], h)
     kernels.draw_visible(h @ weights.Wt.T, beta, weights.b, noise[1], rows.v, rows.places, rows.number)
@@ -106,7 +106,7 @@ def log_ratios(a: Floats, old: np.float32, new: np.float32, total: NDArray[np.fl
 
 def uniform(key: NDArray[np.uint32], shape: tuple[int, ...], generator: str) -> Floats:
     """`random.uniform` in float32, the same numbers."""
-    # TensorFlow has Philox as one operation
+    # TensorFlow has Philox as one operation.
     if generator == "philox":
         numbers: Floats = random.uniform(tf.constant(key.view(np.int32)), shape, generator=generator).numpy()
         return numbers
@@ -117,7 +117,7 @@ def uniform(key: NDArray[np.uint32], shape: tuple[int, ...], generator: str) -> 
 
 def key_at(seed: ArrayLike, step: int, site: int) -> NDArray[np.uint32]:
     """`random.key_at`, the same words, uint32 [2]."""
-    # In whole numbers of Python, cut to 32 bits
+    # In whole numbers of Python, cut to 32 bits.
     first, second = (int(word) & _WORD for word in np.asarray(seed))
     site_word = (site * 0x85EBCA6B + 0x6A09E667) & _WORD
     return np.array([first ^ _mix((step + 0x9E3779B9) & _WORD), second ^ _mix(site_word)], np.uint32)

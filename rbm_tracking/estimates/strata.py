@@ -43,7 +43,7 @@ def starts(rows: np.ndarray, visible: Visible) -> Array:
 
     :param rows: [N, n_v], as the visible units take them. Fewer than 50 are one cluster, and of many each n-th counts.
     """
-    # Each n-th of many rows, and no more clusters than rows that differ
+    # Each n-th of many rows, and no more clusters than rows that differ.
     rows = rows[:: -(-len(rows) // _MOST_ROWS)]
     count = min(_MOST, len(np.unique(rows, axis=0))) if len(rows) >= _FEW_ROWS else 1
     number = KMeans(count, n_init=1, random_state=0).fit_predict(rows.astype(np.float64))
@@ -55,7 +55,7 @@ def with_maxima(rbm: RBM, base_b: Array, rng: np.random.Generator) -> Array:
 
     :param rng: of the search.
     """
-    # Rows that are drawn at each maximum have base rates of their own
+    # Rows that are drawn at each maximum have base rates of their own.
     units = plain.arrays(rbm.visible)
     fields = unlike_rows(rbm, base_b, rng)
     noise = rng.random((len(fields), _ROWS_OF_MAXIMUM, units.num_noise(base_b.shape[1])))
@@ -87,7 +87,7 @@ def stratified(
     units = plain.arrays(rbm.visible)
     options: Execution = {"generator": generator, "jit_compile": jit_compile}
     num_strata = len(base_b)
-    # AIS from each cluster: of all of them at once, or of one after the other
+    # AIS from each cluster: of all of them at once, or of one after the other.
     if is_at_once(generator):
         all_b = np.repeat(base_b, num_chains, axis=0)
         together = ais(rbm, betas, num_chains=len(all_b), seed=seed, base_b=all_b, **options)
@@ -98,7 +98,7 @@ def stratified(
                 for k, start in enumerate(base_b)
             ]
         )
-    # Each chain counts with log pi_k of where it has arrived
+    # Each chain counts with log pi_k of where it has arrived.
     log_normalisers = np.array([units.log_normaliser(d) for d in cells])
     log_pi = log_softmax(_SURENESS * (together.v.astype(np.float64) @ cells.T - log_normalisers), axis=1)
     own = np.take_along_axis(log_pi, np.repeat(np.arange(num_strata), num_chains)[:, None], axis=1)[:, 0]

@@ -106,7 +106,7 @@ def trajectory(
                 f"the RBMs of a trajectory must have one size and one family of visible units, got {rbm.W.shape} "
                 f"{type(rbm.visible).__name__} and {last.W.shape} {type(last.visible).__name__}."
             )
-    # RBMs of one float type, smoothed along the path
+    # RBMs of one float type, smoothed along the path.
     nodes = [tf.nest.map_structure(lambda part, like: tf.cast(part, like.dtype), rbm, last) for rbm in rbms]
     if not smoothing >= 0:
         raise ValueError(f"smoothing must not be negative, got {smoothing}.")
@@ -114,12 +114,12 @@ def trajectory(
         raise ValueError(f"beta must be above 0 and at most 1, got {beta}.")
     if smoothing:
         nodes = [*(_smoothed(nodes, k, smoothing) for k in range(len(nodes) - 1)), nodes[-1]]
-    # The start: independent units
+    # The start: independent units.
     b = nodes[0].b if base_b is None else tf.constant(np.asarray(base_b), last.b.dtype)
     start = nodes[0]._replace(W=tf.zeros_like(last.W), b=b, c=tf.zeros_like(last.c))
     if beta == 1:
         return (start, *nodes)
-    # On the way at beta, and from the last one at beta up to 1
+    # On the way at beta, and from the last one at beta up to 1.
     betas = [beta] * (len(nodes) - 1) + list(np.linspace(beta, 1.0, _COOLED))
     return (
         start,
@@ -132,7 +132,7 @@ def trajectory(
 
 def _smoothed(nodes: Sequence[RBM], k: int, width: float) -> RBM:
     """The mean of all RBMs with normal weights around number k."""
-    # Of the RBMs whose weights count
+    # Of the RBMs whose weights count.
     weights = np.exp(-0.5 * ((np.arange(len(nodes)) - k) / width) ** 2)
     near = np.flatnonzero(weights > 1e-3)
     parts = [
@@ -160,7 +160,7 @@ def distances(
     options: Execution = {"generator": generator, "jit_compile": jit_compile}
     spreads = []
     for k, (old, new) in enumerate(itertools.pairwise(path)):
-        # The spread at both ends of a piece, by particles that are led along it
+        # The spread at both ends of a piece, by particles that are led along it.
         before = _spread_between(old, new, v)
         v, _ = anneal(old, new, num_steps, v, seed=seed, start=num_steps * k, **options)
         spreads.append(0.5 * (before + _spread_between(old, new, v)))
@@ -175,7 +175,7 @@ def allotted(lengths: ArrayLike, num_steps: int) -> NDArray[np.int64]:
     lengths = np.asarray(lengths, np.float64)
     if num_steps < len(lengths):
         raise ValueError(f"num_steps must be at least {len(lengths)}, one for each piece of the path, got {num_steps}.")
-    # In proportion to the lengths, and no piece without a step
+    # In proportion to the lengths, and no piece without a step.
     share = lengths / max(lengths.sum(), 1e-300)
     return np.maximum(1, np.round(share * num_steps)).astype(np.int64)
 
@@ -219,7 +219,7 @@ def reverse_annealed(
     return result_of(_log_z_start(path) - change, path[-1].visible.stored(v.numpy()), is_reverse=True)
 
 
-# One piece of the path
+# One piece of the path.
 
 
 def anneal(
@@ -242,7 +242,7 @@ def anneal(
     if generator == "numpy":
         return _anneal_plain(old, new, num_steps, v, plain.noise_of(seed, start))
     run = _piece_compiled if jit_compile else _piece
-    # All calls have one size, so that one graph serves them: the last is filled up
+    # All calls have one size, so that one graph serves them: the last is filled up.
     at = np.linspace(0.0, 1.0, num_steps + 1)
     at = np.append(at, np.ones(-num_steps % _PIECE))
     change = tf.zeros([v.shape[0]], tf.float64)
@@ -269,14 +269,14 @@ def _anneal_plain(
             last = here
             share = np.asarray(k / num_steps, rows.dtype)
             here = between(first, second, share) if has_own else _weights_between(first, second, share)
-            # Weigh v by the next RBM: log q~_new(v) - log q~_old(v)
+            # Weigh v by the next RBM: log q~_new(v) - log q~_old(v).
             a = plain.activations(here, rows)
             change += plain.hidden_sum(here.hidden, a)
             change -= plain.hidden_sum(last.hidden, plain.activations(last, rows))
             change += rows @ (here.b - last.b)
             if has_own:
                 change += here.visible.log_measure(rows) - last.visible.log_measure(rows)
-            # Move v there: h | v and v | h
+            # Move v there: h | v and v | h.
             rows = plain.draw_visible(here, plain.draw_units(here.hidden, a, rng), rng)
     return tf.constant(rows), tf.constant(change)
 
@@ -298,7 +298,7 @@ def _piece_plain(
     def step(k: tf.Tensor, v: tf.Tensor, change: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         old = between(first, last, at[k])
         new = between(first, last, at[k + 1])
-        # Weigh v by the next RBM: log q~_new(v) - log q~_old(v)
+        # Weigh v by the next RBM: log q~_new(v) - log q~_old(v).
         a = activations(new, v)
         gain = hidden_sum(new.hidden, a) - hidden_sum(old.hidden, activations(old, v))
         log_ratio = tf.cast(gain, tf.float64)
@@ -306,7 +306,7 @@ def _piece_plain(
         if tf.nest.flatten(new.visible):  # the measure has parameters
             measures = new.visible.log_measure(v, TENSORS) - old.visible.log_measure(v, TENSORS)
             log_ratio += tf.cast(measures, tf.float64)
-        # Move v there: h | v and v | h
+        # Move v there: h | v and v | h.
         keys = key_at(seed, start + k, _SITE_HIDDEN), key_at(seed, start + k, _SITE_VISIBLE)
         return k + 1, gibbs_round(new, a, keys, generator), change + log_ratio
 
@@ -336,7 +336,7 @@ def _along(
     if steps.shape != (len(path) - 1,) or (steps < 1).any():
         raise ValueError(f"steps must be {len(path) - 1} positive numbers, one for each piece, got {steps.tolist()}.")
     options: Execution = {"generator": generator, "jit_compile": jit_compile}
-    # Steps are numbered over the whole path: the noise of a step is its own
+    # Steps are numbered over the whole path: the noise of a step is its own.
     total = np.zeros(v.shape[0])
     begins = np.cumsum([1, *steps])
     for old, new, count, begin in zip(path[:-1], path[1:], steps, begins[:-1], strict=True):
@@ -359,7 +359,7 @@ def _spread_between(old: RBM, new: RBM, v: tf.Tensor) -> float:
     return float(tf.math.reduce_std(log_prob_unnormalised(new, v) - log_prob_unnormalised(old, v)))
 
 
-# Files
+# Files.
 
 
 def keep_in(folder: str | os.PathLike[str]) -> Callable[[SavedRBM], None]:
@@ -377,7 +377,7 @@ def load_nodes(folder: str | os.PathLike[str], *, until: int | None = None) -> l
     :param until: the last update that counts.
     :raises ValueError: if there are none, or a file cannot be read.
     """
-    # Names have the numbers of updates in a fixed width: their order is that of training
+    # Names have the numbers of updates in a fixed width: their order is that of training.
     saved = [load_rbm(path) for path in entries(folder, "step_*.npz")]
     nodes = [record.rbm for record in saved if until is None or record.step <= until]
     if not nodes:

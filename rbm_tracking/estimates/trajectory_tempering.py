@@ -68,10 +68,10 @@ def tempered(
     check_rounds(num_samples, burn_in, thin)
     lengths = np.asarray(lengths, np.float64)
     generator = "threefry" if generator == "numpy" else generator  # levels are of one graph
-    # Levels along the path, and particles that are led to them
+    # Levels along the path, and particles that are led to them.
     levels, v = _levels(path, lengths, spacing, num_chains, seed, generator, jit_compile)
     rounds = compiled_rounds(levels, seed=seed, generator=generator, jit_compile=jit_compile)
-    # The burn-in, then the particles of the last level after every `thin` rounds
+    # The burn-in, then the particles of the last level after every `thin` rounds.
     v = rounds(v, tf.constant(1), tf.constant(burn_in))
     done = burn_in + 1
     samples: list[np.ndarray] = []
@@ -110,14 +110,14 @@ def _levels(
     jit_compile: bool,
 ) -> tuple[list[RBM], list[tf.Tensor]]:
     """RBMs at even distances on the path, and particles that were led to each."""
-    # Positions at even distances on the path
+    # Positions at even distances on the path.
     ends = np.concatenate([[0.0], np.cumsum(np.maximum(lengths, 1e-9))])
     count = max(2, int(np.ceil(ends[-1] / spacing)) + 1)
     positions = np.interp(np.linspace(0.0, ends[-1], count), ends, np.arange(len(path)))
     options: Execution = {"generator": generator, "jit_compile": jit_compile}
     levels = [path[0]]
     particles = [first_states(path[0], num_chains, seed, generator)]
-    # Particles are led from each level to the next
+    # Particles are led from each level to the next.
     for i, position in enumerate(positions[1:], start=1):
         k = min(int(position), len(path) - 2)
         levels.append(between(path[k], path[k + 1], tf.constant(position - k, path[0].W.dtype)))
@@ -130,7 +130,7 @@ def _round(levels: list[RBM], v: list[tf.Tensor], seed: tf.Tensor, step: tf.Tens
     """Gibbs sampling at each level, and swaps of every other pair of neighbours in turn."""
     count = len(levels)
     moved = []
-    # Gibbs sampling at each level
+    # Gibbs sampling at each level.
     for i, (rbm, x) in enumerate(zip(levels, v, strict=True)):
         keys = key_at(seed, step, _SITES + 2 * i), key_at(seed, step, _SITES + 2 * i + 1)
         moved.append(gibbs_round(rbm, activations(rbm, x), keys, generator))
@@ -139,7 +139,7 @@ def _round(levels: list[RBM], v: list[tf.Tensor], seed: tf.Tensor, step: tf.Tens
     log_noise = tf.math.log(uniform(key_at(seed, step, _SITE_SWAP), shape, v[0].dtype, generator))
     log_q = [log_prob_unnormalised(rbm, x) for rbm, x in zip(levels, moved, strict=True)]
     after = list(moved)
-    # Swaps with the probability min(1, q~_{i+1}(x) q~_i(y) / (q~_i(x) q~_{i+1}(y)))
+    # Swaps with the probability min(1, q~_{i+1}(x) q~_i(y) / (q~_i(x) q~_{i+1}(y))).
     for i in range(count - 1):
         gain = log_prob_unnormalised(levels[i + 1], moved[i]) - log_q[i]
         loss = log_q[i + 1] - log_prob_unnormalised(levels[i], moved[i + 1])
@@ -165,7 +165,7 @@ def trajectory_bracket(
     """
     pilot, forward, sample_seed, reverse = tf.unstack(tf.random.experimental.stateless_split(seed, 4))
     options: Execution = {"generator": generator, "jit_compile": jit_compile}
-    # A pilot measures the path, and steps are allotted by its distances
+    # A pilot measures the path, and steps are allotted by its distances.
     lengths = distances(path, num_chains=num_chains, seed=pilot, **options)
     steps = allotted(lengths, max(num_steps, len(lengths)))
     lower = annealed(path, steps, num_chains=num_chains, seed=forward, **options)

@@ -20,7 +20,7 @@ def check_binary(data: ArrayLike, *, n_v: int | None = None, name: str = "data")
     if array.dtype == bool:
         return array
     _check_finite(array, name, "0 or 1")
-    # The first entry that is something else
+    # The first entry that is something else.
     wrong = (array != 0) & (array != 1)
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
@@ -37,7 +37,7 @@ def check_numbers(data: ArrayLike, *, n_v: int | None = None, name: str = "data"
     :raises ValueError: naming what is wrong, where, and what to do.
     """
     array = _matrix(data, n_v, name)
-    # Truth values are 0 and 1: NumPy has no differences of them
+    # Truth values are 0 and 1: NumPy has no differences of them.
     array = array.astype(np.float64) if array.dtype == bool else array
     _check_finite(array, name, "a finite number")
     return array
@@ -83,7 +83,7 @@ def check_rbm(rbm: Sequence[object]) -> None:
         n = getattr(units, "n_v", count)
         if n != count:
             raise ValueError(f"the {layer} units of the RBM must be {count}, as {biases} says, got groups of {n}.")
-        # Of several families each has parameters for its own columns
+        # Of several families each has parameters for its own columns.
         columns = getattr(units, "columns", (range(count),))
         for family, of_family in zip(getattr(units, "families", (units,)), columns, strict=True):
             _check_units(family, layer, len(of_family))
@@ -94,7 +94,7 @@ def _check_units(family: object, layer: str, count: int) -> None:
     name = f"the {layer} {type(family).__name__} units"
     own = family.__tf_flatten__()[1] if hasattr(family, "__tf_flatten__") else ()
     for values in map(np.asarray, own):
-        # Families from elsewhere may have parameters that are not one for each unit
+        # Families from elsewhere may have parameters that are not one for each unit.
         if values.shape != (count,) and (values.ndim == 1 or hasattr(family, "precision")):
             raise ValueError(f"parameters of {name} must have the shape [{count}], got {list(values.shape)}.")
         if not np.isfinite(values).all():
@@ -126,7 +126,7 @@ def check_ladder(beta: ArrayLike) -> NDArray[np.float64]:
             f"inverse temperatures must go from 1 (the model) to 0 (where log Z is known), got {ladder[0]:g} to "
             f"{ladder[-1]:g}; add the end that is missing or use linear_ladder(M)."
         )
-    # NaN decreases nowhere
+    # NaN decreases nowhere.
     if not (np.diff(ladder) < 0).all():
         i = int(np.argmax(~(np.diff(ladder) < 0)))
         raise ValueError(f"inverse temperatures must decrease, got {ladder[i]:g} then {ladder[i + 1]:g}; sort them.")

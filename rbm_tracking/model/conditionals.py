@@ -57,7 +57,7 @@ def log_label_probs(rbm: RBM, rows: ArrayLike, labels: ArrayLike) -> Array:
     v = np.asarray(rows, np.float64)
     if v.ndim != 2 or v.shape[1] not in (len(b), len(rest)):
         raise ValueError(f"rows must be [N, {len(rest)}] without, or [N, {len(b)}] with the label, got {v.shape}.")
-    # Label k adds its column of W to the activations, and its bias: the rest is one product for all labels
+    # Label k adds its column of W to the activations, and its bias: the rest is one product for all labels.
     a = (v if v.shape[1] == len(rest) else v[:, rest]) @ W[:, rest].T + c
     pieces = np.array_split(a, max(1, -(-a.size * len(columns) // _CHUNK)))
     scores = [rbm.hidden.log_normaliser(p[:, None] + W[:, columns].T[None]) + b[columns] for p in pieces]
@@ -93,7 +93,7 @@ def impute(
     v[is_missing] = 0.0
     _check_observed(rbm.visible, v, is_missing)
     imputed = Imputed(v, np.zeros_like(v), np.ones(len(v), bool))
-    # Exactly, for all rows that miss the same columns together
+    # Exactly, for all rows that miss the same columns together.
     patterns, which = np.unique(is_missing, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
         chosen = np.flatnonzero(which.ravel() == number)
@@ -104,7 +104,7 @@ def impute(
         imputed.is_exact[chosen] = means is not None
         if means is not None:
             imputed.values[np.ix_(chosen, columns)] = means
-    # By chains where there are too many states
+    # By chains where there are too many states.
     rest = np.flatnonzero(~imputed.is_exact)
     size = max(1, _CHUNK // (num_chains * (len(rbm.b) + len(rbm.c)) * 4))
     for start in range(0, len(rest), size):
@@ -191,7 +191,7 @@ def _by_chains(
     state = np.repeat(v[None], num_chains, axis=0)
     field = np.broadcast_to(b + clamped, state.shape)
     total = np.zeros_like(state)
-    # Missing units are drawn given the observed ones; the second half of the rounds counts
+    # Missing units are drawn given the observed ones; the second half of the rounds counts.
     for step in range(num_steps):
         noise = rng.random((*state.shape[:2], rbm.visible.num_noise(len(b))))
         state = np.where(is_missing, rbm.visible.draw(field, noise), state)
@@ -200,7 +200,7 @@ def _by_chains(
         field = h @ W + b + clamped
         if step >= num_steps // 2:
             total += rbm.visible.mean(field)
-    # Means of each chain, then over chains: their spread is the error
+    # Means of each chain, then over chains: their spread is the error.
     means = total / (num_steps - num_steps // 2)
     return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(num_chains)
 
@@ -209,10 +209,10 @@ def _states(visible: Visible, columns: NDArray[np.int64]) -> Array | None:
     """States of the missing columns, [S, number of columns], not all allowed in each row; None if too many."""
     if not isinstance(visible, Bernoulli | Spin | Softmax):
         return None
-    # What may be 1: a column of each group or none of them, and each other column
+    # What may be 1: a column of each group or none of them, and each other column.
     missing = {int(column): place for place, column in enumerate(columns)}
     groups = visible.groups if isinstance(visible, Softmax) else ()
-    # Missing columns of one group exclude one another, the others are free
+    # Missing columns of one group exclude one another, the others are free.
     together = [[missing[column] for column in group if column in missing] for group in groups]
     alone = sorted(set(missing.values()) - {place for group in together for place in group})
     choices: list[list[int | None]] = [[*group, None] for group in together if group] + [[i, None] for i in alone]
@@ -243,7 +243,7 @@ def _check_observed(visible: Visible, v: Array, is_missing: NDArray[np.bool_]) -
     filled = np.where(is_missing, -1.0 if isinstance(visible, Spin) else 0.0, v)
     if isinstance(visible, Softmax):
         for group, required in zip(visible.groups, visible.is_required, strict=True):
-            # A category that needs a 1, and may have it in a missing column, is allowed
+            # A category that needs a 1, and may have it in a missing column, is allowed.
             columns = list(group)
             is_open = required & is_missing[:, columns].any(axis=1) & (filled[:, columns].sum(axis=1) == 0)
             first = np.array(columns)[np.argmax(is_missing[:, columns], axis=1)]

@@ -80,16 +80,16 @@ def log_z_exact(rbm: RBM, beta: float = 1.0) -> float:
     W, b, c = _checked(rbm, beta)
     visible = rbm.visible
     excess = 0.0
-    # Tables are of bits alone: other units are enumerated one state after the other
+    # Tables are of bits alone: other units are enumerated one state after the other.
     if rbm.hidden != Bernoulli():
         return float(logsumexp([logsumexp(log_weights) for _, log_weights, _ in _states(rbm, beta)]))
-    # Signs are bits of other parameters
+    # Signs are bits of other parameters.
     if isinstance(visible, Spin):
         W, b, c, excess = as_bits(W, b, c)
         visible = Bernoulli()
     A = beta * W
     alpha = beta * c
-    # The side with fewer states is enumerated, the other one summed in closed form
+    # The side with fewer states is enumerated, the other one summed in closed form.
     is_hidden = _enumerates_hidden(rbm)
     if isinstance(visible, Bernoulli):
         A, alpha, gamma = (A, alpha, b) if is_hidden else (A.T, b, alpha)
@@ -126,7 +126,7 @@ def moments_exact(rbm: RBM, beta: float = 1.0) -> Moments:
     log_z = log_z_exact(rbm, beta)
     one, other, both = (np.zeros(()) for _ in range(3))
     for u, log_weights, means in _states(rbm, beta):
-        # Weights p(u), then means of u, of the other side given u, and of their products
+        # Weights p(u), then means of u, of the other side given u, and of their products.
         p = np.exp(log_weights - log_z)
         weighted = p[:, None] * u
         one = one + weighted.sum(axis=0)
@@ -184,7 +184,7 @@ def _states(rbm: RBM, beta: float) -> Iterator[tuple[Array, Array, Array]]:
             yield u, log_weights, rbm.hidden.mean(a)
 
 
-# Enumeration by tables
+# Enumeration by tables.
 
 
 class _Plan(NamedTuple):
@@ -206,7 +206,7 @@ def _plan(A: Array, alpha: Array, gamma: Array) -> _Plan:
     reaches further up than down, 1 + exp(x) = exp(x) (1 + exp(-x)), and exp(x) joins the linear term: the factor left
     is at most 1 + exp(half the width of the interval).
     """
-    # Bounds of each x_i, and the factors that are turned round
+    # Bounds of each x_i, and the factors that are turned round.
     low = gamma + np.minimum(A, 0).sum(axis=0)
     high = gamma + np.maximum(A, 0).sum(axis=0)
     is_flipped = high > -low
@@ -214,7 +214,7 @@ def _plan(A: Array, alpha: Array, gamma: Array) -> _Plan:
     constant = float(gamma[is_flipped].sum())
     sign = np.where(is_flipped, -1.0, 1.0)
     bounds = np.logaddexp(0.0, np.where(is_flipped, -low, high))
-    # Groups of at most 16 factors, in pieces whose products stay finite
+    # Groups of at most 16 factors, in pieces whose products stay finite.
     groups: list[list[int]] = [[]]
     ends = []
     wide = []
@@ -239,7 +239,7 @@ def _plan(A: Array, alpha: Array, gamma: Array) -> _Plan:
 def _log_z_by_tables(A: Array, alpha: Array, gamma: Array) -> float:
     plan = _plan(A, alpha, gamma)
     n = len(alpha)
-    # Units are split in three: outer states, and tables of rows and columns
+    # Units are split in three: outer states, and tables of rows and columns.
     columns = min(n, _COLUMN_BITS)
     rows = min(n - columns, _ROW_BITS)
     outer = n - columns - rows
@@ -249,10 +249,10 @@ def _log_z_by_tables(A: Array, alpha: Array, gamma: Array) -> float:
     linear = [u @ part for u, part in zip(states, np.split(plan.alpha, [outer, outer + rows]), strict=True)]
     x[2] = x[2] + plan.gamma
     wide_x = [part[:, plan.wide] for part in x]
-    # The three parts of x_i are balanced, so that no table overflows
+    # The three parts of x_i are balanced, so that no table overflows.
     highest = [part.max(axis=0) for part in x]
     balanced = [part - top + sum(highest) / 3 for part, top in zip(x, highest, strict=True)]  # each table <= exp(200)
-    # Tables of exp(x) of each part, in the order of the groups
+    # Tables of exp(x) of each part, in the order of the groups.
     order = np.full((len(plan.groups), _GROUP), -1)
     for row, group in zip(order, plan.groups, strict=True):
         row[: len(group)] = group
@@ -261,7 +261,7 @@ def _log_z_by_tables(A: Array, alpha: Array, gamma: Array) -> float:
         part[:, plan.wide] = 0.0
         padded = np.pad(part, ((0, 0), (0, 1)), constant_values=-np.inf)  # order = -1 finds the factor 1 + exp(-inf)
         tables.append(np.exp(padded)[:, order])
-    # A block of all rows and columns for each outer state
+    # A block of all rows and columns for each outer state.
     P, Q = (tf.constant(np.moveaxis(table, 0, -1)) for table in tables[1:])
     bounds = np.pad([0, *plan.ends], (0, len(plan.groups) - len(plan.ends)))  # of one length, so that XLA compiles once
     arguments = P, Q, tf.constant(bounds), tf.constant(len(plan.ends)), tf.constant(linear[1]), tf.constant(linear[2])
@@ -305,7 +305,7 @@ def _block(
         _, product = tf.while_loop(lambda k, _: k < end, multiply, (start, tf.ones_like(log_weights)))
         return piece + 1, log_weights + tf.math.log(product)
 
-    # One logarithm for each piece, then one for each factor that needs its own
+    # One logarithm for each piece, then one for each factor that needs its own.
     _, log_weights = tf.while_loop(lambda i, _: i < pieces, add_piece, (0, rows[:, None] + columns[None, :]))
 
     def add_wide(i: tf.Tensor, log_weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -45,7 +45,7 @@ def noise_of(seed: Tensor, *numbers: int) -> np.random.Generator:
 
 def activations(rbm: RBM, v: Array) -> Array:
     """W v + c: [..., n_v] to [..., n_h]."""
-    # One product of two matrices, not one for each leading index
+    # One product of two matrices, not one for each leading index.
     a = v.reshape(-1, v.shape[-1]) @ rbm.W.T
     a += rbm.c
     return np.asarray(a.reshape(*v.shape[:-1], a.shape[-1]))
@@ -60,7 +60,7 @@ def sigmoid(x: Array) -> Array:
 
 def softplus_sum(a: Array, beta: float | Tensor = 1.0) -> Array:
     """sum_j log(1 + exp(beta a_j)): [..., n_h] to [...]; `beta` is a number, or has the shape [...]."""
-    # In place from here on: most of the time goes by in memory. A product with ones adds up faster than sum
+    # In place from here on: most of the time goes by in memory. A product with ones adds up faster than sum.
     x = np.multiply(a, np.asarray(beta, a.dtype)[..., None])
     ones = np.ones(x.shape[-1], x.dtype)
     y = np.exp(x)
@@ -68,7 +68,7 @@ def softplus_sum(a: Array, beta: float | Tensor = 1.0) -> Array:
     total = np.log(y, out=y) @ ones
     if np.isfinite(total).all():
         return np.asarray(total)
-    # Where exp overflows: log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|))
+    # Where exp overflows: log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)).
     positive = np.maximum(x, 0) @ ones
     np.exp(-np.abs(x, out=x), out=x)
     return np.asarray(positive + np.log1p(x, out=x) @ ones)

@@ -87,7 +87,7 @@ def random_bits(key: tf.Tensor, shape: tuple[int, ...], generator: str = "threef
     size = math.prod(shape)
     words = tf.bitcast(key, tf.uint32)
     if generator == "threefry" and tf.executing_eagerly():  # a hundred operations, which NumPy starts sooner
-        # The same words by NumPy
+        # The same words by NumPy.
         first, second = words.numpy()[:, None]
         index = np.arange(size, dtype=np.uint32)
         return tf.constant(threefry(first, second, index, np.zeros_like(index))[0].reshape(shape))
@@ -95,7 +95,7 @@ def random_bits(key: tf.Tensor, shape: tuple[int, ...], generator: str = "threef
         counter = tf.reshape(tf.bitcast(tf.range(size, dtype=tf.int32), tf.uint32), shape)  # in its shape: XLA fuses it
         return threefry(words[0], words[1], counter, tf.constant(0, tf.uint32))[0]
     if generator == "hash":
-        # The index is mixed with one word of the key, then with the other
+        # The index is mixed with one word of the key, then with the other.
         index = tf.reshape(tf.bitcast(tf.range(size, dtype=tf.int32), tf.uint32), shape)
         return _mix(_mix(index * _word(0x9E3779B1) + words[0]) ^ words[1])
     if generator == "philox":
@@ -115,7 +115,7 @@ def random_bits(key: tf.Tensor, shape: tuple[int, ...], generator: str = "threef
 def threefry(k0: Words, k1: Words, x0: Words, x1: Words) -> tuple[Words, Words]:
     """Threefry-2x32-20 of the counters (x0, x1) under the key (k0, k1), tensors or arrays of uint32."""
     keys = (k0, k1, k0 ^ k1 ^ _word(_PARITY))
-    # Five times four rounds, with words of the key between them
+    # Five times four rounds, with words of the key between them.
     x0 = x0 + keys[0]
     x1 = x1 + keys[1]
     for block in range(5):
@@ -129,7 +129,7 @@ def threefry(k0: Words, k1: Words, x0: Words, x1: Words) -> tuple[Words, Words]:
 
 def _mix(x: tf.Tensor) -> tf.Tensor:
     """A bijection of 32-bit words in which each bit of the result depends on all bits of x."""
-    # Shifts carry high bits down, products low ones up
+    # Shifts carry high bits down, products low ones up.
     x = (x ^ _shift_right(x, 16)) * _word(0x7FEB352D)
     x = (x ^ _shift_right(x, 15)) * _word(0x846CA68B)
     return x ^ _shift_right(x, 16)

@@ -139,7 +139,7 @@ def initial_rbm(
         raise ValueError("initial_rbm needs `data` or the number of visible units `n_v`, got neither.")
     if n_h < 1 or not weight_scale >= 0:
         raise ValueError(f"n_h must be at least 1 and weight_scale at least 0, got {n_h} and {weight_scale}.")
-    # Base rates of the columns, and noise for what couples them
+    # Base rates of the columns, and noise for what couples them.
     b = np.zeros(n_v or 0) if data is None else base_rate_biases(data, clip=clip, visible=visible)
     # Drawn in float64: models of either type start at the same numbers.
     W = weight_scale * tf.random.stateless_normal([n_h, len(b)], seed, dtype=tf.float64)
@@ -241,7 +241,7 @@ def hidden_probs(rbm: RBM, v: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Te
 
 def visible_probs(rbm: RBM, h: tf.Tensor, beta: tf.Tensor | float = 1.0) -> tf.Tensor:
     """E[v | h], of bits P(v_i = 1 | h) = sigmoid(beta (W'h)_i + b_i): [..., n_h] to [..., n_v]."""
-    # Visible biases have no temperature
+    # Visible biases have no temperature.
     field = tf.convert_to_tensor(beta, rbm.W.dtype)[..., None] * matmul_rows(h, rbm.W) + rbm.b
     return rbm.visible.mean(field, TENSORS)
 

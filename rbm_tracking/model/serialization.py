@@ -73,14 +73,14 @@ def load_rbm(path: PathLike, *, max_bytes: int | None = None) -> SavedRBM:
     """
     stored = load_container(path, kind=_KIND, versions=(_VERSION,), expected=_shapes, max_bytes=max_bytes)
     arrays = stored.arrays
-    # Types of arrays: a header says nothing of them. W alone may be of half precision
+    # Types of arrays: a header says nothing of them. W alone may be of half precision.
     for name, array in arrays.items():
         expected_kind = "i" if name == "step" else "f"
         if array.dtype.kind != expected_kind or array.dtype.itemsize > 8:
             refuse_damaged(path, _KIND, f"its array {name} has the type {array.dtype}")
     if arrays["b"].dtype != arrays["c"].dtype:
         refuse_damaged(path, _KIND, f"b and c have different types, {arrays['b'].dtype} and {arrays['c'].dtype}")
-    # The families, with their own parameters, and an RBM that holds together
+    # The families, with their own parameters, and an RBM that holds together.
     try:
         layers = [
             from_description(stored.header[layer], *(tf.constant(arrays[name]) for name in _own(layer, stored.header)))
@@ -140,7 +140,7 @@ def from_description(description: Mapping[str, object], *own: object) -> Visible
 def _own(layer: str, header: Mapping[str, Any]) -> list[str]:
     """Names of the arrays of the own parameters of a layer."""
     family = header.get(layer, {})
-    # Of several families those of each, one after the other
+    # Of several families those of each, one after the other.
     inside = family.get("families", [family])
     count = sum(_NUM_OWN.get(part.get("family"), 0) for part in inside)
     if layer == "visible" and family.get("family") == "gaussian":

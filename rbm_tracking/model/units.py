@@ -90,7 +90,7 @@ def choose_units(
     """
     train = parts[part]
     visible: Visible
-    # The family, with what it needs to know of the rows it is fitted to
+    # The family, with what it needs to know of the rows it is fitted to.
     if config.visible == "gaussian":
         variance = _scale(train, part, range(train.shape[1])) ** 2
         visible = Gaussian((1.0 / variance).astype(np.float32), config.learn_variances)
@@ -105,7 +105,7 @@ def choose_units(
         note = f"visible units: {train.shape[1]} bits"
     else:
         visible, note = _softmax(config, parts, known_groups, part)
-    # All parts must be what the units can be
+    # All parts must be what the units can be.
     for name, rows in parts.items():
         visible.check(rows, name=f"the {name} part")
     return Units(visible, dict(parts), note)
@@ -128,10 +128,10 @@ def hidden_units(units: Layer, n_h: int | None) -> Visible:
         )
     if n_h is not None and sum(counts.values()) != n_h:
         raise ValueError(f"hidden must name {n_h} units in all, as n_components says, got {sum(counts.values())}.")
-    # Units of a family stand next to one another
+    # Units of a family stand next to one another.
     ends = np.cumsum(list(counts.values())).tolist()
     columns = tuple(tuple(range(end - count, end)) for end, count in zip(ends, counts.values(), strict=True))
-    # Numbers start as standard normal ones, or halves of these
+    # Numbers start as standard normal ones, or halves of these.
     families: dict[str, Callable[[Rows], Visible]] = {
         "bernoulli": lambda zeros: Bernoulli(),
         "spin": lambda zeros: Spin(),
@@ -156,7 +156,7 @@ def layer(columns: Mapping[FamilyName, Any], rows: Rows, *, learn_variances: boo
     for name, family_columns in columns.items():
         groups = [list(group) for group in family_columns] if name == "softmax" else [list(family_columns)]
         index = [int(column) for group in groups for column in group]
-        # The family is fitted to its columns
+        # The family is fitted to its columns.
         part = rows[:, index]
         if name == "softmax":
             ends = np.cumsum([len(group) for group in groups]).tolist()
@@ -184,7 +184,7 @@ def _scale(rows: Rows, part: str, numbers: Sequence[int], *, is_centred: bool = 
     :param numbers: of the columns, [n_v], for errors.
     :raises ValueError: if a column is constant, or so far from mean 0 and deviation 1 that training would diverge.
     """
-    # Columns that do not vary have no width
+    # Columns that do not vary have no width.
     mean = np.mean(rows, axis=0, dtype=np.float64)
     std = np.std(rows, axis=0, dtype=np.float64)
     for column in np.flatnonzero(std <= 1e-9 * np.abs(mean)):
@@ -194,7 +194,7 @@ def _scale(rows: Rows, part: str, numbers: Sequence[int], *, is_centred: bool = 
         )
     if not is_centred:  # units whose 0 has a meaning keep it
         mean = np.zeros_like(mean)
-    # Columns of another size make the gradient of their weights explode, or vanish
+    # Columns of another size make the gradient of their weights explode, or vanish.
     for column in np.flatnonzero((std < _SMALL) | (std > _LARGE) | (np.abs(mean) > _LARGE * np.maximum(std, 1.0))):
         if not is_centred:
             raise ValueError(

@@ -108,7 +108,7 @@ def _logsumexp(x: Array) -> Array:
 
 def _softmax(x: Array) -> Array:
     """The same of SciPy's softmax."""
-    # Relative to the largest one, so that none overflows
+    # Relative to the largest one, so that none overflows.
     y = np.exp(x - x.max(axis=-1, keepdims=True))
     return np.asarray(y / y.sum(axis=-1, keepdims=True))
 
@@ -448,7 +448,7 @@ class Gaussian(Numbers):
         """By the inverse of the normal distribution function; numbers below 2^-25 count as this."""
         precision = ops.cast(self.precision, x)
         least = ops.cast(np.float64(2.0**-25), x)
-        # The mean, and a standard normal number times the deviation
+        # The mean, and a standard normal number times the deviation.
         return x / precision + ops.ndtri(ops.where(noise < least, least, noise)) / ops.sqrt(precision)
 
     def highest_log_p(self, n_v: int) -> float:

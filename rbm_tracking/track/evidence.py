@@ -153,20 +153,20 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
     :param was_refuted: `is_refuted` of the verdict before.
     :raises ValueError: if there is no evidence at all.
     """
-    # The path of training, where it knows more than AIS does
+    # The path of training, where it knows more than AIS does.
     if evidence.along is not None and not _is_within(evidence.along, evidence.ais):
         evidence = evidence._replace(ais=stronger(evidence.ais, evidence.along))
     tracked, ais, reverse, exact, row, *_ = evidence
     if tracked is None and ais is None and reverse is None and exact is None:
         raise ValueError("a verdict on log Z needs the filter, AIS, reverse AIS or the exact value, got none of them.")
-    # What refutes the filter at this step, or did before and is not cleared yet
+    # What refutes the filter at this step, or did before and is not cleared yet.
     reasons = _refutations(evidence)
     is_refuted = bool(reasons) or (was_refuted and not _is_cleared(evidence))
     if is_refuted and not reasons:
         reasons = ["the filter was refuted before, and no AIS has agreed with it since"]
     if exact is not None:
         return Verdict(exact, exact, exact, True, is_refuted, tuple(reasons))
-    # The interval of log Z, and what speaks against it without refuting the filter
+    # The interval of log Z, and what speaks against it without refuting the filter.
     span, more = _span(evidence, is_refuted)
     flags = [] if tracked is None or is_refuted else flag_names(tracked.flags)
     if not is_refuted and (gap := _below(evidence)) is not None and _is_closed(ais, reverse):
@@ -175,13 +175,13 @@ def judge(evidence: Evidence, *, was_refuted: bool = False) -> Verdict:
         more = [*more, f"AIS, which is alone, has {ais.ess:.0f} of {ais.num_chains} chains effective"]
     if evidence.rise > 0:
         more = [*more, f"AIS rises by {evidence.rise:.1f} nats with the number of temperatures"]
-    # Even AIS outweighs flags of the filter, but nothing odd
+    # Even AIS outweighs flags of the filter, but nothing odd.
     is_trusted = span is not None and not more and ((ais is not None and is_even(ais)) or not flags)
     reasons += more + [f"flag of the filter: {name}" for name in flags]
-    # Without an interval: the highest estimate, and no ends but the bounds below
+    # Without an interval: the highest estimate, and no ends but the bounds below.
     log_zs = [source.log_z for source in (tracked, ais, reverse) if source is not None and math.isfinite(source.log_z)]
     value, low, high = span or _Span(max(log_zs, default=row), -math.inf, math.inf)
-    # Bounds that hold however uneven the weights are: a row, AIS by Markov's inequality, and reverse AIS
+    # Bounds that hold however uneven the weights are: a row, AIS by Markov's inequality, and reverse AIS.
     low = max(low, row, -math.inf if ais is None else ais.log_z - CERTIFICATE)
     if reverse is not None and not is_refuted:
         above = value if ais is None else max(value, ais.log_z)
@@ -194,7 +194,7 @@ def statement(verdict: Verdict) -> str:
     """The verdict in one line."""
     low = verdict.low
     high = verdict.high
-    # From what is sure to what is not
+    # From what is sure to what is not.
     if low == high:
         return f"log Z is {low:.2f}"
     if verdict.is_refuted:
@@ -244,7 +244,7 @@ def stronger(first: Annealing | None, second: Annealing, *, is_reverse: bool = F
         return higher if is_reverse else higher._replace(log_z=higher.log_z - math.log(2))
     if abs(first.log_z - second.log_z) > math.hypot(_reach(first), _reach(second)):
         return higher
-    # Both are right, as far as their errors tell
+    # Both are right, as far as their errors tell.
     return max(first, second, key=lambda estimate: estimate.ess / estimate.num_chains)
 
 
@@ -272,7 +272,7 @@ def _is_within(along: Annealing, ais: Annealing | None) -> bool:
 
 def _reach(annealing: Annealing) -> float:
     """How far the true log Z may lie beyond an estimate, on the side that is bounded, nats."""
-    # Errors of the mean weight, relative to it; further than the certificate nothing lies
+    # Errors of the mean weight, relative to it; further than the certificate nothing lies.
     return min(-math.log1p(-AIS_ERRORS * annealing.std), CERTIFICATE) if is_even(annealing) else CERTIFICATE
 
 
@@ -280,7 +280,7 @@ def _refutations(evidence: Evidence) -> list[str]:
     """Why the chains miss a mode, or the filter is wrong for another reason, by the evidence of this step."""
     tracked, ais, reverse, exact, row, *_ = evidence
     reasons = []
-    # Bounds from both sides that contradict each other
+    # Bounds from both sides that contradict each other.
     if ais is not None and reverse is not None and is_inverted(ais, reverse):
         gap = ais.log_z - reverse.log_z
         reasons.append(
@@ -290,7 +290,7 @@ def _refutations(evidence: Evidence) -> list[str]:
         return reasons
     if not (math.isfinite(tracked.log_z) and math.isfinite(tracked.std)):
         return [*reasons, "the log Z of the filter is not finite"]
-    # A row, the exact value or AIS that the filter's interval excludes
+    # A row, the exact value or AIS that the filter's interval excludes.
     plain = Z_95 * tracked.std
     widened = half_width(tracked)
     if row - tracked.log_z > plain:
@@ -312,7 +312,7 @@ def _is_cleared(evidence: Evidence) -> bool:
     exact = evidence.exact
     if tracked is None:
         return False
-    # By the exact value, or by AIS that says the same
+    # By the exact value, or by AIS that says the same.
     if exact is not None:
         return abs(exact - tracked.log_z) <= min(half_width(tracked), AGREES)
     return ais is not None and is_even(ais) and _agree(tracked, ais)
@@ -356,7 +356,7 @@ def _span(evidence: Evidence, is_refuted: bool) -> tuple[_Span | None, list[str]
     tracked = evidence.tracked
     ais = evidence.ais
     reverse = evidence.reverse
-    # The interval of the filter, unless it is refuted or doubted, and that of AIS with even weights
+    # The interval of the filter, unless it is refuted or doubted, and that of AIS with even weights.
     halves = []
     is_doubted = (
         tracked is not None and tracked.flags != 0 and ais is not None and is_even(ais) and _agree(tracked, ais)
@@ -367,13 +367,13 @@ def _span(evidence: Evidence, is_refuted: bool) -> tuple[_Span | None, list[str]
         halves.append((_reach(ais), ais.log_z))
     if not halves:
         return None, []
-    # AIS below the filter: a closed bracket decides for AIS, else the interval covers both
+    # AIS below the filter: a closed bracket decides for AIS, else the interval covers both.
     if len(halves) == 2 and (gap := _below(evidence)) is not None:
         (half, value), (reach, below) = halves
         if ais is not None and reverse is not None and _is_closed(ais, reverse):
             return _Span(below, below - reach, max(below + reach, reverse.log_z + _reach(reverse))), []
         return _Span(value, below - reach, value + half), [f"AIS is {gap:.1f} nats below the filter"]
-    # The narrower interval, stretched up to an uneven AIS above it or one on the other path, which are lower bounds
+    # The narrower interval, stretched up to an uneven AIS above it or one on the other path, which are lower bounds.
     half, value = min(halves)
     names = {"AIS": ais, "AIS along the parameters of training": evidence.along}
     bounds = {
@@ -390,7 +390,7 @@ def _span(evidence: Evidence, is_refuted: bool) -> tuple[_Span | None, list[str]
     return _Span(value, value - half, bounds[name]), odd
 
 
-# Which evaluation is the best
+# Which evaluation is the best.
 
 
 class Choice(NamedTuple):
@@ -423,14 +423,14 @@ def is_better(new: Choice, best: Choice) -> bool | None:
     Better is a higher lower end of the interval, worse a difference beyond the errors of both. One that is not trusted
     never takes the place of one that is, and one without a lower end takes no place.
     """
-    # By what each is worth at least; trust comes first
+    # By what each is worth at least; trust comes first.
     if math.isfinite(new.low) and (new.low > best.low if new.is_trusted == best.is_trusted else new.is_trusted):
         return True
     gain = new.log_likelihood - best.log_likelihood + Z_95 * math.hypot(new.std, best.std)
     return False if gain < 0 or (best.is_trusted and not new.is_trusted) else None
 
 
-# Against the exact log Z
+# Against the exact log Z.
 
 
 def tracking_errors(
@@ -450,7 +450,7 @@ def tracking_errors(
     std = np.asarray(std)
     flags = np.asarray(flags)
     half = Z_95 * std if half_width is None else np.asarray(half_width)
-    # What is wrong by more than a nat should be flagged
+    # What is wrong by more than a nat should be flagged.
     is_flagged = flags > 0
     is_wrong = np.abs(error) > 1
     return {

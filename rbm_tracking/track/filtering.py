@@ -91,7 +91,7 @@ class FilterState(NamedTuple):
     health: Health
 
 
-# Measurements
+# Measurements.
 
 
 def log_mean_exp(log_weights: Tensor) -> Estimate:
@@ -109,12 +109,12 @@ def log_mean_exp(log_weights: Tensor) -> Estimate:
     ops = ops_of(log_weights)
     log_weights = ops.cast(log_weights, _FLOAT64)
     count = float(log_weights.shape[-1])
-    # Weights relative to the largest one, so that none overflows
+    # Weights relative to the largest one, so that none overflows.
     largest = ops.max(log_weights)
     largest = ops.where(ops.is_finite(largest), largest, 0.0)
     weights = ops.exp(log_weights - largest[..., None])
     mean = ops.sum(weights) / count
-    # The delta method: the variance of log mean(w) is that of mean(w), divided by its square
+    # The delta method: the variance of log mean(w) is that of mean(w), divided by its square.
     deviations = weights - mean[..., None]
     squares = ops.sum(deviations * deviations) / max(count - 1.0, 1.0)
     return Estimate(
@@ -142,7 +142,7 @@ def bridge(d_upper: Tensor, d_lower: Tensor, log_s: Tensor, iterations: int = 0)
     """
     ops = ops_of(d_upper)
     d_upper, d_lower, log_s = (ops.cast(part, _FLOAT64) for part in (d_upper, d_lower, log_s))
-    # Eq. (4) at the guess of s, then at its own result: the fixed point is Bennett's
+    # Eq. (4) at the guess of s, then at its own result: the fixed point is Bennett's.
     for _ in range(iterations + 1):
         numerator = _log_mean(ops.log_sigmoid(d_upper - log_s[..., None]))
         denominator = _log_mean(ops.log_sigmoid(log_s[..., None] - d_lower))
@@ -163,7 +163,7 @@ def _log_mean(log_weights: Tensor) -> Estimate:
     return estimate._replace(variance=ops_of(log_weights).where(is_equal, np.float64(count**-2), estimate.variance))
 
 
-# The filter
+# The filter.
 
 
 def initial_filter(
@@ -176,7 +176,7 @@ def initial_filter(
     """
     log_z = np.asarray(log_z, np.float64)
     num_temps = len(log_z)
-    # Health as if a few averages had been ten times what they should be: at first nothing is trusted
+    # Health as if a few averages had been ten times what they should be: at first nothing is trusted.
     health = Health(
         observations=np.float64(0.0),
         averages=np.zeros([len(_RATES), num_temps]),
@@ -265,13 +265,13 @@ def predict(
     first = np.eye(size)[0]
     last = np.eye(size)[-1]
     is_inner = np.r_[np.ones(size - 2), 0.0]  # of zeta: all but the last
-    # The bias drifts; zeta_M, which is known, takes no change from the estimates
+    # The bias drifts; zeta_M, which is known, takes no change from the estimates.
     value = is_inner * change.value
     variance = is_inner * factor * change.variance
     mean = state.mean
     cov = state.cov + bias_variance * np.diag(last)
     gain: Tensor = np.ones(size - 1)
-    # With a finite sigma_Z the estimate at beta = 1 measures b, too, and the gain is below 1
+    # With a finite sigma_Z the estimate at beta = 1 measures b, too, and the gain is below 1.
     if np.isfinite(sigma_z):
         mean, cov = _measured(mean, cov, lambda x: x[..., -1], value[0], sigma_z**2 + variance[0])
         gain = sigma_z**2 / (sigma_z**2 + variance)  # [M]
@@ -286,7 +286,7 @@ def predict(
 
 def anchor(state: FilterState, log_z_last: Tensor) -> FilterState:
     """Set zeta_M, which is known, without variance (footnote 3)."""
-    # The row and the column of zeta_M become 0
+    # The row and the column of zeta_M become 0.
     keeps = np.r_[np.ones(state.mean.shape[0] - 2), 0.0, 1.0]
     mean = keeps * state.mean + (1.0 - keeps) * ops_of(state.mean).cast(log_z_last, _FLOAT64)
     return state._replace(mean=mean, cov=state.cov * _outer(keeps, keeps))
@@ -309,7 +309,7 @@ def update(state: FilterState, bridges: Estimate, swap_rate: Tensor, *, factor: 
     :param factor: of the variances of the estimates; by default :func:`inflation`.
     """
     ops = ops_of(state.mean)
-    # The innovations feed the health before they change the state
+    # The innovations feed the health before they change the state.
     factor = inflation(state.health) if factor is None else factor
     health = _observed(state, bridges, ops.cast(swap_rate, _FLOAT64), factor)
     variance = factor * bridges.variance
@@ -317,7 +317,7 @@ def update(state: FilterState, bridges: Estimate, swap_rate: Tensor, *, factor: 
     def condition(i: Tensor, mean: Tensor, cov: Tensor) -> tuple[Tensor, Tensor]:
         return _measured(mean, cov, lambda x: x[..., i + 1] - x[..., i], bridges.value[i], variance[i])
 
-    # One pair after another, as if their noises were independent: the inflation makes up for it
+    # One pair after another, as if their noises were independent: the inflation makes up for it.
     mean, cov = ops.repeat(state.mean.shape[0] - 2, condition, (state.mean, state.cov))
     return FilterState(mean, 0.5 * (cov + ops.transpose(cov)), health)
 
@@ -344,15 +344,15 @@ def _observed(state: FilterState, bridges: Estimate, swap_rate: Tensor, factor: 
     """Update the statistics of the innovations, of variances without inflation: P is divided by `factor`."""
     ops = ops_of(state.mean)
     health = state.health
-    # Innovations, and the variances that the filter without inflation expects of them
+    # Innovations, and the variances that the filter without inflation expects of them.
     innovation = bridges.value - (state.mean[1:-1] - state.mean[:-2])
     across = state.cov[1:-1, :-1] - state.cov[:-2, :-1]
     expected = (across[:, 1:] - across[:, :-1]) / factor + ops.diag(bridges.variance)
-    # Normalised one by one, and their sum, on which zeta_1 depends
+    # Normalised one by one, and their sum, on which zeta_1 depends.
     alone = innovation / ops.sqrt(ops.diagonal(expected))
     together = ops.sum(innovation) / ops.sqrt(ops.sum(ops.sum(expected)))
     normalised = ops.join([alone, together[None]])
-    # Averages at K rates: by how much they exceed those of white noise is the autocorrelation time
+    # Averages at K rates: by how much they exceed those of white noise is the autocorrelation time.
     averages = (1 - _RATES) * health.averages + _RATES * normalised
     slow = ops.maximum(_RATES / _AVERAGED, 1.0 / (health.observations + _FIRST_AVERAGES / _RATES))
     num_bridges = state.mean.shape[0] - 2
@@ -373,7 +373,7 @@ def _measured(
 
     :param along: the product of the last axis with the direction.
     """
-    # The gain P d / (d'P d + R) of the direction d
+    # The gain P d / (d'P d + R) of the direction d.
     projected = along(cov)
     gain = projected / (along(projected) + variance)
     # Joseph's form: (I - K d') P (I - K d')' + R K K'

@@ -65,13 +65,13 @@ def observe_flow(ladder: Ladder, level: tf.Tensor) -> Ladder:
     is_return = is_top & tf.equal(ladder.label, _DOWN)
     label = tf.where(is_top, _UP, tf.where(is_bottom, _DOWN, ladder.label))
     age = ladder.age + 1
-    # The smoothed length of a round trip sets the pace at which counts are forgotten
+    # The smoothed length of a round trip sets the pace at which counts are forgotten.
     returns = tf.reduce_sum(tf.cast(is_return, dtype))
     mean_age = tf.reduce_sum(tf.where(is_return, tf.cast(age, dtype), 0.0)) / tf.maximum(returns, 1.0)
     weight = tf.minimum(0.05 * returns, 0.5)
     return_time = ladder.return_time + weight * (mean_age - ladder.return_time)
     rate = 1.0 / (return_time + 50.0)
-    # How many of each label are at each level
+    # How many of each label are at each level.
     is_at = tf.equal(tf.range(num_temps, dtype=tf.int32)[:, None, None], level[None])
     counts = [tf.reduce_sum(tf.cast(is_at & tf.equal(label, kind)[None], dtype), axis=[1, 2]) for kind in (_UP, _DOWN)]
     return Ladder(
@@ -97,7 +97,7 @@ def flow_fraction(ladder: Ladder) -> tf.Tensor:
     # f between its ends 1 and 0, averaged with the neighbours
     f = tf.concat([one, fraction[1:-1], zero], axis=0)
     f = tf.concat([one, 0.25 * (f[:-2] + f[2:]) + 0.5 * f[1:-1], zero], axis=0)
-    # Where it rises: the middle of the lowest before and the highest after
+    # Where it rises: the middle of the lowest before and the highest after.
     is_before = tf.constant(np.tri(num_temps, dtype=bool))
     lowest_before = tf.reduce_min(tf.where(is_before, f[None], tf.ones_like(f)[None]), axis=1)
     highest_after = tf.reduce_max(tf.where(tf.transpose(is_before), f[None], tf.zeros_like(f)[None]), axis=1)
@@ -114,7 +114,7 @@ def adapt(ladder: Ladder, acceptance: tf.Tensor, rate: float = 0.001) -> Ladder:
         then run through the ladder at full speed, and f says nothing about it.
     """
     beta = ladder.beta
-    # The fewer swaps are accepted, the further beta moves to where f falls evenly
+    # The fewer swaps are accepted, the further beta moves to where f falls evenly.
     need = tf.clip_by_value((0.9 - tf.reduce_mean(acceptance)) / 0.2, 0.0, 1.0)
     even = tf.linspace(tf.ones([], beta.dtype), tf.zeros([], beta.dtype), beta.shape[0])
     f = (1.0 - _SMOOTHING) * flow_fraction(ladder) + _SMOOTHING * even
@@ -124,7 +124,7 @@ def adapt(ladder: Ladder, acceptance: tf.Tensor, rate: float = 0.001) -> Ladder:
 
 def _invert(f: tf.Tensor, beta: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     """beta at which the decreasing piecewise linear function through (beta, f) has the values `targets`, [M]."""
-    # By how much of each piece beta has fallen where f is at its target
+    # By how much of each piece beta has fallen where f is at its target.
     width = f[:-1] - f[1:]  # [M-1], positive
     part = tf.clip_by_value((f[:-1][None] - targets[:, None]) / width[None], 0.0, 1.0)  # [M, M-1]
     return beta[0] - tf.linalg.matvec(part, beta[:-1] - beta[1:])
@@ -148,7 +148,7 @@ def spawn_level(ladder: Ladder, acceptance: ArrayLike) -> int | None:
 
     :param acceptance: smoothed acceptance of the M-1 pairs.
     """
-    # Swaps are rare, or particles are held up somewhere
+    # Swaps are rare, or particles are held up somewhere.
     acceptance = np.asarray(acceptance, np.float64)
     if acceptance.mean() >= 0.4 and float(ladder.return_time) <= reference_return_time(acceptance):
         return None

@@ -199,19 +199,19 @@ class PartitionTracker:
         log_q, hotter, colder = self._family.log_q(parameters, v, betas)
         d_upper = (hotter - log_q)[:-1]
         d_lower = (log_q - colder)[1:]
-        # What the last samples predict; at first there are the bridges alone
+        # What the last samples predict; at first there are the bridges alone.
         log_z_last = float(self._family.log_z_last(parameters))
         state, known_bias, is_rare = self._moved(parameters, log_z_last)
         if state is None:
             state = anchor(self._start(d_upper, d_lower, log_z_last, v.shape[1]), log_z_last)
-        # O^(dbeta) of Eq. (4) between neighbours are measurements
+        # O^(dbeta) of Eq. (4) between neighbours are measurements.
         acceptance = np.exp(np.minimum(d_upper - d_lower, 0.0)).mean(axis=1)
         state = update(state, bridge(d_upper, d_lower, np.diff(state.mean[:-1])), acceptance)
         self.state = state
         self._current = (state, known_bias, is_rare)
         self._look_at(parameters, v, (d_upper, d_lower))
         self._num_still = self._num_still + 1 if self._is_still(v) else 0
-        # What the next observation needs of this one
+        # What the next observation needs of this one.
         drift = _UNKNOWN_DRIFT if learning_rate is None else BIAS_DRIFT * learning_rate
         drift = drift if self._bias_variance is None else self._bias_variance
         self._last = _Seen(v, log_q, self._reuse_bias(parameters, v[0], learning_rate), drift)
@@ -242,7 +242,7 @@ class PartitionTracker:
         state, known_bias, is_rare = self._observed()
         bias = float(state.mean[-1]) + known_bias
         flags = int(health_flags(state, bias)) | (FLAGS["ess"] if is_rare else 0)
-        # Samples of something else, or that do not move, tell nothing of this model
+        # Samples of something else, or that do not move, tell nothing of this model.
         flags |= FLAGS["samples"] if self._is_foreign or self._num_still >= _STILL else 0
         return Tracking(self.log_z, self.log_z_std, float(lag(state, bias)), flags)
 
@@ -271,10 +271,10 @@ class PartitionTracker:
         if self.state is None or self._last is None:
             return None, 0.0, False
         last = self._last
-        # O^(dt) of Eq. (3) by the last samples, less the bias that is known
+        # O^(dt) of Eq. (3) by the last samples, less the bias that is known.
         change = log_mean_exp(self._family.log_q(parameters, last.v, self.beta[None])[0] - last.log_q)
         unbiased = Estimate(np.append(change.value[0] - last.bias, change.value[1:]), change.variance, change.ess)
-        # The filter's prediction, with zeta_M set to what is known
+        # The filter's prediction, with zeta_M set to what is known.
         factor = inflation(self.state.health)
         moved = predict(self.state, unbiased, bias_variance=last.drift, sigma_z=self._sigma_z, factor=factor)
         return anchor(moved, log_z_last), last.bias, bool(change.ess.min() < LIMITS.min_ess)
@@ -283,7 +283,7 @@ class PartitionTracker:
         """-rate tr Cov(phi) / N, phi = d log q~ / d parameters, see `learning.reuse_bias`."""
         if learning_rate is None or self._family.gram is None:
             return 0.0
-        # By products of the phi of samples, [N, N]: Cov itself is as large as the parameters squared
+        # By products of the phi of samples, [N, N]: Cov itself is as large as the parameters squared.
         gram = self._family.gram(parameters, v)
         count = len(v)
         return float(-learning_rate * (np.trace(gram) - gram.sum() / count) / ((count - 1.0) * count))
@@ -303,7 +303,7 @@ class PartitionTracker:
             return
         rate = max(1 / (count + 1), _DISCREPANCY_RATE)
         self._is_foreign = False
-        # Statistics with the mean 0: those of temperatures, then those of the family
+        # Statistics with the mean 0: those of temperatures, then those of the family.
         everything = [_slopes(*neighbours)]
         if self._family.residuals is not None:
             everything += self._family.residuals(parameters, v, self.beta, np.random.default_rng([0, count]))
@@ -318,12 +318,12 @@ class PartitionTracker:
                 continue
             # sum_k (mean_n r_nk)^2 / var_k without the terms of a particle with itself
             discrepancy = (scaled.sum(axis=1) ** 2 - (scaled**2).sum(axis=1)).sum(axis=-1) / pairs
-            # Averages over the observations of the means, their squares and the discrepancy
+            # Averages over the observations of the means, their squares and the discrepancy.
             means = scaled.sum(axis=1) / np.sqrt(num_particles)
             new = np.stack([means, means**2, np.broadcast_to(discrepancy[:, None], means.shape)])
             before = self._looks.get(number, np.zeros_like(new))
             mean, square, mean_discrepancy = self._looks[number] = before + rate * (new - before)
-            # The share that stays from one observation to the next, by the scatter of the means over time
+            # The share that stays from one observation to the next, by the scatter of the means over time.
             scatter = np.mean(square - mean**2, axis=-1) - 2 * np.sqrt(2 * rate / num_entries)
             share = np.clip(1 - scatter, 0.0, 1.0)
             deviation = np.sqrt(2 * num_entries / pairs * np.minimum(share**2 + rate, 1.0))
@@ -360,7 +360,7 @@ class PartitionTracker:
     def _start(self, d_upper: Array, d_lower: Array, log_z_last: float, num_chains: int) -> FilterState:
         log_z = self._first_log_z
         if log_z is None:
-            # Bridges from the middle of both means; log Z adds up from beta = 0, where it is known
+            # Bridges from the middle of both means; log Z adds up from beta = 0, where it is known.
             middle = (d_upper + d_lower).mean(axis=1) / 2
             steps = bridge(d_upper, d_lower, middle, iterations=5).value
             log_z = log_z_last - np.append(np.cumsum(steps[::-1])[::-1], 0.0)
@@ -402,13 +402,13 @@ def _slopes(d_upper: Array, d_lower: Array) -> Residuals:
     :param d_lower: d at those of i + 1.
     :return: values [1, 2 N, M-1].
     """
-    # The probability that a sample is of i + 1, at the s of the bridge
+    # The probability that a sample is of i + 1, at the s of the bridge.
     log_s = bridge(d_upper, d_lower, (d_upper + d_lower).mean(axis=1) / 2, iterations=5).value
     d = np.concatenate([d_upper, d_lower], axis=1)
     is_lower = np.arange(d.shape[1]) >= d_upper.shape[1]
     p = NUMPY.sigmoid(d - log_s[:, None])
     spread = p * (1 - p)
-    # The score of the factor of d, after the constant has been projected out
+    # The score of the factor of d, after the constant has been projected out.
     off = d - (spread * d).sum(axis=1, keepdims=True) / np.maximum(spread.sum(axis=1, keepdims=True), _LEAST_VARIANCE)
     values = (is_lower - p) * off
     return Residuals(values.T[None], (spread * off**2).mean(axis=1)[None], LIMITS.max_slope)
@@ -419,7 +419,7 @@ def _shape(parameters: object) -> tuple[tuple[int, ...], ...]:
     return tuple(np.shape(part) for part in parameters) if isinstance(parameters, (tuple, list)) else ()
 
 
-# Restricted Boltzmann machines
+# Restricted Boltzmann machines.
 
 
 class _Arrays(NamedTuple):
@@ -455,7 +455,7 @@ def rbm_family(visible: Visible) -> Family:
         return np.asarray(rbm.hidden.log_normaliser(x) + of_visible)
 
     def log_z_last(parameters: Parameters) -> float:
-        # At beta = 0 the layers know nothing of each other, and hidden units have no field
+        # At beta = 0 the layers know nothing of each other, and hidden units have no field.
         rbm = arrays(parameters)
         return float(rbm.visible.log_normaliser(rbm.b) + rbm.hidden.log_normaliser(np.zeros(len(rbm.c))))
 

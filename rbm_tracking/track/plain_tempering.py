@@ -50,7 +50,7 @@ def swap(
     """
     num_temps, num_chains = level.shape
     columns = np.arange(num_chains)
-    # Slots in the order of their temperatures, and log q~ of each at its own
+    # Slots in the order of their temperatures, and log q~ of each at its own.
     slot = np.argsort(level, axis=0)
     log_q = plain.hidden_sum(hidden, a[slot, columns], beta[:, None])
     d_upper = np.empty((num_temps - 1, num_chains), a.dtype)
@@ -60,20 +60,20 @@ def swap(
         partner = np.arange(num_temps)
         partner[pairs] = pairs + 1
         partner[pairs + 1] = pairs
-        # Eq. (2): d of the two particles of each pair of this parity
+        # Eq. (2): d of the two particles of each pair of this parity.
         log_q_partner = plain.hidden_sum(hidden, a[slot, columns], beta[partner][:, None])
         difference = log_q_partner - log_q
         d_upper[pairs] = difference[pairs]
         d_lower[pairs] = -difference[pairs + 1]
         noise = rng.random((len(pairs), num_chains))
-        # Accepted pairs exchange their places in the order of temperatures, and have log q~ of there
+        # Accepted pairs exchange their places in the order of temperatures, and have log q~ of there.
         accepted = np.log(noise + 1e-300) < d_upper[pairs] - d_lower[pairs]
         is_moved = np.zeros((num_temps, num_chains), bool)
         is_moved[pairs] = is_moved[pairs + 1] = accepted
         slot = np.where(is_moved, slot[partner], slot)
         log_q = np.where(is_moved, log_q_partner[partner], log_q)
     acceptance = np.exp(np.minimum(d_upper - d_lower, 0.0)).mean(axis=1, dtype=np.float64)
-    # Of each slot in place of each temperature
+    # Of each slot in place of each temperature.
     log_q_of_slot = np.empty_like(log_q)
     log_q_of_slot[slot, columns] = log_q
     new_level = np.empty_like(level)

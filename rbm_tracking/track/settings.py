@@ -141,21 +141,21 @@ class SMLConfig:
 
         :param changes: fields with other values, whatever group they are in.
         """
-        # What the defaults have besides is left out
+        # What the defaults have besides is left out.
         recipe = {"learning_rate": 0.01, "schedule": "paper", "target_chains": 0, "centred": False}
         return cls(**by_group(cls, {**recipe, "l2": 0.0, "average": 0.0, **changes}))
 
     def __post_init__(self) -> None:
-        # CD starts at the minibatch: it has no chains of its own
+        # CD starts at the minibatch: it has no chains of its own.
         if self.target_chains is None:
             object.__setattr__(self, "target_chains", 0 if self.method == "cd" else 100)
-        # Fields that are chosen by name
+        # Fields that are chosen by name.
         choices = {"bias": BIASES, "generator": NOISES, "method": METHODS}
         choices |= {} if callable(self.schedule) else {"schedule": SCHEDULES}
         for name, names in choices.items():
             if getattr(self, name) not in names:
                 raise ValueError(f"{name} must be one of {', '.join(names)}, got {getattr(self, name)!r}.")
-        # Ranges of the numbers
+        # Ranges of the numbers.
         check_positive("learning_rate", self.learning_rate)
         counts = {"gibbs_steps": 1, "gradient_chains": 1, "target_chains": 0}
         for name, least in counts.items():
@@ -167,7 +167,7 @@ class SMLConfig:
         self._check_together()
 
     def _check_together(self) -> None:
-        # The schedule and what it needs
+        # The schedule and what it needs.
         if self.schedule in FALLING and self.decay.decay_steps is None:
             raise ValueError(
                 f"schedule={self.schedule} needs decay_steps, the update at which the rate is zero, got None."
@@ -177,7 +177,7 @@ class SMLConfig:
                 f"learning_rate_decay is of schedule=paper, got it with schedule={self.schedule}; leave out one of "
                 "them."
             )
-        # The method and its chains
+        # The method and its chains.
         if self.method == "pcd" and not self.target_chains:
             raise ValueError("method=pcd needs target_chains, the persistent chains of its gradient, got 0.")
         if self.method == "cd" and self.target_chains:

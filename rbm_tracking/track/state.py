@@ -65,13 +65,13 @@ def initial_state(
     num_temps = ladder.beta.shape[0]
     chains = initial_chains(rbm, num_temps, num_chains, seed=seed)
     mean = tf.constant(np.mean(np.asarray(data), axis=0, dtype=np.float64), rbm.W.dtype)
-    # The guess of log Z at each beta: the first order of the mean field
+    # The guess of log Z at each beta: the first order of the mean field.
     hidden = tf.linalg.matvec(rbm.W, rbm.visible.mean(rbm.b, TENSORS)) + rbm.c
     at_beta = hidden_sum(rbm.hidden, tf.tile(hidden[None], [num_temps, 1]), ladder.beta)
     log_z = rbm.visible.log_normaliser(tf.cast(rbm.b, tf.float64), TENSORS) + tf.cast(at_beta, tf.float64)
     log_z_last = float(log_z_independent(rbm.b, rbm.c.shape[0], rbm.visible, rbm.hidden))
     tracker = _tensors(anchor(initial_filter(log_z.numpy(), expected_ess=num_chains / 2), log_z_last))
-    # Hidden offsets start at the means without any input
+    # Hidden offsets start at the means without any input.
     half = rbm.hidden.mean(tf.zeros_like(rbm.c), TENSORS)
     return with_parts(SMLState(tf.constant(0), rbm, chains, ladder, tracker, (mean, half)), config, seed)
 
@@ -84,7 +84,7 @@ def with_parts(state: SMLState, config: SMLConfig, seed: tf.Tensor) -> SMLState:
     rbm = state.rbm
     count = config.target_chains
     target = initial_chains(rbm, 1, count, seed=key_at(seed, tf.constant(0), _SITE_TARGET)) if count else ()
-    # Momentum starts at rest, the average at the parameters
+    # Momentum starts at rest, the average at the parameters.
     still = rbm._replace(W=tf.zeros_like(rbm.W), b=tf.zeros_like(rbm.b), c=tf.zeros_like(rbm.c))
     velocity = still if config.momentum else ()
     average = rbm if config.average else ()
@@ -96,7 +96,7 @@ def check_parts(state: SMLState, config: SMLConfig) -> None:
 
     :raises ValueError: naming what is missing or too much.
     """
-    # What the state has, and what the configuration asks for
+    # What the state has, and what the configuration asks for.
     parts = {
         "target_chains": state.target.level.shape[1] if state.target else 0,
         "momentum": bool(state.velocity),
@@ -134,7 +134,7 @@ def spawn(state: SMLState, level: int) -> SMLState:
     num_temps, num_chains = chains.level.shape
     if not 0 <= level < num_temps - 1:
         raise ValueError(f"level must be in 0 ... {num_temps - 2}, got {level}.")
-    # Particles of the hotter level are copied to the middle temperature
+    # Particles of the hotter level are copied to the middle temperature.
     hot = tf.stack([tf.argmax(tf.equal(chains.level, level + 1), output_type=tf.int32), tf.range(num_chains)], axis=1)
     v = tf.gather_nd(chains.v, hot)
     a = tf.gather_nd(chains.a, hot)
@@ -143,7 +143,7 @@ def spawn(state: SMLState, level: int) -> SMLState:
     # log Z there, by importance sampling from the hotter level
     change = log_mean_exp((hidden_sum(hidden, a, beta) - hidden_sum(hidden, a, ladder.beta[level + 1]))[None])
     log_z = float(tracker.mean[level + 1] + change.value[0])
-    # Colder levels keep their numbers, hotter ones move by one
+    # Colder levels keep their numbers, hotter ones move by one.
     raised = tf.where(chains.level > level, chains.level + 1, chains.level)
     new_level = tf.fill([1, num_chains], tf.constant(level + 1))
     new_chains = Chains(
@@ -154,7 +154,7 @@ def spawn(state: SMLState, level: int) -> SMLState:
         middle = 0.5 * (values[level] + values[level + 1])
         return tf.concat([values[: level + 1], [middle], values[level + 1 :]], axis=0)
 
-    # Counts of the new level are between those of its neighbours, and its particles have no labels
+    # Counts of the new level are between those of its neighbours, and its particles have no labels.
     zeros = tf.zeros([1, num_chains], tf.int32)
     new_ladder = Ladder(
         beta=with_middle(ladder.beta),

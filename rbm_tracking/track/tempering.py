@@ -68,7 +68,7 @@ def initial_chains(rbm: RBM, num_temps: int, num_chains: int, *, seed: tf.Tensor
     :param seed: int32 [2].
     """
     v = sample_visible(rbm.visible, tf.broadcast_to(rbm.b, [num_temps, num_chains, rbm.b.shape[0]]), seed)
-    # Slot i begins at temperature i
+    # Slot i begins at temperature i.
     level = tf.tile(tf.range(num_temps, dtype=tf.int32)[:, None], [1, num_chains])
     return Chains(v, activations(rbm, v), level)
 
@@ -91,7 +91,7 @@ def gibbs(
     v, a, level = chains
     particle_beta = tf.gather(beta, level)
     for i in range(steps):
-        # Noise of h and of v: two sites a round, below those of swaps
+        # Noise of h and of v: two sites a round, below those of swaps.
         keys = key_at(seed, step, _SITES_PER_PASS * i), key_at(seed, step, _SITES_PER_PASS * i + 1)
         v = gibbs_round(rbm, a, keys, generator, particle_beta)
         a = activations(rbm, v)
@@ -123,7 +123,7 @@ def sample(
     run = _rounds_numpy if generator == "numpy" else _rounds_compiled if jit_compile else _rounds
     rounds = functools.partial(run, rbm, betas=betas, seed=seed)
     samples: list[np.ndarray] = []
-    # The burn-in, then the particles at beta = 1 after every `thin` rounds
+    # The burn-in, then the particles at beta = 1 after every `thin` rounds.
     chains = rounds(chains, start=tf.constant(0), count=tf.constant(burn_in), generator=generator)
     done = burn_in
     while len(samples) * chains.level.shape[1] < num_samples:
@@ -196,22 +196,22 @@ def swap(
     log_q = hidden_sum(hidden, a, tf.gather(beta, level))
     d_upper = d_lower = tf.zeros([num_temps - 1, num_chains], a.dtype)
     for parity in (1, 0):  # counted from 0, the paper's even pairs are the odd ones
-        # Pairs of this parity, and log q~ of each particle at the temperature of its partner
+        # Pairs of this parity, and log q~ of each particle at the temperature of its partner.
         is_pair = tf.constant(np.arange(num_temps - 1) % 2 == parity)[:, None]
         partner = tf.constant(_partners(num_temps, range(parity, num_temps - 1, 2)), tf.int32)
         log_q_partner = hidden_sum(hidden, a, tf.gather(beta, tf.gather(partner, level)))
-        # Eq. (2): d of the two particles of each pair, in the order of temperatures
+        # Eq. (2): d of the two particles of each pair, in the order of temperatures.
         difference = at_level(log_q_partner - log_q, level)
         d_upper = tf.where(is_pair, difference[:-1], d_upper)
         d_lower = tf.where(is_pair, -difference[1:], d_lower)
-        # A pair swaps with the probability min(1, ratio)
+        # A pair swaps with the probability min(1, ratio).
         key = key_at(seed, step, _FIRST_SWAP_SITE + parity)
         log_noise = tf.math.log(uniform(key, (num_temps - 1, num_chains), a.dtype, generator))
         accepted = is_pair & (log_noise < swap_log_ratio(d_upper, d_lower))
         is_accepted = _of_slot(tf.pad(accepted, [[0, 1], [0, 0]]) | tf.pad(accepted, [[1, 0], [0, 0]]), level)
         log_q = tf.where(is_accepted, log_q_partner, log_q)
         level = tf.where(is_accepted, tf.gather(partner, level), level)
-    # The mean probability has less noise than the share of swaps that happened
+    # The mean probability has less noise than the share of swaps that happened.
     acceptance = tf.reduce_mean(tf.exp(tf.minimum(swap_log_ratio(d_upper, d_lower), 0.0)), axis=1)
     swaps = Swaps(d_upper, d_lower, acceptance, log_q)
     return Chains(v, a, level), swaps
@@ -224,14 +224,14 @@ def swap_log_ratio(d_upper: tf.Tensor, d_lower: tf.Tensor) -> tf.Tensor:
 
 def at_level(values: tf.Tensor, level: tf.Tensor) -> tf.Tensor:
     """Values of slots [M, N] in the order of their temperatures, [M, N]."""
-    # A column has one particle at each level: the sum has one term
+    # A column has one particle at each level: the sum has one term.
     is_at = tf.equal(tf.range(level.shape[0], dtype=tf.int32)[:, None, None], level[None])  # [level, slot, N]
     return tf.reduce_sum(tf.where(is_at, values[None], tf.zeros_like(values)[None]), axis=1)
 
 
 def _of_slot(values: tf.Tensor, level: tf.Tensor) -> tf.Tensor:
     """Truth values of levels [M, N] for each slot [M, N]."""
-    # The only level that a slot is at
+    # The only level that a slot is at.
     is_at = tf.equal(tf.range(level.shape[0], dtype=tf.int32)[:, None, None], level[None])
     return tf.reduce_any(is_at & values[:, None], axis=0)
 

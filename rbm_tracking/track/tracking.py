@@ -92,10 +92,10 @@ def filtered(
     """
     ops = ops_of(tracker.mean)
     factor = inflation(tracker.health)
-    # Eq. (4): bridges by the particles that were just swapped are measurements
+    # Eq. (4): bridges by the particles that were just swapped are measurements.
     bridges = bridge(swaps.d_upper, swaps.d_lower, tracker.mean[1:-1] - tracker.mean[:-2])
     tracker = update(tracker, bridges, swaps.acceptance, factor=factor)
-    # Eq. (3): the change of log Z by the same particles, less the bias that is known
+    # Eq. (3): the change of log Z by the same particles, less the bias that is known.
     first = np.eye(change.value.shape[0])[0]
     unbiased = change._replace(value=change.value - known_bias * first)
     drift = 0.0 if config.bias == "none" else BIAS_DRIFT * rate
@@ -131,7 +131,7 @@ def _change(before: SMLState, after: SMLState, swaps: Swaps, d_b: tf.Tensor, con
     change = log_mean_exp(by_level)
     if not after.target or config.method != "tempering":
         return change
-    # The target chains are more particles at beta = 1
+    # The target chains are more particles at beta = 1.
     old_a = activations(before.rbm, after.target.v)
     of_target = hidden_sum(new_units, after.target.a) - hidden_sum(old_units, old_a)
     of_target += tf.linalg.matvec(after.target.v, d_b)
@@ -143,7 +143,7 @@ def _change(before: SMLState, after: SMLState, swaps: Swaps, d_b: tf.Tensor, con
 
 def _measure_change(before: SMLState, after: SMLState, v: tf.Tensor) -> tf.Tensor | float:
     """Change of log m(v) at particles v, if training moves the measure: [..., n_v] to [...]."""
-    # The families of visible units differ in their own parameters alone
+    # The families of visible units differ in their own parameters alone.
     old = before.rbm.visible
     new = after.rbm.visible
     return new.log_measure(v, TENSORS) - old.log_measure(v, TENSORS) if new.is_learnt else 0.0

@@ -60,7 +60,7 @@ def read_fasta(path: str | os.PathLike[str], *, unknown: str | None = None) -> A
                     lines[-1].append("".join(text.split()))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} must be compressed by gzip, and whole ({error}); copy it again.") from error
-    # Sequences without what ends them and what is inserted, all of one length
+    # Sequences without what ends them and what is inserted, all of one length.
     if not lines:
         raise ValueError(f"{path} must hold sequences, each after a title >name, got none.")
     sequences = ["".join(parts).rstrip("*") for parts in lines]
@@ -72,7 +72,7 @@ def read_fasta(path: str | os.PathLike[str], *, unknown: str | None = None) -> A
                 f"the sequences of {path} must be aligned, all as long as the first, {length} letters, but {name} has "
                 f"{len(sequence)}; align them first."
             )
-    # Letters that say nothing of a site are gaps
+    # Letters that say nothing of a site are gaps.
     letters = np.array([list(sequence) for sequence in sequences])
     if unknown is None:
         is_nucleic = set(np.unique(letters)) <= {*_NUCLEOTIDES, _ANY_NUCLEOTIDE, GAP}
@@ -83,7 +83,7 @@ def read_fasta(path: str | os.PathLike[str], *, unknown: str | None = None) -> A
 
 def _columns(sequences: list[str]) -> list[str]:
     """The sequences without insertions, in capital letters."""
-    # Lower-case letters are insertions beside capital ones only: some files are in lower case all over
+    # Lower-case letters are insertions beside capital ones only: some files are in lower case all over.
     has_insertions = (
         any(letter.isupper() for letter in sequences[0]) and len({len(sequence) for sequence in sequences}) > 1
     )
@@ -118,7 +118,7 @@ def neighbour_weights(X: ArrayLike, identity: float = 0.8) -> NDArray[np.float64
     columns, used = np.unique(codes + offsets, return_inverse=True)
     is_letter = np.zeros((len(values), len(columns)), np.float32)
     np.put_along_axis(is_letter, used.reshape(values.shape), 1.0, axis=1)
-    # Neighbours of a block of rows at a time
+    # Neighbours of a block of rows at a time.
     counts = np.empty(len(values))
     for start in range(0, len(values), _BLOCK):
         agreeing = is_letter[start : start + _BLOCK] @ is_letter.T

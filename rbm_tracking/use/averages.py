@@ -65,12 +65,12 @@ def averaged(
     first, second = tf.unstack(tf.random.experimental.stateless_split(tf.random.fold_in(seed, state.step), 2))
     options: Execution = {"generator": generator, "jit_compile": jit_compile}
     rounds = {"burn_in": _BURN_IN, "thin": _THIN, "seed": first}
-    # Samples of the parameters, led by AIS to their average: the change of log Z
+    # Samples of the parameters, led by AIS to their average: the change of log Z.
     rows = sample(state.rbm, state.chains, state.ladder.beta.numpy(), _NUM_PARTICLES, **rounds, **options)
     v = tf.constant(rows, state.rbm.W.dtype)
     _, log_weights = anneal(state.rbm, state.average, num_steps, v, seed=second, **options)
     change = log_mean_exp(log_weights)
-    # Only log Z at beta = 1 moves, with the variance of the change
+    # Only log Z at beta = 1 moves, with the variance of the change.
     top = tf.one_hot(0, state.tracker.mean.shape[0], dtype=tf.float64)
     tracker = state.tracker._replace(
         mean=state.tracker.mean + change.value * top,
@@ -135,17 +135,17 @@ def settled(
     before = 0.0
     with np.errstate(over="ignore"):
         for number in range(num_steps + 1):
-            # A look at the rows set aside, by log Z of the chains that do not drive
+            # A look at the rows set aside, by log Z of the chains that do not drive.
             if number % _EVERY == 0 or number == num_steps:
                 measured = result_of(log_w[1::2], v[1::2], num_strata=num_strata)
                 value = float(np.average(_log_q(at, valid), weights=valid_weights)) - measured.log_z
                 before = value if number == 0 else before
                 if value > (before if best is None else before + best.gain):
                     best = Settled(at, measured, value - before)
-            # The centred gradient: rows less the weighted mean over chains that drive
+            # The centred gradient: rows less the weighted mean over chains that drive.
             batch = rows[np.arange(number * _BATCH, (number + 1) * _BATCH) % len(rows)] if len(rows) > _BATCH else rows
             direction = _direction(at, batch.astype(at.W.dtype), v[::2], log_w[::2], v_mean, penalties)
-            # The longest step that leaves most weights as even as they are
+            # The longest step that leaves most weights as even as they are.
             log_q = _log_q(at, v)
             least = _KEPT * effective(log_w)
             while True:
@@ -182,7 +182,7 @@ def _direction(
     d_W = h_data.T @ rows / len(rows) - (h_model * w[:, None]).T @ v
     d_W, d_b, d_c = plain.centred(d_W, d_v, d_h, (v_mean, h_mean))
     d_W -= np.float32(penalties.l2) * at.W + np.float32(penalties.l1) * np.sign(at.W)
-    # What L1 has pulled to 0 stays there
+    # What L1 has pulled to 0 stays there.
     return np.where(at.W == 0, np.float32(0), d_W) if penalties.l1 else d_W, d_b, d_c
 
 

@@ -101,7 +101,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
                 f"rows of bits or categories can be classified, got visible={rbm.visible!r}; and hidden units must be "
                 f"bits, got hidden={rbm.hidden!r}."
             )
-        # The label is one more category, behind those of X
+        # The label is one more category, behind those of X.
         rbm_groups = () if rbm.groups is None else rbm.groups
         rbm_groups = (
             blocks(int(rbm_groups), self.n_features_in_) if isinstance(rbm_groups, int | np.integer) else rbm_groups
@@ -111,7 +111,7 @@ class RBMClassifier(ClassifierMixin, BaseEstimator):
         one_hot = np.eye(len(self.classes_))[labels]
         both = sparse.hstack([X, one_hot]).tocsr() if sparse.issparse(X) else np.hstack([X, one_hot])
         self.rbm_ = rbm.fit(both)
-        # The RBM is where the discriminative training starts
+        # The RBM is where the discriminative training starts.
         rng = np.random.default_rng(self.random_state)
         self.parameters_ = _Parameters.of(rbm.rbm_, self.n_features_in_)
         self.parameters_ = discriminate(
@@ -183,7 +183,7 @@ def discriminate(
     :param X: [N, D], dense or CSR.
     :param labels: [N], from 0.
     """
-    # Parameters, and the averages of their slopes and squares
+    # Parameters, and the averages of their slopes and squares.
     theta = [np.array(part) for part in parameters]
     first = [0 * part for part in theta]
     second = [0 * part for part in theta]
@@ -197,7 +197,7 @@ def discriminate(
             slopes = gradient(_Parameters(*theta), np.asarray(batch, np.float64), labels[rows])
             rate = learning_rate * (1 - step / total)
             step += 1
-            # Adam, whose rate falls to 0; weights W and U decay
+            # Adam, whose rate falls to 0; weights W and U decay.
             for i, slope in enumerate(slopes):
                 slope = slope - l2 * theta[i] if i < 2 else slope
                 first[i] += (1 - _FIRST) * (slope - first[i])
@@ -213,7 +213,7 @@ def gradient(parameters: _Parameters, v: Array, labels: NDArray[np.int64]) -> _P
     # log p(y | v) is a softmax over the free energies with each label
     o = (v @ W.T + c)[:, None] + U.T[None]  # [B, K, n_h]
     residual = (np.arange(len(d)) == labels[:, None]) - softmax(np.logaddexp(0.0, o).sum(axis=2) + d, axis=1)
-    # Each label's part of the slopes, summed over labels for what they share
+    # Each label's part of the slopes, summed over labels for what they share.
     moved = residual[:, :, None] * expit(o) / len(v)
     of_hidden = moved.sum(axis=1)
     return _Parameters(of_hidden.T @ v, moved.sum(axis=0).T, of_hidden.sum(axis=0), residual.mean(axis=0))

@@ -263,11 +263,11 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if weights is not None:
             rows = rows[weights > 0]
             weights = weights[weights > 0]
-        # Absent entries are filled in, and some rows set aside to validate with
+        # Absent entries are filled in, and some rows set aside to validate with.
         rows, missing = filled(rows, self._known_groups(rows.shape[1]), self.random_state_)
         self._visible = self._units(rows)
         train, valid = self._held_out(rows, missing)
-        # How many updates, of how many rows, at which rate
+        # How many updates, of how many rows, at which rate.
         size = min(self.batch_size, len(train))
         total = self._num_updates(len(train), size)
         of_train = None if weights is None else weights[train]
@@ -275,7 +275,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         first = rows[train if weights is None else resampled(self.random_state_, weights[train], train)]
         absent = None if missing is None else missing[train]
         train_rows = Rows(rows[train], of_train, absent)
-        # Fits of several widths and decays; what the best one left is taken over
+        # Fits of several widths and decays; what the best one left is taken over.
         trials = []
 
         def trial(width: int, decay: float) -> Trial:
@@ -289,7 +289,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             best = best_trial(self._given_width, self.l2, trial)
             self.__dict__.update(best.left)
             self.trials_ = trials
-            # A population with modes that chains miss takes the last steps, and log Z is checked once more
+            # A population with modes that chains miss takes the last steps, and log Z is checked once more.
             sample = self._drawn(first[:: -(-first.shape[0] // _SCORE_ROWS)])
             if missing is None and len(valid):
                 of_valid = None if weights is None else weights[valid]
@@ -305,7 +305,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Arguments and errors as for :meth:`fit`. The first call takes the visible biases from X, so begin with many
         rows. Numbers of rows up to the next power of two share what is compiled.
         """
-        # The first rows make the model, as in `fit`
+        # The first rows make the model, as in `fit`.
         is_first = not hasattr(self, "components_")
         self._check_parameters()
         rows = self._validated(X, reset=is_first)
@@ -318,15 +318,15 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self.validation_scores_ = []
             decay = DECAY if self.l2 is None else self.l2
             self._start(rows, self.max_updates or _MOST_UPDATES, self._given_width or WIDTH, decay)
-        # The filter goes on from the log Z that enumeration found at the end of `fit`
+        # The filter goes on from the log Z that enumeration found at the end of `fit`.
         if self._exact is not None:
             tracker = known(self._state.tracker, log_z_exact(self._state.rbm))
             self._state = self._state._replace(tracker=tracker)
-        # Filled up with rows of weight 0, so that few sizes are compiled
+        # Filled up with rows of weight 0, so that few sizes are compiled.
         count = rows.shape[0]
         padded = packed(self._drawn(rows), 1 << (count - 1).bit_length())
         weights = (np.arange(len(padded)) < count) / count
-        # The rate is held where there is no last update to fall to
+        # The rate is held where there is no last update to fall to.
         config = self._config()
         dtype = self._state.rbm.W.dtype
         config = dataclasses.replace(config, schedule="constant") if config.schedule in FALLING else config
@@ -364,7 +364,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         else:
             config = evaluation.EvidenceConfig(final_ais_betas=str(n_temps), ais_chains=n_chains)
             both = evaluation.bracket(self._model, self._base_b, seed, config, **self._execution)
-        # What AIS says is evidence from now on
+        # What AIS says is evidence from now on.
         lower, upper = (evaluation.annealing(result) for result in both)
         if self._lower is not None and along == "temperatures" and n_temps > 3 * self._settings.ais_temps:
             self._rise = rise(self._lower, lower)
@@ -466,7 +466,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         seed = tf.constant(rng.randint(2**31 - 1, size=2), tf.int32)
         model = self._model
         noise = self._execution
-        # Clamped units, another temperature or the way of training have new chains; else those of training go on
+        # Clamped units, another temperature or the way of training have new chains; else those of training go on.
         rbm = model.rbm if temperature == 1 else at_temperature(model.rbm, temperature)
         if given is not None:
             known = given if self._frame is None else self._frame.standardised(given)
@@ -502,7 +502,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)
-        # Rows as the units take them, NaN where a value is missing
+        # Rows as the units take them, NaN where a value is missing.
         rows: Matrix = X.toarray() if sparse.issparse(X) else X
         if self.visible != "softmax":
             rows = as_floats(self._columns(rows, reset=False))
@@ -595,7 +595,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _validated(self, X: Matrix, *, reset: bool) -> Matrix:
         """X as numbers, dense or CSR, after checking that it is in [0, 1]; in :meth:`fit` also NaN."""
-        # Masked entries, categories as they come, and columns of a frame become numbers
+        # Masked entries, categories as they come, and columns of a frame become numbers.
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64), np.nan)
         if self.visible == "softmax" and self.groups is None:
@@ -663,7 +663,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 tuple(range(end - len(levels), end))
                 for end, levels in zip(ends.tolist(), self.encoder_.categories_, strict=True)
             )
-        # As the user names them
+        # As the user names them.
         if self.groups is None:
             return ()
         if isinstance(self.groups, int | np.integer):
@@ -673,7 +673,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _units(self, X: Matrix) -> Visible:
         """The visible units that all rows of X call for."""
         learn_variances = self._settings.learn_variances
-        # Columns of several families, numbers of one family, then bits and categories
+        # Columns of several families, numbers of one family, then bits and categories.
         if not isinstance(self._layer, str):
             return layer(self._layer, self._drawn(X), learn_variances=learn_variances)
         if self.visible in ("relu", "drelu"):
@@ -687,7 +687,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _held_out(self, X: Matrix, missing: NDArray[np.bool_] | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows to train with, and rows to validate with, which are whole (none without early stopping)."""
         settings = self._settings
-        # Rows with gaps have no likelihood to validate by
+        # Rows with gaps have no likelihood to validate by.
         everything = np.arange(X.shape[0])
         complete_rows = everything if missing is None else np.flatnonzero(~missing.any(axis=1))
         if not self.early_stopping or X.shape[0] < _FEW_ROWS:
@@ -726,7 +726,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         activations once, however many columns it has."""
         if self.learning_rate is not None:
             return self.learning_rate
-        # Each bit or category moves all activations once, however many columns it has
+        # Each bit or category moves all activations once, however many columns it has.
         share = 1.0 if self.hidden in ("bernoulli", "spin") else _SHARE_OF_NUMBERS
         if not isinstance(self._visible, Bernoulli | Softmax) or size < _MANY_IN_BATCH:
             return share * _RATE
@@ -739,7 +739,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _num_updates(self, num_rows: int, size: int) -> int:
         """How many there are at most."""
-        # Fifty passes, within limits; `n_iter` passes at most
+        # Fifty passes, within limits; `n_iter` passes at most.
         a_pass = -(-num_rows // size)
         total = self.max_updates
         if total is None:
@@ -750,12 +750,12 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         settings = self._settings
         self._decay_steps = total
         self._decay = decay
-        # A graph pays where there is much to do
+        # A graph pays where there is much to do.
         is_long = total > _MOST_UPDATES or width * X.shape[1] > _MOST_WEIGHTS
         self._jit = is_long if settings.jit_compile is None else settings.jit_compile
         best: Generator = "threefry" if self._jit else "numpy"
         self._generator = best if settings.generator is None else settings.generator
-        # Parameters from the base rates of some rows, and noise or their leading modes
+        # Parameters from the base rates of some rows, and noise or their leading modes.
         sample = X if X.shape[0] <= _SCORE_ROWS else X[self.random_state_.permutation(X.shape[0])[:_SCORE_ROWS]]
         data = self._drawn(sample)
         seed = self._new_seed()
@@ -768,7 +768,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError(f"n_modes is for bits, got {wrong}; leave it out.")
         if settings.n_modes:
             rbm = low_rank_rbm(width, settings.n_modes, seed=seed, data=data, clip=clip)
-        # Chains, ladder and filter
+        # Chains, ladder and filter.
         ladder = linear_ladder(settings.ladder.n_temps)
         config = self._config()
         self._state = initial_state(
@@ -787,7 +787,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         :return: the best validation score, and whether it fell since then.
         """
         train = rows.X
-        # Minibatches, and what is counted and kept along the way
+        # Minibatches, and what is counted and kept along the way.
         batches = minibatches(self.random_state_, train.shape[0], size, rows.weights)
         best = None
         counted = Best()
@@ -807,7 +807,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             print(f"{of_rows}, {of_model}, evaluated every {every}{early}", flush=True)
         cost = Cost(total, "updates")
         while self.n_updates_ < total:
-            # Updates up to the next evaluation, in blocks
+            # Updates up to the next evaluation, in blocks.
             until = min(total, (self.n_updates_ // every + 1) * every)
             first = self.n_updates_ + 1
             self._advance(rows, batches, min(until - self.n_updates_, block), size)
@@ -818,7 +818,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 nodes.append(half_precision(self._parameters))
             if self.n_updates_ < until:
                 continue
-            # An evaluation: the filter, AIS where it is needed, and the verdict
+            # An evaluation: the filter, AIS where it is needed, and the verdict.
             if watch is not None:
                 by_ais = functools.partial(
                     evaluation.ais_scalars,
@@ -835,7 +835,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             if watch is None:
                 continue
             self.validation_scores_.append((self.n_updates_, watch.choice.log_likelihood))
-            # The best evaluation so far; patience counts those that are worse
+            # The best evaluation so far; patience counts those that are worse.
             verdict = is_better(watch.choice, Choice() if best is None else best.choice)
             counted = counted.judged(Best(self.n_updates_), is_better=verdict)
             if verdict:
@@ -843,7 +843,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 best = _Best(*fields, len(nodes))
             if counted.is_done(self._settings.stopping.patience):
                 break
-        # The state of the best evaluation is the model
+        # The state of the best evaluation is the model.
         if best is not None:
             self._take(best.state, best.observed)
             self._kept = best.model
@@ -868,7 +868,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         seed = tf.random.fold_in(self._seed, -self.n_updates_)
         rng = plain.noise_of(seed.numpy(), 1)
         base_b = strata.with_maxima(rbm, strata.starts(rows, rbm.visible), rng)
-        # Where few of the chains carry the weight of all, four times as many temperatures
+        # Where few of the chains carry the weight of all, four times as many temperatures.
         for share in (32, 8):
             betas = linear_schedule(max(2, settings.ais_temps // share))
             population = strata.stratified(rbm, betas, base_b, base_b, seed=seed, generator="numpy", jit_compile=False)
@@ -890,7 +890,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         )
         if found is None:
             return
-        # The model's chains at beta = 1 and its log Z are those of the population, with an error that lets AIS decide
+        # The model's chains at beta = 1 and its log Z are those of the population, with an error that lets AIS decide.
         model = self._model
         measured = found.population
         v, _, level = plain.arrays(model.chains)
@@ -913,7 +913,7 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         settings = self._settings
         model = self._model
         was_refuted = self.evidence_.is_refuted
-        # Enumeration, where it is cheap, ends the matter
+        # Enumeration, where it is cheap, ends the matter.
         if num_terms(model.rbm) <= _MOST_TERMS:
             self._exact = log_z_exact(model.rbm)
             evidence = Evidence(evaluation.tracking(model, self._observed), exact=self._exact)
@@ -921,17 +921,17 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             return
         seed = tf.random.fold_in(self._seed, self.n_updates_)
         options = self._execution
-        # AIS from each cluster of the rows
+        # AIS from each cluster of the rows.
         base_b = strata.starts(rows, model.rbm.visible)
         self._lower, self._rise = evaluation.checked_again(model.rbm, base_b, settings.ais_temps, seed, **options)
-        # AIS along the parameters of training
+        # AIS along the parameters of training.
         self._along = evaluation.along_training(
             self._path(nodes, beta=1.0),
             max(2, settings.ais_temps // 8),
             tf.random.fold_in(seed, 1),
             **options,
         )
-        # The verdict on all of it, with reverse AIS where AIS is below the filter
+        # The verdict on all of it, with reverse AIS where AIS is below the filter.
         evidence = Evidence(evaluation.tracking(model, self._observed), self._lower, along=self._along, rise=self._rise)
         self._verdict = judge(evidence, was_refuted=was_refuted)
         if is_in_doubt(evidence, self._verdict):
@@ -940,13 +940,13 @@ class TrackedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _advance(self, rows: Rows, batches: Iterator[NDArray[np.int64]], count: int, size: int) -> None:
         """`count` updates in one compiled call."""
-        # The rows of all minibatches, one after the other; absent entries are drawn by the parameters of now
+        # The rows of all minibatches, one after the other; absent entries are drawn by the parameters of now.
         chosen = np.concatenate([next(batches) for _ in range(count)])
         if rows.is_missing is not None:
             refill(rows, chosen, self._state.rbm, self.random_state_)
         data = packed(self._drawn(rows.X[chosen]), _BLOCK * size)
         index = np.arange(_BLOCK * size, dtype=np.int32).reshape(_BLOCK, size)
-        # What is compiled is kept for each configuration
+        # What is compiled is kept for each configuration.
         updates = compiled_updates(self._config(), jit_compile=self._jit)
         state, observed = updates(self._state, tf.constant(data), tf.constant(index), tf.constant(count), self._seed)
         self._take(state, Observed._make(part.numpy()[count - 1] for part in observed))

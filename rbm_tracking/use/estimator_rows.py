@@ -64,7 +64,7 @@ def checked(validate: Callable[[], Matrix], X: Matrix, visible: Layer) -> Matrix
             "X must be [n_samples, n_features], got a list of texts; for a letter in each column give "
             "np.array([list(row) for row in X])."
         )
-    # Messages of scikit-learn that know nothing of these units
+    # Messages of scikit-learn that know nothing of these units.
     try:
         return validate()
     except ValueError as error:
@@ -136,7 +136,7 @@ def check_values(X: Matrix, visible: Layer) -> None:
         for name in visible:
             check_values(X[:, _columns_of(visible, name)], name)
         return
-    # Each family by its range; of sparse rows the values that are not 0
+    # Each family by its range; of sparse rows the values that are not 0.
     values = np.asarray(X.data if sparse.issparse(X) else X)
     if np.issubdtype(values.dtype, np.floating):
         values = values[np.isfinite(values)]
@@ -154,7 +154,7 @@ def check_values(X: Matrix, visible: Layer) -> None:
         if sparse.issparse(X):
             raise ValueError("codes of categories must be dense for visible='softmax'; X.toarray() makes them so.")
         raise ValueError(_CATEGORIES.format(f"values from {values.min():g} to {values.max():g}"))
-    # Bits, or probabilities of bits
+    # Bits, or probabilities of bits.
     if values.min() < 0 or values.max() > 1:
         negative = "Negative values in data: " if values.min() < 0 else ""
         is_spin = (np.abs(values) == 1).all()
@@ -178,7 +178,7 @@ def drawn(rows: Matrix, visible: Layer, rng: np.random.RandomState) -> np.ndarra
     dense = rows.toarray() if sparse.issparse(rows) else rows
     if is_numeric(visible):
         return np.asarray(dense, np.float32)
-    # No number is drawn where all are bits
+    # No number is drawn where all are bits.
     binary = dense.astype(np.uint8)
     if not (binary == dense).all():
         binary = (rng.uniform(size=dense.shape) < dense).astype(np.uint8)
@@ -208,13 +208,13 @@ def minibatches(
 
 def resampled(rng: np.random.RandomState, weights: np.ndarray, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """As many rows, each as often as its weight among the others asks for, up to less than one."""
-    # Systematic resampling: one random number shifts all places at which rows are taken
+    # Systematic resampling: one random number shifts all places at which rows are taken.
     ends = np.cumsum(weights / weights.sum()) * len(rows)
     ends[-1] = len(rows)
     return np.repeat(rows, np.diff(np.floor(ends + rng.uniform()), prepend=0).astype(np.int64))[: len(rows)]
 
 
-# Entries that are absent
+# Entries that are absent.
 
 
 class Rows(NamedTuple):
@@ -238,7 +238,7 @@ def filled(
     values = X.data if sparse.issparse(X) else X
     if not np.issubdtype(values.dtype, np.floating) or not np.isnan(values).any():
         return X, None
-    # Each category, and each other column, from rows that have it
+    # Each category, and each other column, from rows that have it.
     X = X.toarray() if sparse.issparse(X) else X.copy()
     is_missing = np.isnan(X)
     alone = set(range(X.shape[1])) - {column for group in groups for column in group}
@@ -257,14 +257,14 @@ def filled(
 def refill(rows: Rows, chosen: NDArray[np.int64], rbm: RBM, rng: np.random.RandomState) -> None:
     """Draw what is absent in the chosen rows anew given what is there, in place."""
     assert rows.is_missing is not None
-    # Only rows that have gaps
+    # Only rows that have gaps.
     index = np.unique(chosen)
     index = index[rows.is_missing[index].any(axis=1)]
     numpy_rng = np.random.default_rng(rng.randint(2**31 - 1))
     rows.X[index] = fill_in(rbm, rows.X[index], rows.is_missing[index], rng=numpy_rng, num_steps=_ROUNDS)
 
 
-# Categories as they come
+# Categories as they come.
 
 
 def as_categories(X: ArrayLike) -> OneHotEncoder | None:
@@ -281,7 +281,7 @@ def as_categories(X: ArrayLike) -> OneHotEncoder | None:
         there = values[~np.isnan(values)] if values.dtype.kind == "f" else values
         if not np.isfinite(there).all() or (there != np.round(there)).any() or np.isin(there, (0, 1)).all():
             return None
-    # Levels of each column in their order, without what is absent
+    # Levels of each column in their order, without what is absent.
     is_absent = _is_absent(values)
     levels = []
     for column in range(values.shape[1]):
@@ -299,7 +299,7 @@ def one_hot(encoder: OneHotEncoder, X: ArrayLike) -> NDArray[np.float32]:
 
     :raises ValueError: if X has another number of columns, or levels that were not there before.
     """
-    # What is absent is any level for now, so that the encoder takes it
+    # What is absent is any level for now, so that the encoder takes it.
     values = np.asarray(X)
     is_absent = _is_absent(values)
     if values.ndim == 2 and values.shape[1] == len(encoder.categories_):
@@ -327,7 +327,7 @@ def _is_absent(values: np.ndarray) -> NDArray[np.bool_]:
     return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
 
 
-# Other distributions
+# Other distributions.
 
 
 def at_temperature(rbm: RBM, temperature: float) -> RBM:
@@ -345,7 +345,7 @@ def drawn_given(rbm: RBM, given: ArrayLike, n_samples: int, num_steps: int, rng:
     n_v = int(rbm.b.shape[0])
     if row.shape != (n_v,):
         raise ValueError(f"given must be [{n_v}], one value or NaN for each unit, got shape {row.shape}.")
-    # A start by the visible biases alone, then rounds in which the given units stay
+    # A start by the visible biases alone, then rounds in which the given units stay.
     is_missing = np.broadcast_to(np.isnan(row), (n_samples, n_v))
     noise = rng.random((n_samples, rbm.visible.num_noise(n_v)))
     field = np.broadcast_to(np.asarray(rbm.b, np.float64), (n_samples, n_v))
@@ -358,7 +358,7 @@ def drawn_given(rbm: RBM, given: ArrayLike, n_samples: int, num_steps: int, rng:
 def log_probs_unnormalised(rbm: RBM, X: Matrix) -> NDArray[np.float64]:
     """log q~(x) of each row, dense or sparse, in float64, nats, [N]."""
     W, b, c = (np.asarray(part, np.float64) for part in (rbm.W, rbm.b, rbm.c))
-    # Blocks of rows, dense or sparse; the measure of bits is 1
+    # Blocks of rows, dense or sparse; the measure of bits is 1.
     parts = []
     hidden = rbm.hidden
     is_measured = not isinstance(rbm.visible, Discrete)

@@ -114,7 +114,7 @@ _ROUNDS = 4  # of AIS along training at the end
 _BURN_IN = 200
 _THIN = 50
 
-# In training
+# In training.
 
 
 class Evaluations:
@@ -162,20 +162,20 @@ class Evaluations:
         """
         was_refuted, log_likelihood, std, is_trusted = self.store.memory.numpy()
         best = Choice(float(log_likelihood), float(std), bool(is_trusted))
-        # Log-likelihoods of all parts by the tracked log Z
+        # Log-likelihoods of all parts by the tracked log Z.
         by_part = {name: log_likelihoods(state, rows) for name, rows in self._parts.items()}
         scalars = {
             f"{name}/log_likelihood_nats": float(np.average(rows, weights=self._weights.get(name)))
             for name, rows in by_part.items()
         }
         largest = max(float(rows.max()) for rows in by_part.values())
-        # The verdict of the filter and the rows alone
+        # The verdict of the filter and the rows alone.
         tracked = tracking(state, observed)
         mean_log_q = scalars["valid/log_likelihood_nats"] + tracked.log_z
         bound = state.rbm.visible.highest_log_p(state.rbm.b.shape[0])
         evidence = Evidence(tracked, highest_log_q=largest + tracked.log_z - bound)
         verdict = judge(evidence, was_refuted=bool(was_refuted))
-        # AIS where the filter is in doubt, or the evaluation may be about to become the best
+        # AIS where the filter is in doubt, or the evaluation may be about to become the best.
         is_doubted = tracked.flags != 0 or verdict.is_refuted
         if by_ais is not None and (is_doubted or is_candidate(choice(mean_log_q, verdict), best)):
             estimate = by_ais()
@@ -183,12 +183,12 @@ class Evaluations:
             scalars |= {**estimate, **by_log_z}
             evidence = evidence._replace(ais=_logged(estimate, self.config))
             verdict = judge(evidence, was_refuted=bool(was_refuted))
-            # AIS below the filter: reverse AIS says which of them is wrong
+            # AIS below the filter: reverse AIS says which of them is wrong.
             if is_in_doubt(evidence, verdict):
                 scalars |= (upper := by_ais(is_reverse=True))
                 evidence = evidence._replace(reverse=_logged(upper, self.config, "reverse_ais"))
                 verdict = judge(evidence, was_refuted=bool(was_refuted))
-        # The best evaluation so far is remembered with its interval
+        # The best evaluation so far is remembered with its interval.
         current_choice = choice(mean_log_q, verdict)
         self.verdict = verdict
         self.choice = current_choice
@@ -242,7 +242,7 @@ def ais_scalars(
     :param seed: int32 [2], of all estimates; the noise is a function of it and of the number of the update.
     :param is_reverse: from above, from the particles of `state` after some rounds of parallel tempering.
     """
-    # Another seed at each step, and for each direction
+    # Another seed at each step, and for each direction.
     at_step = tf.random.fold_in(seed, int(state.step))
     name = "reverse_ais" if is_reverse else "ais"
     if is_reverse:
@@ -276,7 +276,7 @@ def highest() -> Callable[[int, Best, Mapping[str, float]], Best]:
     return rule
 
 
-# At the end
+# At the end.
 
 
 def final(
@@ -305,7 +305,7 @@ def final(
     line = next((line for line in records if line["step"] == saved.step), {})
     evidence = Evidence()
     estimates: dict[str, Any] = {}
-    # The filter
+    # The filter.
     if training.track:
         lag = line.get("tracker/lag_nats")
         flags = line.get("tracker/flags")
@@ -315,11 +315,11 @@ def final(
         if flags is not None:
             reasons = {"half_width_nats": half_width(tracked), "flags": flag_names(tracked.flags)}
             estimates["tracked"] |= {"lag_nats": lag, **reasons}
-    # Enumeration, where it is cheap
+    # Enumeration, where it is cheap.
     if by_enumeration := exact_scalars(state.rbm):
         evidence = evidence._replace(exact=by_enumeration["exact/log_z_nats"])
         estimates["exact"] = {"log_z_nats": evidence.exact}
-    # AIS and reverse AIS along temperatures
+    # AIS and reverse AIS along temperatures.
     if config.final_ais_betas != "0":
         both = bracket(
             state,
@@ -333,7 +333,7 @@ def final(
         evidence = evidence._replace(ais=lower, reverse=upper)
     elif line.get("ais/log_z_nats") is not None:
         evidence = evidence._replace(ais=_logged(line, config))
-    # The same along the parameters of training
+    # The same along the parameters of training.
     if along:
         base_b = base_rate_biases(parts["train"], visible=state.rbm.visible)
         path = trajectory([*along, state.rbm], base_b=base_b, smoothing=SMOOTHING, beta=config.trajectory_beta)
@@ -367,7 +367,7 @@ def bracket(
     :param base_b: visible biases [n_v] that AIS starts from, for example those of the data's base rates.
     :param seed: int32 [2].
     """
-    # From below, then from above with seeds of its own
+    # From below, then from above with seeds of its own.
     forward_seed, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
     betas = config.final_ais_betas
     lower = _ais(state.rbm, base_b, betas, config, forward_seed, generator, jit_compile)
@@ -396,9 +396,9 @@ def checked_again(
     """
     options: Execution = {"generator": generator, "jit_compile": jit_compile}
     short_seed, long_seed = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
-    # Modes that the rows do not lead to are strata, too
+    # Modes that the rows do not lead to are strata, too.
     base_b = strata.with_maxima(rbm, base_b, plain.noise_of(seed.numpy(), 0))
-    # The last states of the short AIS are the cells of the long one
+    # The last states of the short AIS are the cells of the long one.
     few, many = (ais.linear_schedule(max(2, num_temps // divisor)) for divisor in (32, 8))
     short = strata.stratified(rbm, few, base_b, base_b, num_chains=num_chains, seed=short_seed, **options)
     cells = strata.arrivals(short, len(base_b), rbm.visible)
@@ -427,7 +427,7 @@ def along_training(
     options: Execution = {"generator": generator, "jit_compile": jit_compile}
     count = 1 if ais.is_at_once(generator) else _ROUNDS  # of the pilot's shape
     pilot, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 1 + count))
-    # A pilot measures the path, and steps are allotted by its distances
+    # A pilot measures the path, and steps are allotted by its distances.
     lengths = distances(path, num_chains=num_chains, seed=pilot, **options)
     steps = allotted(lengths, max(num_steps, len(lengths)))
     num_chains = num_chains * _ROUNDS // count
@@ -499,7 +499,7 @@ def _reverse_ais(
 
     :param seed: int32 [2], or one for the samples and one for AIS.
     """
-    # Samples from the particles as they are now, then AIS from these
+    # Samples from the particles as they are now, then AIS from these.
     stage_seeds = tf.unstack(tf.random.experimental.stateless_split(seed, 2)) if tf.is_tensor(seed) else seed
     chains = state.chains._replace(a=tf.linalg.matmul(state.chains.v, state.rbm.W, transpose_b=True) + state.rbm.c)
     beta = state.ladder.beta.numpy()
@@ -523,7 +523,7 @@ def _entry(result: ais.AISResult) -> dict[str, float | list[float]]:
 
 
 def _news(verdict: Verdict, was_refuted: bool) -> str | None:
-    # Nothing is told twice
+    # Nothing is told twice.
     if verdict.is_refuted == was_refuted:
         return None
     if was_refuted:
@@ -550,7 +550,7 @@ def _with_likelihoods(
     rbm: RBM, parts: Mapping[str, Rows], evidence: Evidence, found: dict[str, Any], line: Mapping[str, float]
 ) -> dict[str, Any]:
     """What was found, with the verdict on all of it and the log-likelihoods of the parts by each log Z."""
-    # The verdict; rows bound log Z from below
+    # The verdict; rows bound log Z from below.
     log_q = {name: log_probs_unnormalised(rbm, rows) for name, rows in parts.items()}
     if found:
         bound = rbm.visible.highest_log_p(rbm.b.shape[0])
@@ -564,7 +564,7 @@ def _with_likelihoods(
             "statement": statement(verdict),
             "reasons": list(verdict.reasons),
         }
-    # By each log Z, that of the verdict among them
+    # By each log Z, that of the verdict among them.
     for entry in found.values():
         for name, values in log_q.items():
             entry[f"{name}_log_likelihood_nats"] = float(values.mean()) - entry["log_z_nats"]

@@ -70,7 +70,7 @@ def units_of_frame(encoder: Any, X: Any) -> FrameUnits | None:
     numbers = [column for column in range(rows.shape[1]) if not is_bit[column]]
     if not groups and not ((rows[:, numbers] < 0) | (rows[:, numbers] > 1)).any():
         return None
-    # Numbers by their mean and deviation; bits stay
+    # Numbers by their mean and deviation; bits stay.
     centre = np.zeros(rows.shape[1])
     scale = np.ones(rows.shape[1])
     for column in numbers:

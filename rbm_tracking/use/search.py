@@ -40,7 +40,7 @@ def best_trial(width: int | None, decay: float | None, fit: Callable[[int, float
     :param decay: of weights, None to choose it.
     :param fit: makes the fit of a width and a decay.
     """
-    # The first fit, then stronger decay, then fewer units, each as long as it helps
+    # The first fit, then stronger decay, then fewer units, each as long as it helps.
     best = fit(width or WIDTH, DECAY if decay is None else decay)
     while decay is None and best.is_overfit and best.decay * _STRONGER <= _MOST_DECAY * 1.001:
         if (new := _better(best, fit(best.width, best.decay * _STRONGER))) is best:

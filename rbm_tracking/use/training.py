@@ -41,7 +41,7 @@ def not_finite(state: SMLState, observed: Observed) -> str | None:
 
     :param observed: of updates up to that of `state`.
     """
-    # Parameters first: log Z is not finite with them
+    # Parameters first: log Z is not finite with them.
     if not all(np.isfinite(part).all() for part in tf.nest.flatten(state.rbm)):
         return (
             f"the parameters are no longer finite after update {int(state.step)}: training has diverged; lower "
@@ -83,7 +83,7 @@ class Trainer:
         keep_node: Callable[[SavedRBM], object] | None = None,
     ) -> None:
         check_parts(state, config)
-        # Variables for all that changes; sizes with temperatures are open if these are spawned
+        # Variables for all that changes; sizes with temperatures are open if these are spawned.
         num_temps = state.ladder.beta.shape[0]
         changing = {num_temps - 1, num_temps, num_temps + 1} if spawn_up_to else set()
         self.store = tf.Module(name="trainer")
@@ -148,11 +148,11 @@ class Trainer:
         n_v = self._structure.rbm.b.shape[0]
         if table.shape.rank != 2 or table.shape[1] != n_v:
             raise ValueError(f"data must have {n_v} columns, one for each visible unit, got shape {table.shape}.")
-        # XLA would take the first or the last row in place of one that is not there
+        # XLA would take the first or the last row in place of one that is not there.
         if index.dtype.kind not in "iu" or index.min(initial=0) < 0 or index.max(initial=0) >= len(table):
             raise ValueError(f"rows must be whole numbers from 0 to {len(table) - 1}, those of rows of the data.")
         done = int(self.store.leaves[0])
-        # Calls end where parameters are kept along the way
+        # Calls end where parameters are kept along the way.
         nodes = [i for i in range(1, len(index) + 1) if self._keep_node and is_node(done + i)]
         ends = sorted({*nodes, len(index)})
         pieces = []
@@ -164,7 +164,7 @@ class Trainer:
         return self.observed
 
     def _advance(self, data: tf.Tensor, index: NDArray[np.integer], seed: tf.Tensor) -> Observed:
-        # Filled up to one size, so that one graph serves all blocks
+        # Filled up to one size, so that one graph serves all blocks.
         padded = np.zeros([MAX_BLOCK, index.shape[1]], np.int32)
         padded[: len(index)] = index
         state, every = self._updates(self.state, data, tf.constant(padded), tf.constant(len(index)), seed)
@@ -187,7 +187,7 @@ class Trainer:
 
         :return: the level that it has, or None.
         """
-        # Where swaps or round trips ask for one; swap rates of the old ladder say nothing of the new one
+        # Where swaps or round trips ask for one; swap rates of the old ladder say nothing of the new one.
         state = self.state
         if self.num_temps >= self.spawn_up_to:
             return None
@@ -245,12 +245,12 @@ def new_trainer(
     for units in (visible, hidden_units):
         if modes and units != Bernoulli():
             raise ValueError(f"a start from modes is for bits, got {type(units).__name__} units; leave out modes.")
-    # From the leading modes of the data, or from noise
+    # From the leading modes of the data, or from noise.
     if modes:
         rbm = low_rank_rbm(hidden, modes, seed=seed, data=data, dtype=dtype)
     else:
         rbm = initial_rbm(hidden, seed=seed, data=data, dtype=dtype, visible=visible, hidden=hidden_units)
-    # Chains, ladder and filter; parameters along the way go to a folder
+    # Chains, ladder and filter; parameters along the way go to a folder.
     ladder = linear_ladder(num_temps)
     state = initial_state(rbm, ladder, num_chains, seed=seeds("chains"), data=data, config=config)
     if trajectory is not None:

@@ -278,7 +278,7 @@ class Recipe:
         self._replace(current_model)
         raise problem or ValueError(f"there is no checkpoint in {folder}.")
 
-    # Private
+    # Private.
 
     def _scope(self) -> AbstractContextManager[object]:
         return nullcontext() if self._strategy is None else self._strategy.scope()

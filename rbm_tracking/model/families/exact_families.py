@@ -33,19 +33,19 @@ def as_bits(W: Array, b: Array, c: Array) -> tuple[Array, Array, Array, float]:
 
 def log_z_softmax(A: Array, alpha: Array, b: Array, visible: Softmax) -> float:
     """log of the sum over h of exp(alpha'h) prod_g sum_k exp((A'h + b)_gk): A [n_h, n_v], alpha [n_h], b [n_v]."""
-    # Every bit is a group of one column: there are no other factors
+    # Every bit is a group of one column: there are no other factors.
     groups = visible.of_groups()
     sizes = [len(group) + (not needed) for group, needed in zip(groups.groups, groups.is_required, strict=True)]
     results = []
     for first, second in _halves(len(alpha)):
-        # Fields of both halves of the hidden units, whose sums are those of all states
+        # Fields of both halves of the hidden units, whose sums are those of all states.
         states = np.split(np.arange(len(alpha)), [first.shape[1]])
         fields = [
             groups.fields(u @ A[part] + biases)
             for u, part, biases in zip((first, second), states, (b, 0 * b), strict=True)
         ]
         log_weights = (first @ alpha[states[0]])[:, None] + (second @ alpha[states[1]])[None]
-        # The sum over options of a group is a product of matrices; its logarithm is taken before it overflows
+        # The sum over options of a group is a product of matrices; its logarithm is taken before it overflows.
         product = np.ones_like(log_weights)
         bound = 0.0
         for g, size in enumerate(sizes):
@@ -75,7 +75,7 @@ def log_z_gaussian(A: Array, alpha: Array, b: Array, visible: Gaussian) -> float
     results = []
     for first, second in _halves(len(alpha)):
         one, two = np.split(np.arange(len(alpha)), [first.shape[1]])
-        # The quadratic form of a state: that of each half, and of both together
+        # The quadratic form of a state: that of each half, and of both together.
         energies = [
             u @ linear[part] + 0.5 * ((u @ coupling[np.ix_(part, part)]) * u).sum(axis=1)
             for u, part in ((first, one), (second, two))

@@ -37,13 +37,13 @@ def find_groups(rows: ArrayLike, *, min_together: float = MIN_TOGETHER) -> Group
     groups = []
     start = 0
     while start < bits.shape[1]:
-        # Columns are taken as long as no row has two ones among them
+        # Columns are taken as long as no row has two ones among them.
         has_one = bits[:, start].copy()
         stop = start + 1
         while stop < bits.shape[1] and not has_one.all() and not (has_one & bits[:, stop]).any():
             has_one |= bits[:, stop]
             stop += 1
-        # A group: every row has a one, or independent columns would have had pairs of ones
+        # A group: every row has a one, or independent columns would have had pairs of ones.
         if stop - start > 1 and (has_one.all() or _pairs(bits[:, start:stop].mean(0)) * len(bits) >= min_together):
             groups.append(tuple(range(start, stop)))
             start = stop
@@ -54,7 +54,7 @@ def find_groups(rows: ArrayLike, *, min_together: float = MIN_TOGETHER) -> Group
 
 def _of_one_size(bits: np.ndarray, groups: Groups) -> Groups:
     """As many groups of one size, if every row has a single one in each of them; else the groups."""
-    # Columns without a one may stand at either end of a group
+    # Columns without a one may stand at either end of a group.
     n_v = bits.shape[1]
     if not groups or n_v % len(groups) or n_v < 2 * len(groups):
         return groups
@@ -88,7 +88,7 @@ def softmax(rows: ArrayLike, groups: Sequence[Sequence[int]], *, check: bool = T
     columns = tuple(tuple(int(column) for column in group) for group in groups)
     if not columns:
         return Bernoulli()
-    # Whether the columns are there; then which groups have a one in every row
+    # Whether the columns are there; then which groups have a one in every row.
     Softmax(bits.shape[1], columns)
     units = Softmax(bits.shape[1], columns, tuple(bool(bits[:, list(g)].any(axis=1).all()) for g in columns))
     if check:

@@ -31,7 +31,7 @@ class Mixed:
     families: tuple[Visible, ...]
 
     def __post_init__(self) -> None:
-        # Every column from 0 on, once
+        # Every column from 0 on, once.
         named = sorted(column for columns in self.columns for column in columns)
         if named != list(range(len(named))) or not named or len(self.columns) != len(self.families):
             raise ValueError(
@@ -64,7 +64,7 @@ class Mixed:
 
     def check(self, rows: ArrayLike, *, n_v: int | None = None, name: str = "data") -> Array:
         array = check_numbers(rows, n_v=self.n_v if n_v is None else n_v, name=name)
-        # Each family says what is wrong with its own columns
+        # Each family says what is wrong with its own columns.
         for family, index in zip(self.families, self._index, strict=True):
             family.check(array[:, index], name=f"columns {index[:5].tolist()}{'...' * (len(index) > 5)} of {name}")
         return array

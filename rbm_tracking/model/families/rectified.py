@@ -33,7 +33,7 @@ _LEAST_NOISE = 2.0**-25
 
 def _tail(t: Tensor, ops: Ops) -> tuple[Tensor, Tensor]:
     """exp(-G(-t)) and the mean of s at x = -t, for t of 5 and more."""
-    # The continued fraction of the normal tail, from its inner end
+    # The continued fraction of the normal tail, from its inner end.
     inner = t
     for k in range(_DEPTH, 1, -1):
         inner = t + k / inner
@@ -42,7 +42,7 @@ def _tail(t: Tensor, ops: Ops) -> tuple[Tensor, Tensor]:
 
 def _half(x: Tensor, ops: Ops) -> tuple[Tensor, Tensor]:
     """G(x) and its slope, the mean of s."""
-    # The closed form; far down, where it cancels, the tail
+    # The closed form; far down, where it cancels, the tail.
     near = ops.maximum(x, ops.cast(np.float64(-_FAR), x))
     log_z = 0.5 * near * near + ops.log(ops.erfc(-near * math.sqrt(0.5))) + 0.5 * math.log(math.pi / 2)
     is_far = x < -_FAR
@@ -57,11 +57,11 @@ def _draw_half(x: Tensor, noise: Tensor, ops: Ops) -> Tensor:
     least = ops.cast(np.float64(_LEAST_NOISE), x)
     u = ops.maximum(ops.cast(noise, x), least)
     near = ops.maximum(x, ops.cast(np.float64(-_FAR), x))
-    # By the inverse of the normal distribution function, where that is exact enough
+    # By the inverse of the normal distribution function, where that is exact enough.
     close = near - ops.ndtri(u * (0.5 * ops.erfc(-near * math.sqrt(0.5))))
     if ops is NUMPY and not np.any(x < -_FAR):
         return ops.maximum(close, ops.cast(np.float64(0.0), x))
-    # Far down: a first guess, then Newton's method on the tail
+    # Far down: a first guess, then Newton's method on the tail.
     t = ops.maximum(-x, ops.cast(np.float64(_FAR), x))
     log_u = ops.log(u)
     begin = _tail(t, ops)[0]
@@ -222,7 +222,7 @@ class DReLU(Numbers):
         """The sign by one number of the noise, the size by another."""
         n = int(self.gap.shape[0])
         log_plus, _, x_plus, w_plus, log_minus, _, x_minus, w_minus = self._parts(x, ops)
-        # The sign by the mass of each half, then the size within it
+        # The sign by the mass of each half, then the size within it.
         is_plus = ops.take(noise, np.arange(n)) < ops.sigmoid(log_plus - log_minus)
         size = _draw_half(ops.where(is_plus, x_plus, x_minus), ops.take(noise, np.arange(n, 2 * n)), ops)
         return ops.where(is_plus, size * w_plus, -size * w_minus)

@@ -76,7 +76,7 @@ class Softmax(Discrete):
     @functools.cached_property
     def _place(self) -> NDArray[np.int64]:
         """Where each column is in the G K options, followed by the bits, [n_v]."""
-        # The inverse of the order of options and bits; -1 is of no column
+        # The inverse of the order of options and bits; -1 is of no column.
         order = np.concatenate([self._options.ravel(), self._rest])
         place = np.full(self.n_v + 2, -1)
         place[order] = np.arange(len(order))
@@ -104,7 +104,7 @@ class Softmax(Discrete):
         grouped = self.of_groups()
         states = np.zeros((stop - start, self.n_v))
         index = np.arange(start, stop)
-        # The number of a state has a digit for each group: which of its options is 1
+        # The number of a state has a digit for each group: which of its options is 1.
         for group, needed in zip(grouped.groups, grouped.is_required, strict=True):
             index, option = np.divmod(index, len(group) + (not needed))
             is_column = option < len(group)
@@ -131,7 +131,7 @@ class Softmax(Discrete):
         mean = np.asarray(rows).mean(axis=0, dtype=np.float64)
         b = Bernoulli().biases(rows, clip=clip)
         for group, required in zip(self.groups, self.is_required, strict=True):
-            # Log odds against no column, or about their mean where one is required
+            # Log odds against no column, or about their mean where one is required.
             columns = list(group)
             log_p = np.log(np.maximum(mean[columns], clip))
             b[columns] = log_p - (log_p.mean() if required else np.log(max(1 - mean[columns].sum(), clip)))
@@ -146,7 +146,7 @@ class Softmax(Discrete):
         return self._columns(ops.softmax(self.fields(x, ops)), bits, ops)
 
     def variance(self, x: Tensor, ops: Ops = NUMPY) -> Tensor:
-        # Each column alone is a bit
+        # Each column alone is a bit.
         mean = self.mean(x, ops)
         return mean * (1.0 - mean)
 
@@ -158,11 +158,11 @@ class Softmax(Discrete):
         if ops is NUMPY:
             return self._drawn(x, noise)
         num_groups, num_options = self._options.shape
-        # The distribution function over the options of each group
+        # The distribution function over the options of each group.
         is_end = np.arange(num_options) >= self._last[:, None]
         upper = ops.cumsum(ops.softmax(self.fields(x, ops)))
         upper = ops.where(is_end, ops.cast(np.float64(2.0), x), upper)  # the last option takes what is left
-        # The first option whose end is above the noise
+        # The first option whose end is above the noise.
         of_groups = ops.take(noise, np.arange(num_groups)[:, None])
         chosen = ops.sum(ops.cast(upper <= of_groups, x))[..., None]
         options = ops.cast(chosen == ops.cast(np.arange(num_options), x), x)
@@ -183,7 +183,7 @@ class Softmax(Discrete):
         np.exp(ends, out=ends)
         for below, end in itertools.pairwise(ends):
             end += below
-        # The first option whose end is above the noise, or the last one there is
+        # The first option whose end is above the noise, or the last one there is.
         height = noise.T[:num_groups] * ends[-1]
         chosen = np.zeros(height.shape, np.int64)
         for end in ends:

@@ -35,13 +35,13 @@ def gradient_step(
     :param weights: of the data, [B], with the sum 1; None for 1 / B each.
     :param model_weights: of the particles, as `weights`.
     """
-    # The steps of b and c: means of the data less those of the particles
+    # The steps of b and c: means of the data less those of the particles.
     d_v = row_mean(v_data, weights) - row_mean(v_model, model_weights)
     d_h = row_mean(h_data, weights) - row_mean(h_model, model_weights)
-    # The step of W as a product of few rows, those of the data and of the particles
+    # The step of W as a product of few rows, those of the data and of the particles.
     hidden_factors = tf.concat([_weighted(h_data, weights), -_weighted(h_model, model_weights)], axis=0)
     visible_factors = tf.concat([v_data, v_model], axis=0)
-    # The centred gradient: offsets enter the step of W as two more rows, and change those of the biases
+    # The centred gradient: offsets enter the step of W as two more rows, and change those of the biases.
     if offsets is not None:
         v_mean, h_mean = offsets
         hidden_factors = tf.concat([hidden_factors, -d_h[None], -h_mean[None]], axis=0)
@@ -69,10 +69,10 @@ def moved_activations(chains: Chains, step: Step, old: RBM, new: RBM, kept: tf.T
     :param kept: the part of W that is left before the step is added, []; None for all of it.
     """
     n_h, n_v = new.W.shape
-    # A step of many rows costs more than the product with the new W
+    # A step of many rows costs more than the product with the new W.
     if step.left.shape[0] * (n_h + n_v) >= n_h * n_v:
         return activations(new, chains.v)
-    # W v + c changes by left'(right v), and by the step of c
+    # W v + c changes by left'(right v), and by the step of c.
     change = matmul_rows(matmul_rows(chains.v, step.right, transpose_b=True), step.left)
     if kept is None:
         return chains.a + change + step.c
@@ -103,12 +103,12 @@ def reuse_bias(
     v_mean, h_mean = offsets
     v_c = v - v_mean
     h_c = h - h_mean
-    # Inner products of phi = (h v', v, h) for all pairs of particles
+    # Inner products of phi = (h v', v, h) for all pairs of particles.
     vv = tf.linalg.matmul(v_c, v_c, transpose_b=True)
     hh = tf.linalg.matmul(h_c, h_c, transpose_b=True)
     gram = vv * hh + vv + hh
     if slopes is not None:
         gram += tf.linalg.matmul(slopes, slopes, transpose_b=True)
-    # The trace of Cov(phi) from these, with N - 1 in the denominator
+    # The trace of Cov(phi) from these, with N - 1 in the denominator.
     total = tf.linalg.trace(gram) - tf.reduce_sum(gram) / count
     return -rate * total / ((count - 1.0) * count)

@@ -79,11 +79,11 @@ def sml_update(
         offsets = (offsets[0], offsets[1] + 0.01 * (row_mean(h_data, weights) - offsets[1]))
     centre = offsets if config.centred else None
     move = gradient_step(batch, h_data, negative.v, h_model, rate, centre, weights, negative.weights)
-    # Hidden biases are pulled to the wanted mean activity
+    # Hidden biases are pulled to the wanted mean activity.
     if config.penalties.sparsity_target is not None:
         pull = config.penalties.sparsity_cost * (config.penalties.sparsity_target - row_mean(h_data, weights))
         move = move._replace(c=move.c + rate * pull)
-    # The parameters after the step, and activations of all particles at these
+    # The parameters after the step, and activations of all particles at these.
     units = _moved_units(rbm, batch, a_data, negative, rate, weights)
     after, d_b = _moved(state._replace(target=target, offsets=offsets), chains, move, units, rate, config)
 
@@ -95,7 +95,7 @@ def sml_update(
     if not config.track or swaps is None:
         zeros = [tf.zeros([], tf.float64)] * (len(Observed._fields) - 1)
         return after, Observed._make([*zeros, tf.cast(acceptance, tf.float64)])
-    # The closed form of the bias of particles that drove the step (Section 3.2)
+    # The closed form of the bias of particles that drove the step (Section 3.2).
     known_bias = tf.zeros([], tf.float64)
     if config.bias == "both" and negative.num_tracked:
         by_zero = (tf.zeros_like(rbm.b), tf.zeros_like(rbm.c))
@@ -114,14 +114,14 @@ def _sampled(state: SMLState, seed: tf.Tensor, config: SMLConfig) -> tuple[Chain
     chains = state.chains
     target = state.target
     swaps = None
-    # Target chains take turns in the ladder, and are sampled at beta = 1
+    # Target chains take turns in the ladder, and are sampled at beta = 1.
     if target and config.method == "tempering":
         chains, target = take_turns(chains, target)
     if target:
         target = moved_target(
             state.rbm, target, steps=config.gibbs_steps, seed=seed, step=state.step, generator=config.generator
         )
-    # The ladder: Gibbs sampling at all temperatures, then swaps (Eq. 2)
+    # The ladder: Gibbs sampling at all temperatures, then swaps (Eq. 2).
     if config.track or config.method == "tempering":
         chains = gibbs(
             state.rbm,
@@ -149,15 +149,15 @@ def _negative(
     config: SMLConfig,
 ) -> Negative:
     """The states that drive the gradient downwards, by the method."""
-    # CD: chains that start at the minibatch
+    # CD: chains that start at the minibatch.
     if config.method == "cd":
         start = short_chains(batch, activations(rbm, batch))
         moved = moved_target(rbm, start, steps=config.gibbs_steps, seed=seed, step=step, generator=config.generator)
         return Negative(moved.v[0], moved.a[0], weights=weights)
-    # PCD: the target chains alone
+    # PCD: the target chains alone.
     if config.method == "pcd" and target:
         return Negative(target.v[0], target.a[0])
-    # Tempering: the particles at beta = 1 of the ladder, and the target chains
+    # Tempering: the particles at beta = 1 of the ladder, and the target chains.
     v, a = at_target(chains, config.gradient_chains or chains.level.shape[1])
     if target:
         v = tf.concat([v, target.v[0]], axis=0)
@@ -177,7 +177,7 @@ def _moved_units(
     hidden = rbm.hidden
     if visible.is_learnt:
         visible = visible.moved(change(visible.slopes(batch, TENSORS), visible.slopes(negative.v, TENSORS)), TENSORS)
-    # Hidden units are summed out: their slopes are means given the rows
+    # Hidden units are summed out: their slopes are means given the rows.
     if hidden.is_learnt:
         slopes = hidden.mean_slopes(a_data, TENSORS), hidden.mean_slopes(negative.a, TENSORS)
         hidden = hidden.moved(change(*slopes), TENSORS)
@@ -192,7 +192,7 @@ def _moved(
     kept_share = 1.0 - rate * config.penalties.l2 if config.penalties.l2 else None
     d_W = tf.linalg.matmul(move.left, move.right, transpose_a=True)
     velocity: RBM | tuple[()] = ()
-    # With momentum the decay of weights is a part of the step
+    # With momentum the decay of weights is a part of the step.
     if state.velocity:
         d_W = d_W - rate * config.penalties.l2 * rbm.W if config.penalties.l2 else d_W
         step = zip((state.velocity.W, state.velocity.b, state.velocity.c), (d_W, move.b, move.c), strict=True)
@@ -211,7 +211,7 @@ def _moved(
             return particles._replace(a=activations(new, particles.v))
         return particles._replace(a=moved_activations(particles, move, rbm, new, kept_share))
 
-    # Activations of all particles follow: the next update starts from them
+    # Activations of all particles follow: the next update starts from them.
     has_ladder = config.track or config.method == "tempering"
     after = state._replace(
         step=state.step + 1,
@@ -250,7 +250,7 @@ def compiled_updates(
     Configurations that differ in the learning rate and its schedule alone share what is compiled. With the generator
     "numpy" nothing is.
     """
-    # The rate is no part of what is compiled
+    # The rate is no part of what is compiled.
     is_plain = config.generator == "numpy"
     updates = None if is_plain else _compiled(without_rate(config), jit_compile)
 
@@ -279,7 +279,7 @@ def _compiled(config: SMLConfig, jit_compile: bool) -> Callable[..., tuple[SMLSt
             data = tf.cast(data, tf.bool)  # a GPU has no kernel that gathers uint8
         size = rows.shape[0]
         num_temps = state.ladder.beta.shape[0]
-        # Places for what the updates observe, filled one after the other
+        # Places for what the updates observe, filled one after the other.
         scalars = tf.zeros([size, len(Observed._fields) - 1], tf.float64)
         swap_rates = tf.zeros([size, num_temps - 1], tf.float64)
 

@@ -51,7 +51,7 @@ def plain_updates(
                 opened, batch, seed=seed, config=config, rate=float(rates[i]), weights=weights
             )
             observations.append(observed)
-    # As of a graph, observations have a place for each row of `rows`
+    # As of a graph, observations have a place for each row of `rows`.
     padded = observations + observations[-1:] * (len(rows) - count)
     observed = Observed._make(tf.constant(np.stack(values)) for values in zip(*padded, strict=True))
     return tf.nest.map_structure(tf.constant, opened), observed
@@ -67,7 +67,7 @@ def plain_update(
     scale = np.asarray(rate, rbm.W.dtype)
     chains, target, swaps = _sampled(state, config, rng)
 
-    # The gradient: the data's mean of -dF/dtheta less that of the particles
+    # The gradient: the data's mean of -dF/dtheta less that of the particles.
     a_data = plain.activations(rbm, batch)
     h_data = plain.hidden_mean(rbm.hidden, a_data)
     v_model, a_model, model_weights, tracked = _negative(rbm, chains, target, swaps, batch, weights, config, rng)
@@ -80,7 +80,7 @@ def plain_update(
     offsets = state.offsets
     v_mean = np.zeros_like(rbm.b)
     h_mean = np.zeros_like(rbm.c)
-    # Centred: offsets of the layers enter the step of W, and change those of the biases
+    # Centred: offsets of the layers enter the step of W, and change those of the biases.
     if config.centred:
         v_mean = offsets[0]
         h_mean = offsets[1] + np.float32(0.01) * (of_data @ h_data - offsets[1])
@@ -88,7 +88,7 @@ def plain_update(
         d_W, d_v, d_h = plain.centred(d_W, d_v, d_h, offsets)
     if config.penalties.sparsity_target is not None:
         d_h = d_h + config.penalties.sparsity_cost * (config.penalties.sparsity_target - of_data @ h_data)
-    # Units that have parameters of their own, then all parameters after the step
+    # Units that have parameters of their own, then all parameters after the step.
     units = _moved_units(rbm, (batch, v_model), (a_data, a_model), (of_data, of_model), scale)
     new, velocity = _moved(state, d_W * scale, d_v * scale, d_h * scale, units, rate, config)
 
@@ -102,14 +102,14 @@ def plain_update(
         average=_averaged(state.average, new, step, config) if state.average else (),
     )
     acceptance = np.zeros(len(state.ladder.beta) - 1) if swaps is None else swaps.acceptance
-    # The ladder moves, if it is adaptive
+    # The ladder moves, if it is adaptive.
     if config.adaptive and swaps is not None:
         flow = observe_flow(state.ladder, tf.constant(chains.level))
         moved = adapt(flow, tf.constant(acceptance, flow.beta.dtype))
         after = after._replace(ladder=plain.arrays(moved))
     if not config.track or swaps is None:
         return after, Observed._make([*([0.0] * (len(Observed._fields) - 1)), acceptance])
-    # The closed form of the bias (Section 3.2), then the filter across the update
+    # The closed form of the bias (Section 3.2), then the filter across the update.
     bias = 0.0
     if config.bias == "both" and tracked:
         unit_slopes = own_slopes(rbm.visible, rbm.hidden, v_model, a_model)
@@ -142,14 +142,14 @@ def _sampled(
         v[slot, columns] = queue_v[: len(columns)]
         a[slot, columns] = queue_a[: len(columns)]
         target = target._replace(v=queue_v[None, len(columns) :], a=queue_a[None, len(columns) :])
-    # All of them are sampled at beta = 1
+    # All of them are sampled at beta = 1.
     if target:
         target_v, target_a = gibbs(
             rbm, target.v, target.a, np.ones((1, 1), beta.dtype), steps=config.gibbs_steps, rng=rng
         )
         target = target._replace(v=target_v, a=target_a)
     swaps = None
-    # The ladder: Gibbs sampling at all temperatures, then swaps (Eq. 2)
+    # The ladder: Gibbs sampling at all temperatures, then swaps (Eq. 2).
     if config.track or config.method == "tempering":
         v, a = gibbs(rbm, v, a, beta[level], steps=config.gibbs_steps, rng=rng)
         level, swaps = swap(a, level, beta, rng=rng, hidden=rbm.hidden)
@@ -167,15 +167,15 @@ def _negative(
     rng: np.random.Generator,
 ) -> tuple[Array, Array, Array | None, int]:
     """What drives the gradient downwards: states, their activations and weights; how many of them are tracked."""
-    # CD: chains that start at the minibatch
+    # CD: chains that start at the minibatch.
     if config.method == "cd":
         ones = np.ones(len(batch), batch.dtype)
         v, a = gibbs(rbm, batch, plain.activations(rbm, batch), ones, steps=config.gibbs_steps, rng=rng)
         return v, a, weights, 0
-    # PCD: the target chains alone
+    # PCD: the target chains alone.
     if config.method == "pcd" and target:
         return target.v[0], target.a[0], None, 0
-    # Tempering: the particles at beta = 1 of the ladder, and the target chains
+    # Tempering: the particles at beta = 1 of the ladder, and the target chains.
     count = config.gradient_chains or chains.level.shape[1]
     columns = np.arange(count)
     slot = (np.argmin(chains.level, axis=0) if swaps is None else swaps.slot[0])[:count]
@@ -207,7 +207,7 @@ def _moved(
     rbm = state.rbm
     if config.penalties.l2:
         d_W = d_W - np.asarray(rate * config.penalties.l2, rbm.W.dtype) * rbm.W
-    # With momentum a part of the last change is made again
+    # With momentum a part of the last change is made again.
     velocity = state.velocity
     if velocity:
         momentum = np.asarray(config.momentum, rbm.W.dtype)
@@ -233,7 +233,7 @@ def _averaged(average: RBM, new: RBM, step: int, config: SMLConfig) -> RBM:
 
 def _reuse_bias(v: Array, h: Array, rate: float, slopes: Array | None) -> float:
     """As `gradient.reuse_bias`, of centred states."""
-    # Inner products of phi = (h v', v, h) for all pairs of particles, in place
+    # Inner products of phi = (h v', v, h) for all pairs of particles, in place.
     vv = v @ v.T
     hh = h @ h.T
     gram = vv * hh
@@ -241,7 +241,7 @@ def _reuse_bias(v: Array, h: Array, rate: float, slopes: Array | None) -> float:
     gram += hh
     if slopes is not None:
         gram += slopes @ slopes.T
-    # The trace of Cov(phi) from these
+    # The trace of Cov(phi) from these.
     count = len(v)
     return float(-rate * (np.trace(gram) - gram.sum(dtype=np.float64) / count) / ((count - 1.0) * count))
 
@@ -283,7 +283,7 @@ def _change(
     change = filtering.log_mean_exp(by_level)
     if not target or not after.target or config.method != "tempering":
         return change
-    # The target chains are more particles at beta = 1
+    # The target chains are more particles at beta = 1.
     of_target = plain.hidden_sum(new.hidden, after.target.a) - plain.hidden_sum(old.hidden, target.a)
     of_target = of_target + (target.v @ d_b + measure(target.v))
     top = filtering.log_mean_exp(np.concatenate([by_level[:1], of_target.astype(np.float64)], axis=1))

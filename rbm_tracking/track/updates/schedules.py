@@ -24,7 +24,7 @@ def learning_rate_at(config: SMLConfig, step: tf.Tensor, dtype: tf.DType = tf.fl
 
     :raises ValueError: if a function as schedule gives what is no rate.
     """
-    # Of a function: its values, which must be rates
+    # Of a function: its values, which must be rates.
     if callable(config.schedule):
         rates = np.array([float(config.schedule(int(t))) for t in np.ravel(step)])
         if not (np.isfinite(rates) & (rates >= 0)).all():
@@ -36,13 +36,13 @@ def learning_rate_at(config: SMLConfig, step: tf.Tensor, dtype: tf.DType = tf.fl
         return tf.reshape(tf.constant(rates, dtype), np.shape(step))
     start = tf.constant(config.learning_rate, dtype)
     t = tf.cast(step, dtype)
-    # Constant up to hold T, then on a line or half a cosine to 0 at T
+    # Constant up to hold T, then on a line or half a cosine to 0 at T.
     if config.schedule in FALLING:
         last = float(config.decay.decay_steps or 1)
         first = config.decay.hold * last
         remaining_share = tf.clip_by_value((last - t) / (last - first), 0.0, 1.0)
         return start * (remaining_share if config.schedule == "linear" else 0.5 - 0.5 * tf.cos(np.pi * remaining_share))
-    # Constant, or as 1 / t from alpha on
+    # Constant, or as 1 / t from alpha on.
     if config.decay.learning_rate_decay is None:
         return tf.broadcast_to(start, tf.shape(t))
     return tf.minimum(start * config.decay.learning_rate_decay / (t + 1.0), start)

@@ -35,7 +35,7 @@ def take_turns(chains: Chains, target: Chains) -> tuple[Chains, Chains]:
     num_chains = chains.level.shape[1]
 
     def turn(inside: tf.Tensor, queue: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        # A column has one particle at beta = 1: it goes to the end of the queue, for the first one in it
+        # A column has one particle at beta = 1: it goes to the end of the queue, for the first one in it.
         top = tf.reduce_sum(tf.where(is_top, inside, tf.zeros_like(inside)), axis=0)
         both = tf.concat([queue[0], top], axis=0)
         return tf.where(is_top, both[None, :num_chains], inside), both[None, num_chains:]
@@ -49,7 +49,7 @@ def moved_target(
     rbm: RBM, target: Chains, *, steps: int, seed: tf.Tensor, step: tf.Tensor, generator: str = "threefry"
 ) -> Chains:
     """`steps` rounds of Gibbs sampling at beta = 1, with noise of its own."""
-    # The ladder has the same steps: with its stream, chains would move alike
+    # The ladder has the same steps: with its stream, chains would move alike.
     stream_seed = tf.bitwise.bitwise_xor(seed, tf.constant([0, _STREAM]))
     beta = tf.ones([1], rbm.W.dtype)
     return gibbs(rbm, target, beta, steps=steps, seed=stream_seed, step=step, generator=generator)
@@ -57,7 +57,7 @@ def moved_target(
 
 def at_target(chains: Chains, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     """States [count, n_v] and activations [count, n_h] at beta = 1 of the first columns of the ladder."""
-    # Each column has one particle there, in any of its slots
+    # Each column has one particle there, in any of its slots.
     is_target = tf.equal(chains.level, 0)
     slot = tf.argmax(tf.cast(is_target, tf.float32), axis=0, output_type=tf.int32)  # [N], of the particle at beta = 1
     index = tf.stack([slot[:count], tf.range(count, dtype=tf.int32)], axis=1)
