@@ -39,6 +39,7 @@ def test_callbacks_files_and_going_on(rng: np.random.Generator, tmp_path: Path) 
     history = network.fit(x, epochs=30, callbacks=[stop], **settings).history
     found = network.evaluate(valid, batch_size=32, verbose=0, return_dict=True)
     assert len(history["loss"]) < 30
+    assert isinstance(found, dict)
     assert 0 < found["kl"] < found["loss"]
     assert found["loss"] == pytest.approx(min(history["val_loss"]), rel=0.1)  # other noise: batches of another size
     log_p = network.predict(valid, verbose=0)
