@@ -22,7 +22,7 @@ from gpflow.kernels import Kernel
 from gpflow.utilities import deepcopy
 
 from ..layers.chunking import map_slices
-from ..layers.moments import cross_covariance, flat_points
+from ..layers.moments import cross_covariance, flat_points, outputs_of
 from .spectral import PriorFunctions, draw_prior
 from .white_noise import normal_at
 
@@ -39,7 +39,6 @@ __all__ = [
     "draw_gps",
     "draw_part",
     "draw_separate",
-    "outputs_of",
 ]
 
 #: How functions have the noise between layers, and that of White kernels, at their inputs.
@@ -142,18 +141,6 @@ class _Mixed(tf.Module):
 
     def __call__(self, X: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
         return outputs_of(self.latent(X, keys), X, self.W, self.mean_function, self.input_propagation)
-
-
-def outputs_of(
-    g: tf.Tensor, X: tf.Tensor, W: tf.Tensor | None, mean_function: MeanFunction, input_propagation: int
-) -> tf.Tensor:
-    """Outputs [S, N, P] for values g [S, N, L] of the latent GPs at X: mixed by W [P, L], if there is one, with the
-    mean function, and behind the first `input_propagation` columns of X."""
-    f = (g if W is None else tf.matmul(g, W, transpose_b=True)) + mean_function(X)
-    if not input_propagation:
-        return f
-    shape = tf.concat([tf.shape(f)[:-1], [input_propagation]], axis=0)
-    return tf.concat([tf.broadcast_to(X[..., :input_propagation], shape), f], axis=-1)
 
 
 def draw_gps(

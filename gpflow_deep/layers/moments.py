@@ -54,6 +54,7 @@ __all__ = [
     "no_factors",
     "no_kl",
     "outputs_covariance",
+    "outputs_of",
     "prepend_certain",
     "quadratic_form",
     "robust_cholesky",
@@ -440,6 +441,18 @@ def root_of_joint(cov: tf.Tensor, *, label: str) -> tf.Tensor:
 
 def _smallest_smooth(dtype: tf.DType) -> float:
     return max(SMALLEST_SMOOTH, float(np.finfo(dtype.as_numpy_dtype).eps))
+
+
+def outputs_of(
+    g: tf.Tensor, X: tf.Tensor, W: tf.Tensor | None, mean_function: MeanFunction, input_propagation: int
+) -> tf.Tensor:
+    """Outputs [S, N, P] for values g [S, N, L] of the latent GPs at X: mixed by W [P, L], if there is one, with the
+    mean function, and behind the first `input_propagation` columns of X."""
+    f = (g if W is None else tf.matmul(g, W, transpose_b=True)) + mean_function(X)
+    if not input_propagation:
+        return f
+    shape = tf.concat([tf.shape(f)[:-1], [input_propagation]], axis=0)
+    return tf.concat([tf.broadcast_to(X[..., :input_propagation], shape), f], axis=-1)
 
 
 def outputs_covariance(moments: LayerMoments, *, full_cov: bool, full_output_cov: bool) -> tf.Tensor:

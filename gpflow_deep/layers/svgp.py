@@ -30,7 +30,7 @@ from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
 from gpflow.utilities import positive, triangular
 
-from ..functions.pathwise import FunctionNoise, LayerFunctions, draw_gps, outputs_of
+from ..functions.pathwise import FunctionNoise, LayerFunctions, draw_gps
 from .moments import (
     LayerMoments,
     add_diagonal,
@@ -48,6 +48,7 @@ from .moments import (
     latent_inducing_variables,
     mix,
     outputs_covariance,
+    outputs_of,
     prepend_certain,
     quadratic_form,
     robust_cholesky,
