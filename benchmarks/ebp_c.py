@@ -176,6 +176,7 @@ def measure_rivals(images: Images, hidden: int) -> list[bench.Row]:
     else:
         model = LogisticRegression(max_iter=200).fit(images.X / 255.0, images.y)
         layers = [(model.coef_.T, model.intercept_)]
+    # Programs in C: rounded weights, and what a library writes.
     kind = f"MLP, {hidden} units" if hidden else "logistic regression"
     writers = {f"{bits} bits": functools.partial(write_rounded, layers, bits) for bits in (8, 4)}
     library, write = ("emlearn", write_emlearn) if hidden else ("m2cgen", write_m2cgen)

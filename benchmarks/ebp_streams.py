@@ -86,6 +86,7 @@ def main(options: flags.FlagValues) -> None:
         for name, make in models().items():
             if options.models and not name.startswith(tuple(options.models)):
                 continue
+            # Each seed meets the same rows in the same order.
             seed_scores = []
             for seed in range(options.seeds):
                 seed_scores.append(scores(make(seed), itertools.islice(getattr(datasets, stream)(), MAX_ROWS)))

@@ -138,6 +138,7 @@ def main(flag: flags.FlagValues) -> None:
         name, _, folder = run.partition("=")
         models[name] = (of_run(folder), None)
     models |= cnn(train, flag.seconds, flag.seed) if flag.seconds else {}
+    # Each model on images as they are, turned and of other things.
     images = scored_images(test)
     results = list[bench.Row]()
     print(f"{'model':16} {'images':10} {'error':>6} {'ECE':>6} {'nats':>7} {'entropy':>7} {'AUC':>6}")

@@ -99,12 +99,14 @@ def noise_model(name: str, variance: float) -> Likelihood:
 
 def simulated_model(X: Array, num_layers: int, K: int, likelihood: Likelihood, seed: int) -> DeepGP:
     """A model before training; K = 0 for none of the latent variables."""
+    # Latent variables of the rows are another column of the inputs.
     Z = inducing_inputs(X, 60, seed=seed)
     layers = []
     if K:
         latent = LatentVariableLayer(1, 1, encoder=Encoder(2, 1, seed=seed))
         Z = latent.extend(Z, seed=seed)
         layers = [latent]
+    # Inner layers begin as the identity, with little noise.
     D = Z.shape[1]
     for _ in range(num_layers - 1):
         kernel = SquaredExponential(lengthscales=np.ones(D))

@@ -240,6 +240,7 @@ def run(rival: bench.Rival | None, folder: str, FLAGS: flags.FlagValues) -> dict
 def main(FLAGS: flags.FlagValues) -> None:
     if len(FLAGS.layers) != 2:
         raise app.UsageError(f"--layers must be the hidden and the visible units, got {','.join(FLAGS.layers)}")
+    # The rival needs an environment of its own, and takes turns with us.
     python = os.environ.get("RIVAL_PYTHON")
     with tempfile.TemporaryDirectory() as folder:
         if python:

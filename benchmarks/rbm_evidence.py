@@ -152,6 +152,7 @@ def main(FLAGS: flags.FlagValues) -> None:
             reported = f"{row['evaluation']} of {row['num_evaluations']}" if row["is_reported"] else "none"
             bench.print_row({"set": name, "rate": rate, "found": reported, **row}, COLUMNS)
             bench.keep({"table": table}, "by name")
+    # Of what was reported: do the intervals hold, and was anything better seen on the way?
     inside = [row["is_inside"] for row in table.values() if row["is_reported"]]
     worse = max((row["better_seen_nats"] for row in table.values() if row["is_reported"]), default=0.0)
     print(f"\n{sum(inside)} of {len(inside)} intervals hold the long AIS; none is more than {worse:.2f} nats worse")

@@ -223,6 +223,7 @@ def main(arguments: flags.FlagValues) -> None:
     train, valid, test = parts_of(arguments.fasta, arguments.sites)
     sizes = f"{len(train.codes)}, {len(valid.codes)} and {len(test.codes)} sequences"
     print(f"{sizes}, worth {joined(joined(train, valid), test).weights.sum():.0f}, of {train.codes.shape[1]} sites")
+    # What an earlier call has fitted stays.
     rows = bench.kept()
     bench.print_titles(*COLUMNS)
     for number in map(int, arguments.fits):

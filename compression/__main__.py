@@ -114,6 +114,7 @@ def _export(flags: argparse.Namespace) -> int:
     else:
         model = load_bcz(flags.file)
         _written(model, flags.to, output, flags.int8 and _typical(model, flags.int8))
+    # A SavedModel is a folder.
     size = output.stat().st_size if output.is_file() else sum(facts.st_size for facts in files_below(output).values())
     print(f"{output}: {size:,} bytes, {os.path.getsize(flags.file):,} in {flags.file}")
     return 0

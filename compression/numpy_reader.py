@@ -123,6 +123,7 @@ def _chain(reader: _Reader) -> tuple[list[Any], list[Any]]:
         kind = CHAIN[code]
         layer_shapes = []
         settings: dict[str, Any] = {}
+        # Sizes and flags come in the order in which the writer has them; the kernel is [.., in, out].
         if kind in ("Dense", "Conv2D"):
             sizes = [reader.integer() for _ in range(1 if kind == "Dense" else 5)]
             flag = reader.integer()
@@ -143,6 +144,7 @@ def _chain(reader: _Reader) -> tuple[list[Any], list[Any]]:
         elif code in (10, 11, 13):
             names = {10: ["negative_slope"], 11: ["alpha"], 13: ["max_value", "negative_slope", "threshold"]}[code]
             settings = {name: float(reader.array("f8", 1)[0]) for name in names}
+        # What the next layer gets.
         layers.append([kind, f"{kind.lower()}_{number}", settings])
         shapes.append(layer_shapes)
         shape = _shape_after(kind, settings, shape)
@@ -213,6 +215,7 @@ class _Contexts:
     def decide(self, which: int, *slots: int) -> int:
         """The next decision, by these slots, mixed by the set `which`."""
         # p = sigma(sum_k w_k logit p_k); then the interval shrinks to the part of the bit, and all learn.
+        # Logits of the contexts, smaller as long as a context has been seen a few times only.
         mixing = self.mixing[which]
         logits = []
         total = 0
@@ -221,16 +224,19 @@ class _Contexts:
             count = self.seen[slot]
             logits.append(logit * (2 * count + 1) >> 3 if count < 4 else logit)
             total += mixing[k] * logits[k]
+        # The probability of a 1 in 16 bits, and the bit by the side of it on which the code lies.
         p = self.squash[min(3071, max(-3071, total >> 16)) + 3071]
         middle = self.low + (self.high - self.low) * p // 65536
         bit = int(self.value <= middle)
         self.low, self.high = (self.low, middle) if bit else (middle + 1, self.high)
+        # Leading bytes that both ends share are settled.
         while (self.low ^ self.high) >> 24 == 0:
             byte = self.stream[self.place] if self.place < len(self.stream) else 0
             self.place += 1
             self.low = (self.low & 0xFFFFFF) << 8
             self.high = (self.high & 0xFFFFFF) << 8 | 255
             self.value = (self.value & 0xFFFFFF) << 8 | byte
+        # The weights follow the gradient of the code length, each probability its own frequency.
         error = ((bit << 16) - p) * self.steps[which]
         self.steps[which] -= (self.steps[which] - 256) >> 5
         for k, slot in enumerate(slots):

@@ -199,6 +199,7 @@ def regression(flags: Flags, data: Rows) -> None:
     """One run on targets, which a stopped one begins anew."""
     model = networks.load(str(flags.network.file))
     settings = replace(flags.run, num_steps=flags.recipe.num_epochs)
+    # What cannot be trained is refused before the run has a folder.
     check_targets(model, data.parts)
     with open_run(settings, cli.flags.text(flags), data, None, name="own", changed=cli.flags.changed(flags)) as run:
         compressed = compress_regression(

@@ -72,9 +72,11 @@ def _given(**values: object) -> dict[str, object]:
 def main() -> None:
     own_args = own_arguments()
     args = turns.arguments(__doc__ or "")
+    # One thread and the rows that all programs have.
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     data = turns.load(args.data)
+    # The model before its first step; pairs of draws take the place of independent ones if that is asked for.
     config, training, max_iter = settings(own_args, args.rate)
     training = training.for_rows(len(data.X), args.batch_size)
     predictor, trainer = fitting.start(config, data.X, data.Y, training=training, max_iter=max_iter, seed=args.seed)
@@ -88,6 +90,7 @@ def main() -> None:
         densities = model.predict_log_density(test, num_samples=turns.NUM_DRAWS)
         return float(np.mean(densities)) - data.log_scale - float(np.log(np.std(data.Y)))
 
+    # Compiled before the clock starts.
     score()
     clock = turns.Clock(score, args.steps)
 

@@ -65,12 +65,14 @@ def main() -> None:
     for argument in [argument for argument in sys.argv if argument.startswith("--start=")]:
         start = argument.removeprefix("--start=")
         sys.argv.remove(argument)
+    # Threads, seed and rows as for all programs that take turns.
     args = turns.arguments(__doc__)
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     torch.manual_seed(args.seed)
     data = turns.load(args.data)
     X, Y, X_test, Z = (torch.tensor(a, dtype=torch.float32) for a in (data.X, data.Y[:, 0], data.X_test, data.Z))
+    # The bound of GPyTorch, by Adam at the same rate.
     model = Model(Z, start)
     bound = gpytorch.mlls.DeepApproximateMLL(gpytorch.mlls.VariationalELBO(model.likelihood, model, len(X)))
     optimizer = torch.optim.Adam(model.parameters(), lr=args.rate)

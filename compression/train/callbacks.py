@@ -144,6 +144,7 @@ class ShrinkDuringTraining(keras.callbacks.Callback):
             run = model.fit(*args, epochs=epochs, initial_epoch=initial_epoch, callbacks=together, **kwargs)
             for name, values in run.history.items():
                 history.setdefault(name, []).extend(values)
+            # No units are to go any more: all epochs are done.
             if self._next is None:
                 break
             initial_epoch = run.epoch[-1] + 1

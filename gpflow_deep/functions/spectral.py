@@ -64,12 +64,14 @@ def terms_of(kernel: Kernel) -> list[Term]:
 
     :raises ValueError: if a part of it has no spectral density that is known here, naming it.
     """
+    # Kernels that are a term of their own.
     if type(kernel) in _SPECTRAL:
         return [Term(tf.convert_to_tensor(kernel.variance), (kernel,))]
     if type(kernel) in (kernels.White, kernels.Constant):
         return [Term(tf.convert_to_tensor(kernel.variance), is_white=type(kernel) is kernels.White)]
     if type(kernel) is kernels.Linear:
         return [Term(tf.convert_to_tensor(kernel.variance), linear=kernel)]
+    # Sums are more terms; of products each term of one factor meets each of the other.
     if type(kernel) is kernels.Sum:
         return [term for part in kernel.kernels for term in terms_of(part)]
     if type(kernel) is kernels.Product:

@@ -653,6 +653,7 @@ def _check_parts(layer: SVGPLayer) -> None:
     """Refuse latent GPs, kernels, inducing and propagated inputs and a mean function that do not fit one another."""
     if layer.num_latent_gps < 1:
         raise ValueError(f"num_latent_gps must be at least 1, got {layer.num_latent_gps}.")
+    # One of each for every latent GP, or one for all.
     inducing = latent_inducing_variables(layer.inducing_variable)
     for label, count in (("separate inducing variables", len(inducing)), ("latent kernels", len(layer.latent_kernels))):
         if count not in (1, layer.num_latent_gps):
@@ -660,6 +661,7 @@ def _check_parts(layer: SVGPLayer) -> None:
                 f"the number of {label} must be 1 or num_latent_gps = {layer.num_latent_gps}, got {count}; "
                 "give one for each latent GP or a shared one."
             )
+    # The columns that are handed on are columns of the inputs.
     D = layer.input_dim
     if layer.input_propagation < 0 or (D is not None and layer.input_propagation > D):
         raise ValueError(
@@ -668,6 +670,7 @@ def _check_parts(layer: SVGPLayer) -> None:
         )
     if D is None:
         return
+    # Each kernel reads some of the D columns, with as many lengthscales.
     for kernel in layer.latent_kernels:
         dims = kernel.active_dims
         if not isinstance(dims, slice) and np.max(dims) >= D:

@@ -341,6 +341,7 @@ class ModelConfig:
     def _build_convolutional(
         self, X: np.ndarray, Y: np.ndarray, num_classes: int, num_data: int | None, seed: int
     ) -> DeepGP:
+        # Patches have the kernel that layers have elsewhere.
         config = PatchConfig(
             patch=self.images.patch,
             stride=self.images.stride,

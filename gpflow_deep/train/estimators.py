@@ -246,9 +246,11 @@ class DeepGPEstimator(BaseEstimator):
         for name, kinds in _CONFIGS.items():
             if not isinstance(value := getattr(self, name), (*kinds, type(None))):
                 raise TypeError(f"{name} must be a {' or a '.join(k.__name__ for k in kinds)}, got {value!r}.")
+        # A share of rows that are set aside, or whether any are.
         is_share = isinstance(self.early_stopping, numbers.Real) and 0 <= self.early_stopping < 1
         if not is_share and not isinstance(self.early_stopping, bool | np.bool_):
             raise ValueError(f"early_stopping must be a bool or a share of rows below 1, got {self.early_stopping!r}.")
+        # Numbers, some of which may be None or "auto".
         values = {**self.get_params(deep=False), **self._given()}
         for names, kind, noun in ((_COUNTS, numbers.Integral, "whole number"), (_NUMBERS, numbers.Real, "number")):
             for name in names:

@@ -125,6 +125,7 @@ class Predictor:
                 f"model and units must have equally many inputs, got {model.layers[0].input_dim} and "
                 f"{len(units.x.mean)}: they are of different data; take both from one run."
             )
+        # Targets without names are y, or y0, y1, ...
         num_targets = len(units.y.mean)
         if target_names is None:
             target_names = [f"y{p}" for p in range(num_targets)] if num_targets > 1 else ["y"]

@@ -136,6 +136,7 @@ class Trainer:
             with clear_errors(f"step {t + 1} failed: ", CURE):
                 self._bound = self._step(batch, tf.random.fold_in(seed, t))["elbo_nats"]
             self._num_steps = t + 1
+            # The bounds so far say whether this was the last step at the full learning rate.
             if self.course is not None:
                 self.course.observe(t, self._bound)
                 if self.is_done(t + 1) and self.course.config.decay_share:

@@ -105,6 +105,7 @@ def descriptions_of(name: str, script: Any, *, is_new: bool = False) -> dict[str
     free = getattr(script, "REPORT_FLAGS", ())
     known = {} if is_new else load()
     descriptions = dict[str, Description]()
+    # Of each program its flags, what they refuse, and which contradict each other.
     for key, main in mains.items():
         kind = flags_of(main)
         description = describe(kind)

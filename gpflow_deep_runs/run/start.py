@@ -234,6 +234,7 @@ class Run:
         path = RunDir(self.path / name, name, home=self.folder.home or self.path)
         for subfolder in (path.checkpoint_dir, path.tensorboard_dir, path.plots_dir) if self.is_chief else ():
             make_folder(subfolder)
+        # A child that is trained as the run is has its flags.
         flags = self.flags if flags is None else flags
         return Run(
             self.settings,

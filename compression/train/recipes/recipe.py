@@ -295,6 +295,7 @@ class Recipe:
         replicas = 1 if self._strategy is None else self._strategy.num_replicas_in_sync
         if self.batch_size % replicas:
             raise ValueError(f"batch_size must be a multiple of the {replicas} replicas, got {self.batch_size}.")
+        # Thresholds for the layers there are; motion is of images.
         check_thresholds(self.config, model)
         for name in ("shift", "flip"):
             if (value := getattr(self.config.motion, name)) and len(model.inputs[0].shape) != 4:

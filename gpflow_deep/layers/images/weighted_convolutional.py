@@ -64,6 +64,7 @@ class WeightedConvolutionalLayer(LatentOutputs, Module):
         **options: Any,
     ) -> None:
         super().__init__()
+        # Inducing patches, and a weight w_k for each place of a patch.
         K = patches.num_patches
         if np.shape(Z)[1:] != (patches.patch_dim,):
             raise ValueError(f"Z must be patches [M, {patches.patch_dim}], got shape {list(np.shape(Z))}.")
@@ -79,6 +80,7 @@ class WeightedConvolutionalLayer(LatentOutputs, Module):
         self.dtype = self.gp.dtype
         self.input_dim = patches.num_pixels
         self.num_latent_gps = self.output_dim = num_latent_gps
+        # Covariances of all patches of an image, with each other and with Z.
         self.floats_per_row = K * max(len(Z), K)
 
     def factors(self) -> LayerFactors:

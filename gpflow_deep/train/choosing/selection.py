@@ -901,6 +901,7 @@ class _Search:
             seed=course.seed,
             show=self.show,
         )
+        # There was nothing to compare it with, so its bound alone is told.
         value = fitted.bounds[-1] if fitted.bounds else None
         self._add(self._name(config), None, "the bound in standard units", value=value, began=began)
         self._say_if_rising(fitted.bounds, f"max_iter={2 * course.max_iter}")

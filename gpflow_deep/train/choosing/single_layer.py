@@ -520,6 +520,7 @@ def _climb(
                 f"L-BFGS, iteration {iterations[0]} of at most {max_iter}: {last[0]:.4f} nats per row in standard units"
             )
 
+    # Until a step gains less than the tolerance, in nats a row.
     options = {"maxiter": max_iter, "ftol": tolerance, "gtol": 1e-5}
     result = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=limits, options=options, callback=tell)
     return np.asarray(result.x), -float(result.fun), int(result.nfev)

@@ -293,6 +293,7 @@ def _rows(
             f"{path} must have labels of at least two classes, and of two rows each in the mean, got {len(names)} "
             f"classes in {len(labels)} rows."
         )
+    # A class is its number in that order.
     numbers = {name: number for number, name in enumerate(names)}
     Y = np.array([numbers[_name(label)] for label in labels], np.int64)[:, None]
     return Rows(
