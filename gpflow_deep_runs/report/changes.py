@@ -129,7 +129,15 @@ def modules_of(code: str, root: Path, packages: Collection[str], *, within: tupl
     :param within: the package that the code is in, for `from .module import name`.
     """
     modules = list[Path]()
-    for node in ast.walk(ast.parse(code)):
+    tree = ast.parse(code)
+    # What is imported for types alone changes no number.
+    only_types = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    ]
+    ignored = {id(node) for block in only_types for part in block.body for node in ast.walk(part)}
+    for node in ast.walk(tree):
+        if id(node) in ignored:
+            continue
         if isinstance(node, ast.Import):
             for alias in node.names:
                 modules += _files(root, packages, alias.name.split("."), [])

@@ -18,7 +18,9 @@ def project(root: Path, date: str) -> None:
     (root / "ebp").mkdir()
     (root / "ebp" / "__init__.py").touch()
     (root / "ebp" / "__init__.pyi").write_text("from .network import EBPNetwork as EBPNetwork\n")
-    (root / "ebp" / "network.py").write_text("from .fit import fit\nimport numpy\n")
+    (root / "ebp" / "network.py").write_text(
+        "from .fit import fit\nimport numpy\nif TYPE_CHECKING:\n    from .other import Other\n"
+    )
     (root / "ebp" / "fit.py").touch()
     (root / "ebp" / "other.py").touch()
     (root / "benchmarks" / "speed.py").write_text("from ebp import EBPNetwork\nimport numpy\n")
