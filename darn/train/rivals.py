@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -27,9 +27,6 @@ from gpflow_deep_base.files import atomic_path, write_text
 from gpflow_deep_base.numbers.groups import by_group
 from gpflow_deep_base.seeds import Seed, as_seed
 from gpflow_deep_base.storage.container import read_npz
-
-if TYPE_CHECKING:
-    from darn.train.selection import SearchConfig
 
 __all__ = [
     "HIDDEN",
@@ -269,9 +266,10 @@ class Maker:
         return Course(trainer, self.rows, self.valid, seed=other, batch_size=self.batch_size)
 
 
-def claim(maker: Maker, search: SearchConfig) -> bool:
+def claim(maker: Maker, search: Mapping[str, object]) -> bool:
     """Make the folder of the rivals, or see that it belongs to this search; whether it was there.
 
+    :param search: its settings.
     :raises ValueError: if it belongs to another one.
     """
     if maker.folder is None:
@@ -279,7 +277,7 @@ def claim(maker: Maker, search: SearchConfig) -> bool:
     # What a search is known by: its rows, its seed and its settings.
     rows = [[*np.shape(part), zlib.crc32(np.ascontiguousarray(part).tobytes())] for part in (maker.x, maker.valid)]
     record = {"rows": rows, "seed": maker.seed.numpy().tolist(), "batch_size": maker.batch_size}
-    record |= {"search": dataclasses.asdict(search), "model": maker.fields, "training": maker.training_fields}
+    record |= {"search": dict(search), "model": maker.fields, "training": maker.training_fields}
     text = json.dumps(record, sort_keys=True, indent=1, default=str)
     path = maker.folder / "search.json"
     if not path.exists():

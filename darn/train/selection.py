@@ -230,7 +230,7 @@ def choose(
     check_data(valid, DARNConfig(x.shape[1]), "valid")
     for candidate in (drawn[0], _without_units(drawn[0])):
         maker.course(candidate)  # what does not fit is said before anything is trained
-    if claim(maker, search):
+    if claim(maker, dataclasses.asdict(search)):
         report(f"continuing the search in {folder}")
     # Successive halving, then neighbours of the best one.
     trials = _halve(maker, _rivals(maker, "drawn", drawn), search, report, is_first=True)

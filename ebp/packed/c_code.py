@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,8 +32,8 @@ from .packed import PackedNetwork
 from .rounded import fit_within, round_network
 from .signs import INT32_MAX, Layer
 
-if TYPE_CHECKING:
-    from ..estimators.gaussian_classifier import EBPGaussianClassifier
+#: A fitted `EBPGaussianClassifier`, which stands on a floor above.
+Classifier: TypeAlias = Any
 
 __all__ = ["Inputs", "export_c"]
 
@@ -178,7 +178,7 @@ def export_c(
 
 
 def _export_real(
-    model: EBPGaussianClassifier,
+    model: Classifier,
     path: str | os.PathLike[str] | None,
     inputs: str,
     name: str,

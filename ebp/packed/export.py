@@ -26,11 +26,10 @@ from .packed_file import MAX_FRACTION_BITS, parse
 from .packed_write import Weights, content_of
 
 if TYPE_CHECKING:
-    from ..estimators.classifier import EBPClassifier
     from ..network.network import EBPNetwork
 
-#: What has binary weights to export.
-Model: TypeAlias = "EBPNetwork | EBPClassifier"
+#: What has binary weights to export: an `EBPNetwork`, or a fitted `EBPClassifier`, of which this floor knows nothing.
+Model: TypeAlias = Any
 
 __all__ = ["Exported", "Weights", "export_checked", "export_network", "export_packed", "packed", "print_look"]
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.optimize
@@ -33,8 +33,8 @@ from ..second_order.second_order import Gaussian, forward
 from ..training.passes import held_folds
 from .signs import INT32_MAX
 
-if TYPE_CHECKING:
-    from ..estimators.gaussian_classifier import EBPGaussianClassifier
+#: A fitted `EBPGaussianClassifier`, which stands on a floor above.
+Classifier: TypeAlias = Any
 
 __all__ = ["BITS", "RANGES", "RoundedLayer", "RoundedNetwork", "fit_within", "round_network"]
 
@@ -148,7 +148,7 @@ class RoundedNetwork:
 HALVES: Integers = np.rint(2.0**15 * 2.0 ** (-np.arange(16) / 16.0)).astype(np.int64)
 
 
-def round_network(model: EBPGaussianClassifier, X: Matrix, *, bits: int = 4, inputs: str = "uint8") -> RoundedNetwork:
+def round_network(model: Classifier, X: Matrix, *, bits: int = 4, inputs: str = "uint8") -> RoundedNetwork:
     """A fitted `EBPGaussianClassifier` of one network of relu units, in whole numbers.
 
     :param model: the classifier, of `units="relu"` and one network.
@@ -217,8 +217,8 @@ def round_network(model: EBPGaussianClassifier, X: Matrix, *, bits: int = 4, inp
 
 
 def fit_within(
-    model: EBPGaussianClassifier, X: np.ndarray, y: np.ndarray, max_bytes: int, *, inputs: str = "uint8"
-) -> tuple[EBPGaussianClassifier, int]:
+    model: Classifier, X: np.ndarray, y: np.ndarray, max_bytes: int, *, inputs: str = "uint8"
+) -> tuple[Classifier, int]:
     """The classifier whose C takes at most so many bytes, and how many bits its hidden weights have.
 
     Tried are the widest hidden layers that fit with 2, 4 and 8 bits, and none. Each learns the rows but for those held

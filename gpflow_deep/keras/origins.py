@@ -5,12 +5,9 @@ The tensor itself is a draw or a mean, for metrics and `predict`; the loss integ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
-
-if TYPE_CHECKING:
-    from .likelihood import LikelihoodLayer
 
 __all__ = ["Origin", "attach", "origin_of"]
 
@@ -25,7 +22,7 @@ class Origin(NamedTuple):
     """
 
     moments: tf.Tensor | None = None
-    likelihood_layer: LikelihoodLayer | None = None
+    likelihood_layer: tf.keras.Layer | None = None
 
 
 def attach(output: tf.Tensor, origin: Origin) -> tf.Tensor:
