@@ -23,6 +23,7 @@ from gpflow_deep import (
     load_model,
     save_model,
 )
+from gpflow_deep.posteriors.importance import joint_outputs
 from tests.gpflow_deep.builders import make_data, make_layer, make_model
 from tests.statistical import assert_mean_close
 
@@ -182,6 +183,22 @@ def test_samples_of_a_row_have_one_function(rng: np.random.Generator, layers: st
     expected = logsumexp(terms, axis=1) - np.log(K)
     found = bounds_of(model, (np.full((1, 1), 1.5), np.array([[y]])), 1000)
     assert_mean_close(found, expected.mean(), min_detectable=0.2 * expected.std())
+
+
+def test_a_layer_below_the_latents_is_drawn_once_for_the_samples_of_a_row(rng: np.random.Generator) -> None:
+    """By the first noise of K; the last layer at (f(x), w_k) is what it is for each row alone."""
+    S, K, N = 2, 3, 4
+    below, last = make_layer(rng, 2, 2), make_layer(rng, 3, 1)
+    layers = [below, LatentVariableLayer(2, 1, encoder=Encoder(3, 1)), last]
+    factors = [layer.factors() for layer in layers]
+    X, eps, w = rng.normal(size=(N, 2)), rng.normal(size=(S * K, N, 2)), rng.normal(size=(S * K, N, 1))
+    f_mean, f_var = joint_outputs(layers, factors, tf.constant(X), [tf.constant(eps), tf.constant(w)], K)
+    h_mean, h_var = (part.numpy() for part in below.predict(X))
+    h = np.repeat(h_mean + np.sqrt(h_var) * eps[::K], K, axis=0)
+    for draw in range(S * K):
+        mean, var = last.predict(np.concatenate([h[draw], w[draw]], axis=1))
+        np.testing.assert_allclose(f_mean[draw], mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(f_var[draw], var, rtol=1e-8, atol=1e-12)
 
 
 def slopes_and_differences(
