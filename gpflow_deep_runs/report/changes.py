@@ -131,13 +131,10 @@ def modules_of(code: str, root: Path, packages: Collection[str], *, within: tupl
     modules = list[Path]()
     tree = ast.parse(code)
     # What is imported for types alone changes no number.
-    only_types = [
-        node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-    ]
-    ignored = {id(node) for block in only_types for part in block.body for node in ast.walk(part)}
+    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    for block in blocks:
+        block.body = []
     for node in ast.walk(tree):
-        if id(node) in ignored:
-            continue
         if isinstance(node, ast.Import):
             for alias in node.names:
                 modules += _files(root, packages, alias.name.split("."), [])
